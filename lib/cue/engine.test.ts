@@ -28,7 +28,7 @@ describe("a CUE engine", () => {
     assert.equal(await evaluateCue("a: 1 + 1"), '{"a":2}');
   });
 
-  it("rejects with CUE's message", async () => {
+  it("rejects with CUE's message if a script has no value", async () => {
     await assert.rejects(evaluateCue("a: b"), (error) => error instanceof Error && !(error instanceof Failure));
     await assert.rejects(evaluateCue("a: b"), { message: 'a: reference "b" not found' });
     await assert.rejects(evaluateCue("a: {"), { message: "expected '}', found 'EOF'" });
@@ -78,7 +78,7 @@ describe("a CUE engine", () => {
     ],
   ];
   for (const [what, source, message] of hostileScripts)
-    it(`evaluates the next script after one that ${what}`, async () => {
+    it(`evaluates the next script after a script that ${what}`, async () => {
       const outcome = await getOutcome(sharedEngine, source);
       if (typeof message === "string") assert.equal(outcome, message);
       else assert.match(outcome, message);
@@ -110,7 +110,7 @@ describe("a CUE engine", () => {
 
   it("evaluates a script although earlier scripts have filled the memory", async () => {
     const smallEngine = createSmallEngine();
-    const sizes = [70_000_000, 80_000_000, 75_000_000];
+    const sizes = [70_000_000, 80_000_000, 75_000_000]; // bytes, together more than the limit
     const outcomes = sizes.map((size) =>
       getOutcome(smallEngine, `import "strings"\na: len(strings.Repeat("x", ${size}))`),
     );

@@ -64,7 +64,7 @@ describe("splitCueScript", () => {
       },
     ));
 
-  it("splits long scripts in linear time", () => {
+  it("splits very long and deeply nested scripts, because it takes linear time", () => {
     const deep = `a: ${'"\\('.repeat(300_000)}1${')"'.repeat(300_000)}\n`;
     assert.equal(splitCueScript(deep).declarations, deep);
     const wide = `import "list"\n${"a: 1\n".repeat(300_000)}`;

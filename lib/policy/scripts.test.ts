@@ -50,7 +50,7 @@ describe("evaluateOverrideScript", () => {
       { numRuns: 60 },
     ));
 
-  it("replaces lone surrogates, and keeps texts that look like escaped ones", async () => {
+  it("replaces lone surrogates, and keeps texts that look like escapes of surrogates", async () => {
     const [patch] = await evaluateOverrideScript(
       'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
       { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },

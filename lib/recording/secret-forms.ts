@@ -144,11 +144,13 @@ export const isRandom = (text: string): boolean =>
 
 /** Reports whether a text has a random token, with or without slashes. */
 const hasRandomChunk = (text: string): boolean =>
-  (text.match(/[\w+=-]{12,}/g) ?? []).some((chunk) => isRandomChunk(chunk, 0.25)) ||
+  (text.match(/[\w+=-]{12,}/g) ?? []).some((chunk) => isRandomChunk(chunk, /* minOddity */ 0.25)) ||
   // A token in base64 may contain slashes. Unlike a path, it contains hardly any words.
   (text.match(/[\w+=/-]{20,}/g) ?? []).some(
     (chunk) =>
-      chunk.includes("/") && isRandomChunk(chunk, 0.35) && findOddRuns(chunk).join("").length > chunk.length * 0.6,
+      chunk.includes("/") &&
+      isRandomChunk(chunk, /* minOddity */ 0.35) &&
+      findOddRuns(chunk).join("").length > chunk.length * 0.6,
   );
 
 /** Returns the runs of letters and digits that are no numbers, no words, and not short. */

@@ -38,7 +38,7 @@ describe("check", () => {
       assert.deepEqual(found, [error].flat());
     });
 
-  it("resolves names that contain dots, and calls of functions whose names do", () => {
+  it("resolves names that contain dots, of variables and of functions", () => {
     assert.deepEqual(findReference("authorizer.requestResource"), { name: "authorizer.requestResource" });
     assert.equal(findReference(".sets.contains([1], [1])")?.name, "sets.contains");
   });
@@ -67,7 +67,7 @@ describe("check", () => {
   });
 
   // Upstream panics for these expressions.
-  it("takes optional elements of type dyn", () => {
+  it("accepts optional elements of type dyn in lists and maps", () => {
     assert.equal(formatType(checkValid("[?object.a]").type), "list(dyn)");
     assert.equal(formatType(checkValid('{?"a": object.a}').type), "map(string, dyn)");
   });

@@ -196,13 +196,13 @@ const oldZones: Readonly<Record<string, OldZone>> = {
 
 /** Returns a date whose UTC hour, day and so on are those of a time in a named time zone. */
 const findZonedDate = (milliseconds: number, zone: string): Date => {
-  const old = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
-  if (!old) return findPlaceDate(milliseconds, zone);
-  const standard = milliseconds + old.hours * hour;
-  if (standard >= old.end)
-    return new Date(findPlaceDate(milliseconds, old.successor || zone).getTime() + old.hoursAhead * hour);
-  const isSummer = old.summers.filter((change) => change <= standard).length % 2 === 1;
-  return new Date(standard + (isSummer ? hour : 0));
+  const oldZone = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
+  if (!oldZone) return findPlaceDate(milliseconds, zone);
+  const standardTime = milliseconds + oldZone.hours * hour;
+  if (standardTime >= oldZone.end)
+    return new Date(findPlaceDate(milliseconds, oldZone.successor || zone).getTime() + oldZone.hoursAhead * hour);
+  const isSummer = oldZone.summers.filter((change) => change <= standardTime).length % 2 === 1;
+  return new Date(standardTime + (isSummer ? hour : 0));
 };
 
 /** Returns a date whose UTC hour, day and so on are those of a time in a zone of Node, such as `Europe/Berlin`. */

@@ -425,7 +425,7 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   if (index.kind === "constant") {
     const { value } = index;
     if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
-    if (!isKey(value)) throw createKeyError(value, false);
+    if (!isKey(value)) throw createKeyError(value, /* isNative */ false);
     addQualifier(attribute, { key: value, isOptional });
   } else {
     const inner = toAttribute(index);

@@ -57,20 +57,20 @@ const renderExistence = ({ cond }: PolicyCondition): RenderedCondition => {
 /** Renders a condition that compares the tested value (`one`) with another value (`other`). */
 const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const { cond, valueRef } = condition;
-  const place = valueRef && locateReferenceInCue(valueRef);
-  const value = place ? undefined : parseConstant(condition.value);
-  if (!place && !value) throw new Error("condition needs value or valueRef");
-  const compared = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${renderConstant(value?.value)}]`;
+  const location = valueRef && locateReferenceInCue(valueRef);
+  const value = location ? undefined : parseConstant(condition.value);
+  if (!location && !value) throw new Error("condition needs value or valueRef");
+  const compared = location ? `[if ${location.place} != _|_ {${location.place}}]` : `[${renderConstant(value?.value)}]`;
   const isProcessed = condition.valueProcess && !cond.endsWith("In");
-  const { test, shape } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
+  const { test, shape: exactNumbers } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
   return {
-    inputs: place ? [place.input] : [],
-    parts: [`// the compared value${place ? ", if it exists" : ""}\ngiven: ${compared}`],
+    inputs: location ? [location.input] : [],
+    parts: [`// the compared value${location ? ", if it exists" : ""}\ngiven: ${compared}`],
     hit: `list.Contains([for one in found for other in given {${test}}], true)`,
     definitions: [
       ...(test.includes("_same") ? [sameDefinition] : []),
       ...(test.includes("_ordered") ? [renderOrderDefinition(signs[cond] ?? "")] : []),
-      ...(/_same|_ordered|_amount/.test(test) ? [renderCueAmountDefinition(shape)] : []),
+      ...(/_same|_ordered|_amount/.test(test) ? [renderCueAmountDefinition(exactNumbers)] : []),
     ],
   };
 };
