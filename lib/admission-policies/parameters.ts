@@ -65,7 +65,7 @@ export const collectParameters = async (
     name ? [await reader.get(place, name, scope)] : reader.list(place, scope, { labels: selector as object });
   const parameters = (await read()).filter((parameter) => parameter !== undefined);
   if (parameters.length === 0 && parameterNotFoundAction === "Deny")
-    throw new PolicyConfigurationError("no params servedKind for policy binding with `Deny` parameterNotFoundAction");
+    throw new PolicyConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction");
   // The cast is safe: objects in a cluster are JSON. Elements of its lists don't say their kind.
   return parameters.map((parameter) => ({ ...parameter, ...paramKind }) as unknown as Value);
 };

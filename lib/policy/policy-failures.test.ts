@@ -43,13 +43,13 @@ suite("a failure of a policy", () => {
   });
 
   test("is thrown if the rules can't be read", () => {
-    const odd = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as KinitirasPolicy;
+    const invalidPolicy = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as KinitirasPolicy;
     try {
-      listPolicyRules(odd, "overrideRules");
-      assert.fail("they can be read");
+      listPolicyRules(invalidPolicy, "overrideRules");
+      assert.fail("the rules can be read");
     } catch (error) {
       assert.equal(String(error), "Error: OverridePolicy team/caps: spec.overrideRules[1] must be an object");
-      assert.equal(findFailedPolicy(error), odd);
+      assert.equal(findFailedPolicy(error), invalidPolicy);
     }
   });
 });

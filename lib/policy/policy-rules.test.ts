@@ -64,7 +64,8 @@ describe("the policies of a rule", () => {
       ...secondCluster,
       list: (place: ResourceType) => (place.resource === "overridepolicies" ? secondCluster.list(place) : rejectAll()),
     };
-    assert.deepEqual(await listFrom({ ...withoutKinds }, overridePolicyResources.slice(0, 1)), []);
+    const clusterPolicyResources = overridePolicyResources.slice(0, 1);
+    assert.deepEqual(await listFrom({ ...withoutKinds }, clusterPolicyResources), []);
     assert.deepEqual(await listFrom({ ...withOneKind, discover: async () => undefined }), [ofNamespace]);
   });
 

@@ -149,8 +149,8 @@ const joinedPolicies = new WeakMap<
   }
 >();
 
-const hasSameLists = (known: readonly unknown[], lists: readonly unknown[]): boolean =>
-  known.length === lists.length && known.every((list, index) => list === lists[index]);
+const hasSameLists = (cachedLists: readonly unknown[], lists: readonly unknown[]): boolean =>
+  cachedLists.length === lists.length && cachedLists.every((list, index) => list === lists[index]);
 
 const formatIdentity = ({ kind, metadata }: KubernetesObject): string =>
   JSON.stringify([kind, metadata?.namespace ?? "", metadata?.name]);

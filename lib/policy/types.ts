@@ -148,7 +148,7 @@ export interface HttpReference {
   auth?: HttpReferenceAuth;
 }
 
-/** How an HTTP reference authenticates: with a token or password of the policy, or with a token that `authUrl` returns. */
+/** How an HTTP reference authenticates: with a token or password of the policy, or with a token from `authUrl`. */
 export interface HttpReferenceAuth {
   staticToken?: string;
   username?: string;

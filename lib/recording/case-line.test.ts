@@ -213,13 +213,13 @@ describe("a recording", () => {
   });
 
   it("is one line that YAML parses to the same case", async () => {
-    const odd = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
-    const object = { metadata: { name: "web", annotations: { [odd]: odd, "<<": odd } } };
-    const line = await recordLine(requestWith({ object }), { any: odd }, { a: odd }, [["metadata"]]);
+    const specialText = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
+    const object = { metadata: { name: "web", annotations: { [specialText]: specialText, "<<": specialText } } };
+    const line = await recordLine(requestWith({ object }), { any: specialText }, { a: specialText }, [["metadata"]]);
     assert.match(line, /^- \{[^\n\u0085\u2028\u2029\ufeff\u007f]*\}\n$/);
     const { parse } = await import("yaml");
     assert.deepEqual(parse(line), [parseRecording(line)]);
-    assert.equal(parseRecording(line).mutate?.metadata?.annotations?.[odd], odd);
+    assert.equal(parseRecording(line).mutate?.metadata?.annotations?.[specialText], specialText);
   });
 
   it("fails for a rule that can't be evaluated again", async () => {

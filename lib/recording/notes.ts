@@ -141,8 +141,8 @@ const openNotes = () => {
       const elements = [...values];
       return elements.length > 0 && { [name]: elements };
     };
-    const toObject = <T>(entries: Map<string, T | undefined>) =>
-      Object.fromEntries([...entries].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
+    const toObject = <T>(values: Map<string, T | undefined>) =>
+      Object.fromEntries([...values].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
     return {
       ...toOptionalField("objects", objects.values()),
       // `reads` is recorded even if it is empty: without `reads`, `objects` would be all objects of the cluster in a

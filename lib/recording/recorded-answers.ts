@@ -153,8 +153,10 @@ const createUnansweredFailure = (question: unknown) =>
 /** A replacer for JSON.stringify that leaves out Authorization headers and `connect` options. */
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
-const covers = (question: object, record: object): boolean =>
-  Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
+const covers = (question: object, recordedQuestion: object): boolean =>
+  Object.entries(recordedQuestion).every(
+    ([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value),
+  );
 
 /** Returns the plural of a kind in lower case, such as `ingresses`. It is formed as for Kubernetes' own kinds. */
 export const toPlural = (kind: string) => {

@@ -184,8 +184,8 @@ const hasSibling = (holder: object): boolean =>
   Object.keys(holder).some((member) => /^(?:name|operator|effect|path|property|version|value)/.test(member));
 
 /**
- * Returns the name of a text, if the text isn't its key: in an object with a name and a value, or the argument before
- * it in a list of arguments.
+ * Returns the name that a text has besides its key: the name in an object with a name and a value, or in a list of
+ * arguments the argument before the text.
  */
 const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
   if (Array.isArray(holder)) return String(holder[Number(member) - 1] ?? "");

@@ -144,6 +144,7 @@ const convertMap = (schema: JsonMap, convert: (inner: unknown) => TypeReference,
   const entries = Object.entries(toMap(schema.properties)).map(([key, inner]) => [key, convert(inner)]);
   const isEmbedded = schema["x-kubernetes-embedded-resource"] === true;
   const fields = { ...Object.fromEntries(entries), ...(isEmbedded && embeddedFields) };
+  // By default, maps without fields may have any members, and so may maps whose unknown members are kept.
   const { additionalProperties: others = keeps || Object.keys(fields).length === 0 } = schema;
   const isFreeForm = Object.keys(fields).length === 0 && others !== false;
   return {

@@ -101,6 +101,7 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
     isOptional ||= qualifier.isOptional;
+    // With `isTest`, the macro `has` tests whether the part is present. With `isField`, the object is a message.
     const { key = computeKey(frame, qualifier), isTest = false, isField = false } = qualifier;
     const isKnown = !(key instanceof EvaluationError);
     const part: Result | undefined = isKnown ? findPart(object, key, isTest || isOptional, isField) : key;

@@ -75,8 +75,7 @@ const toEvaluator = (plan: Plan): Evaluator => {
     return () => value;
   }
   const resolve = buildResolver(plan.attribute);
-  // The macro `has` costs nothing: upstream subtracts 1 for it. It does so even if it has charged nothing, so that the
-  // cost can be -1.
+  // The macro `has` costs nothing: upstream subtracts 1 for it, even if nothing was charged. So the cost can be -1.
   const cost = Number(plan.attribute.kind === "path") - Number(plan.isTest);
   if (!plan.isTest && cost === 0) return resolve;
   return (frame) => {

@@ -163,9 +163,9 @@ const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarni
   const ignoredByIn = cond.endsWith("In") ? ["valueProcess"] : [];
   const ignoredFields = needsComparison(condition) ? ignoredByIn : ["value", "valueRef", "valueProcess"];
   if (!message) warn(`${place}.message is empty: a refusal gives no reason`);
-  if (ignoredFields.length === 0 && value && valueRef) warn(`${place}.value is ignoredFields because valueRef is set`);
+  if (ignoredFields.length === 0 && value && valueRef) warn(`${place}.value is ignored because valueRef is set`);
   for (const field of ignoredFields)
-    if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignoredFields: ${cond} doesn't use it`);
+    if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignored: ${cond} doesn't use it`);
   const isOrderCondition = ["Gt", "Gte", "Lt", "Lte"].includes(cond);
   const needsNumber = isOrderCondition || (valueProcess && ignoredFields.length === 0);
   if (!valueRef && findSetField(value) === "boolean" && needsNumber)

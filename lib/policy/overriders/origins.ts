@@ -60,7 +60,7 @@ const computeChange = (object: KubernetesObject, origin: OriginOverrider): Field
 
 type ComputeChange = (parent: JsonMap, origin: OriginOverrider) => FieldChange;
 
-/** Returns a function that replaces a field by the overrider's value, or by `defaultValue` if the overrider has no value. */
+/** Returns a function that replaces a field by the overrider's value, or by `defaultValue` if there is no value. */
 const createReplacement =
   (
     key: "hostNetwork" | "schedulerName" | "affinity" | "topologySpreadConstraints",

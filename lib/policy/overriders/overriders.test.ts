@@ -293,18 +293,18 @@ describe("any template, list of origin overriders or patch", () => {
   it("succeeds or fails with an Error for any JSON", () => {
     const mixWithAnything = (parts: Record<string, fc.Arbitrary<unknown>>) =>
       Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, fc.oneof(part, anything)]));
-    const odd = fc.oneof(
+    const changes = fc.oneof(
       fc.record({ template: fc.record({ type: templateType, operation, ...mixWithAnything(templateFields) }) }),
       fc.record({ origin: fc.tuple(fc.record({ type: originType, operation, ...mixWithAnything(originFields) })) }),
     );
     const resources = fc.oneof(anything, fc.record({ limits: anything, requests: anything }));
     const containers = fc.oneof(anything, fc.tuple(fc.record({ resources })));
-    const oddSpec = buildPartial({ tolerations: anything, affinity: anything, nodeSelector: anything, containers });
+    const podSpec = buildPartial({ tolerations: anything, affinity: anything, nodeSelector: anything, containers });
     fc.assert(
       fc.property(
-        oddSpec,
+        podSpec,
         anything,
-        odd,
+        changes,
         (spec, metadata, sample) => void getOutcome(buildPod(spec, metadata), sample),
       ),
       { numRuns: 5000 },

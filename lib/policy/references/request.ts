@@ -1,6 +1,6 @@
 import { isMap } from "../../json.ts";
 
-/** Parses a URL and adds params to its query, sorted and encoded as Go does. */
+/** Parses a URL, and adds `params` to its query, sorted and encoded as Go does. Errors name the `field` of the URL. */
 export const buildReferenceUrl = (text: unknown, field: string, params?: unknown): URL => {
   const url = typeof text === "string" ? URL.parse(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol))

@@ -92,8 +92,8 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent
 };
 
 /**
- * Renders the removal of lists, and of maps that become empty. The CUE field `<map>Gone` lists the keys that are removed
- * from a map. In CUE, `x != _|_` means that x exists.
+ * Renders the removal of lists, and of maps that become empty. The CUE field `<map>Gone` lists the keys that are
+ * removed from a map. In CUE, `x != _|_` means that x exists.
  */
 const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
   const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();

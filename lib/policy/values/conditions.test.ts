@@ -72,12 +72,12 @@ suite("a condition", () => {
     });
 
   const unordered: [data: unknown, value: unknown, sentence: string][] = [
-    [true, true, "a boolean and a boolean can't be conditionsByOrder"],
-    [null, 1, "null and a number can't be conditionsByOrder"],
-    [1, null, "a number and null can't be conditionsByOrder"],
-    ["a", 1, "a string and a number can't be conditionsByOrder"],
-    [["a"], ["a"], "a list and a list can't be conditionsByOrder"],
-    [{}, parseValue({ float: "1" }), "an object and a number can't be conditionsByOrder"],
+    [true, true, "a boolean and a boolean can't be ordered"],
+    [null, 1, "null and a number can't be ordered"],
+    [1, null, "a number and null can't be ordered"],
+    ["a", 1, "a string and a number can't be ordered"],
+    [["a"], ["a"], "a list and a list can't be ordered"],
+    [{}, parseValue({ float: "1" }), "an object and a number can't be ordered"],
   ];
   for (const [data, value, message] of unordered)
     test(`fails for values without an order: ${message}`, () => {
@@ -160,8 +160,8 @@ suite("a condition", () => {
     const scalar = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }));
     fc.assert(
       fc.property(scalar, scalar, (left, right) => {
-        const held = [isMet("Lt", left, right), isMet("Equal", left, right), isMet("Gt", left, right)];
-        assert.equal(held.filter(Boolean).length, 1);
+        const results = [isMet("Lt", left, right), isMet("Equal", left, right), isMet("Gt", left, right)];
+        assert.equal(results.filter(Boolean).length, 1);
         assert.equal(isMet("Lte", left, right), !isMet("Gt", left, right));
       }),
     );
