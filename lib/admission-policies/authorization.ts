@@ -22,6 +22,7 @@ export interface AuthorizationAnswers {
   askMissing(): Promise<boolean>;
 }
 
+/** Returns a store of the authorizer's answers. The key of an answer is the question as JSON. */
 export const createAuthorizationAnswers = (ask: AskAuthorizer): AuthorizationAnswers => {
   const answers = new Map<string, AuthorizationAnswer>();
   const missing = new Map<string, AuthorizationAttributes>();
@@ -47,6 +48,7 @@ export const createAuthorizationAnswers = (ask: AskAuthorizer): AuthorizationAns
   };
 };
 
+/** Converts the spec of a SubjectAccessReview to an AccessQuestion. */
 const toAccessQuestion = ({ user: username, uid, groups, extra, ...attributes }: AuthorizationAttributes) => {
   const user = {
     username,

@@ -31,9 +31,7 @@ export interface PolicyCompiler {
   addVariable(name: string, text: string): PolicyExpression;
   /** The errors of all expressions that were compiled. */
   readonly errors: readonly string[];
-  /**
-   * Compiles an expression. If `results` is given, its type must be one of them. By default, it may use `authorizer`.
-   */
+  /** Compiles an expression. Its type must be one of `results`, if given. By default, it may use `authorizer`. */
   compile(text: string, results: readonly types.Type[] | undefined, hasAuthorizer?: boolean): PolicyExpression;
 }
 
@@ -152,8 +150,8 @@ class ComposedVariables extends FieldObject {
     const variable = this.#variables.get(name);
     if (variable === undefined) return undefined;
     // A value may be null.
-    const known = this.#values.get(name);
-    const value = known === undefined ? this.#evaluate(name, variable) : known;
+    const cached = this.#values.get(name);
+    const value = cached === undefined ? this.#evaluate(name, variable) : cached;
     this.#values.set(name, value);
     if (value instanceof EvaluationError) throw value;
     return value;

@@ -104,11 +104,11 @@ const listEquivalents = (
 ): GroupVersionResource[] => {
   const isEvents = resource === "events" && groupsOfEvents.includes(group);
   const groups = isEvents ? groupsOfEvents : [group];
-  const versions = isEvents ? ["v1"] : apiVersions.filter((named) => named !== "*");
+  const versions = isEvents ? ["v1"] : apiVersions.filter((name) => name !== "*");
   return groups
-    .filter((named) => apiGroups.includes(named) || apiGroups.includes("*"))
-    .flatMap((named) => versions.map((other) => ({ group: named, version: other, resource })))
-    .filter((other) => other.group !== group || other.version !== version);
+    .filter((name) => apiGroups.includes(name) || apiGroups.includes("*"))
+    .flatMap((name) => versions.map((candidate) => ({ group: name, version: candidate, resource })))
+    .filter((candidate) => candidate.group !== group || candidate.version !== version);
 };
 
 /** Reports whether the cluster serves a resource. */
@@ -121,6 +121,7 @@ const isServed = async (
   return (await discover(joinApiVersion(wanted)))?.some(({ resource }) => resource === path) === true;
 };
 
+/** Reports whether the labels of the object, or of the old object, match a selector. */
 const matchesObjectSelector = (selector: LabelSelector, { object, oldObject }: AdmissionRequest): boolean =>
   selectsEverything(selector) ||
   [object, oldObject].some((value) => {

@@ -23,25 +23,22 @@ const pod = {
   spec: { containers: [{ name: "c", image: "i" }] },
 };
 
-describe("an apply configuration", () => {
+describe("an ApplyConfiguration", () => {
   const compiler = createPolicyCompiler({}, { isMutation: true, hasVariables: false });
   const apply = (text: string, object: JsonMap = pod) => {
     const expression = compiler.compile(text, [struct("Object")]);
     const results = evaluatePass([expression], new Map(), { object: pod }, { left: mostPassCost }, []);
-    const [first] = "exhausted" in results ? [] : results;
-    assert.ok(first && "value" in first, JSON.stringify(first));
-    return applyConfigurationValue(first.value, object, { group: "", version: "v1", kind: "Pod" }, []);
+    const [result] = "exhausted" in results ? [] : results;
+    assert.ok(result && "value" in result, JSON.stringify(result));
+    return applyConfigurationValue(result.value, object, { group: "", version: "v1", kind: "Pod" }, []);
   };
 
   it("keeps and merges integers that are too large for a number", () => {
-    const [live, made] = [9007199254740993n, -9007199254740995n];
-    const object = { ...pod, spec: { ...pod.spec, activeDeadlineSeconds: live } };
+    const object = { ...pod, spec: { ...pod.spec, activeDeadlineSeconds: 9007199254740993n } };
     const merged = apply("Object{spec: Object.spec{priority: -9007199254740995}}", object);
+    const expected = { ...object, spec: { ...object.spec, priority: -9007199254740995n } };
     // The values are compared as texts, because a failing test can't send a bigint to its runner.
-    assert.equal(
-      exactJson.stringify(merged),
-      exactJson.stringify({ ...object, spec: { ...object.spec, priority: made } }),
-    );
+    assert.equal(exactJson.stringify(merged), exactJson.stringify(expected));
   });
 
   for (const { expression, becomes, refused } of rows)

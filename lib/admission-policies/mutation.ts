@@ -48,6 +48,7 @@ export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersio
 const toMutated = (mutated: JsonMap, object: JsonMap, { group }: GroupVersionKind): JsonMap =>
   isBuiltInGroup(group) ? toTypedForm(mutated, object) : mutated;
 
+/** Formats an operation of a JSON patch as JSON. */
 const formatOperation = (operation: Value): string => {
   const fields = operation instanceof StructValue ? operation.fields : new Map<string, Value>();
   const { op = "", path = "", from = "", value } = Object.fromEntries(fields);
@@ -69,6 +70,7 @@ const requireTypeNames = (value: Value, root: string): void => {
   if (faults.length > 0) throw new MutationError(`type mismatch: ${faults.join("\n")}`);
 };
 
+/** Converts a value. An EvaluationError becomes a MutationError with `context` before its message. */
 const convert = (convertValue: (value: Value) => unknown, value: Value, context: string): unknown => {
   try {
     return convertValue(value);

@@ -47,7 +47,7 @@ export function dropObservations(): void {
   if (POSTERN_OBSERVED) collected?.splice(marked);
 }
 
-/** Calls `act`. Returns its result, and the observations meanwhile. Only one such call may run at a time. */
+/** Calls `act`. Returns its result, and the observations during the call. Only one such call may run at a time. */
 export const collectObservations = async <T>(
   act: () => Promise<T>,
 ): Promise<{ result: T; observations: readonly PolicyObservation[] }> => {

@@ -44,13 +44,13 @@ export const findParamKind = async (
  * only value is null. Throws a PolicyConfigurationError in the cases in which upstream reports one.
  */
 export const collectParameters = async (
-  found: ServedParamKind | undefined,
+  servedKind: ServedParamKind | undefined,
   paramRef: ParamRef | undefined,
   requestNamespace: string | undefined,
   reader: ObjectReader,
 ): Promise<readonly Value[]> => {
-  if (found === undefined || paramRef === undefined) return [null];
-  const { paramKind, resource, namespaced } = found;
+  if (servedKind === undefined || paramRef === undefined) return [null];
+  const { paramKind, resource, namespaced } = servedKind;
   const { name, selector, namespace, parameterNotFoundAction } = paramRef;
   const paramNamespace = namespace || requestNamespace || undefined;
   if (namespaced && paramNamespace === undefined)

@@ -23,9 +23,7 @@ export const listPolicies = <T extends PolicyObject>(
 ): Extract<T, AnyPolicy>[] =>
   objects.filter(isPolicy).filter(({ metadata }) => variant === undefined || variant === getVariantName(metadata.name));
 
-/**
- * Returns the name of a policy's variant: the policy's name; if a variant can't have that name, its start and a hash.
- */
+/** Returns the name of a policy's variant: the policy's name; if that is no valid name, its start and a hash. */
 export const getVariantName = (policy: string): string => {
   if (/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(policy) && policy !== "mutate" && policy !== "validate")
     return policy;

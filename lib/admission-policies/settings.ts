@@ -17,10 +17,10 @@ export const findSettingsFault = ({ policies, reads }: PolicySettings): string |
   const names = policies.map(({ kind, metadata }) => `${kind} ${metadata?.name}`);
   const repeatedName = names.find((name, index) => names.indexOf(name) < index);
   if (repeatedName !== undefined) return `must have one ${repeatedName} among its policies, not two`;
-  const isWrong = ({ group, resource, version = "v1", ...others }: ResourceType) =>
+  const isWrong = ({ group, resource, version = "v1", ...unknownMembers }: ResourceType) =>
     [group, resource, version].some((text) => typeof text !== "string") ||
     resource === "" ||
-    Object.keys(others).length > 0;
+    Object.keys(unknownMembers).length > 0;
   const wrongRead = reads.findIndex(isWrong);
   return wrongRead < 0
     ? undefined
@@ -45,9 +45,7 @@ const readsNamespaces = ({ policies }: PolicySettings): boolean =>
     return isBinding(object) && !selectsEverything(toSelector(object.spec.matchResources?.namespaceSelector));
   });
 
-/**
- * Reports whether policies need discovery: to find the kind of parameters, or equivalent resources in other versions.
- */
+/** Reports whether policies need discovery, to find kinds of parameters, or equivalent resources in other versions. */
 const discoversResources = ({ policies }: PolicySettings): boolean =>
   policies.some((object) =>
     isPolicy(object)

@@ -59,15 +59,15 @@ const listMatches = ({ spec }: AnyPolicy, operations: RequestMatch["operations"]
 const maxPolicyConditions = 61;
 
 /**
- * Returns the matchConditions of a policy that the API server can evaluate before it calls the rule. If a condition
- * results in an error, the API server refuses the request; so the caller uses them only if the policy would refuse it,
- * too, or fails open.
+ * Returns the matchConditions of a policy that the API server can evaluate before it calls the rule. If such a
+ * condition fails with an error, the API server refuses the request. So an entry has the conditions only if the policy
+ * would refuse such a request, too, or fails open.
  */
 const selectConditions = ({ spec: { matchConditions = [] } }: AnyPolicy): NamedConditions => {
   // An entry's conditions have no `params`. Functions that the oldest known version lacks are not used either.
   const environment = createAdmissionEnvironment({ kubernetes: oldestKubernetes, hasAuthorizer: true });
-  const known = matchConditions.filter(
+  const usable = matchConditions.filter(
     ({ expression }) => "program" in compileExpression(expression, environment, [bool]),
   );
-  return Object.fromEntries(known.slice(0, maxPolicyConditions).map(({ name, expression }) => [name, expression]));
+  return Object.fromEntries(usable.slice(0, maxPolicyConditions).map(({ name, expression }) => [name, expression]));
 };

@@ -16,17 +16,7 @@ describe("checked expressions as JSON", () => {
     return createCheckLookup(() => JSON.parse(text)).checkExpression;
   };
 
-  for (const text of [
-    "1",
-    "-0.0",
-
-    "9223372036854775807",
-    "5u",
-    "b'\\xff'",
-    "'\\u2028'",
-    "[{true: null}]",
-    "int",
-  ])
+  for (const text of ["1", "-0.0", "9223372036854775807", "5u", "b'\\xff'", "'\\u2028'", "[{true: null}]", "int"])
     it(`have the literal ${text}`, () => {
       const checked = encode(text, plain, undefined)(text, plain, undefined);
       const compiled = compileExpression(text, plain, undefined);

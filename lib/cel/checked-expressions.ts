@@ -18,9 +18,7 @@ type Encoded = string | number | boolean | null | readonly Encoded[];
 /** The shape of several objects: members with the same values in all, and the names of the other members. */
 type Shape = readonly [common: Readonly<Record<string, unknown>>, names: readonly string[]];
 
-/**
- * Checked expressions, or their errors, as JSON. `results` has them by the keys of their contexts and by their texts.
- */
+/** Checked expressions, or their errors, as JSON. `results` has them by the keys of their contexts and their texts. */
 export interface EncodedChecks {
   readonly shapes: readonly Shape[];
   /** Values that occur several times. */
@@ -83,10 +81,10 @@ const findRepeatedValues = (values: readonly Encoded[]) => {
   const count = (value: Encoded): void => {
     if (!Array.isArray(value)) return;
     const key = JSON.stringify(value);
-    const known = counts.get(key) ?? 0;
-    counts.set(key, known + 1);
+    const earlierCount = counts.get(key) ?? 0;
+    counts.set(key, earlierCount + 1);
     // A repeated value is written only once, so its parts count only once.
-    if (known === 0) value.forEach(count);
+    if (earlierCount === 0) value.forEach(count);
   };
   values.forEach(count);
   const repeated: Encoded[] = [];
@@ -135,17 +133,15 @@ const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedCheck
   return { ...(toValue(encoded) as CheckedExpression), types, references };
 };
 
-/**
- * Returns replacements for the functions of expression-check.ts, which find the results of the build in `readChecks()`.
- */
+/** Returns replacements for the functions of expression-check.ts, which find the build's results in `readChecks()`. */
 export const createCheckLookup = (readChecks: () => EncodedChecks) => {
   let checks: EncodedChecks | undefined;
   const checkExpression: typeof parseAndCheckExpression = (text, { context }, results) => {
     checks ??= readChecks();
-    const known = checks.results[describeContext(context, results)] ?? {};
-    if (!Object.hasOwn(known, text))
+    const resultsByText = checks.results[describeContext(context, results)] ?? {};
+    if (!Object.hasOwn(resultsByText, text))
       throw new Error(`the expression ${JSON.stringify(text)} isn't in the settings that this function was built with`);
-    return decode(known[text], checks);
+    return decode(resultsByText[text], checks);
   };
   return { checkExpression, createDeclarations: () => ({ variables: {}, macros: [] }) };
 };

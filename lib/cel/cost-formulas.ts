@@ -10,9 +10,7 @@ export const countTraversal = (size: number, factor = 0.1): number => Math.ceil(
 export const getActualSize = (value: Value): number =>
   value instanceof LibraryObject ? value.size : (findSize(value) ?? 1);
 
-/**
- * Returns the size from which the costs of CEL's own functions are computed. Of an optional, it is its value's size.
- */
+/** Returns the size from which the costs of CEL's own functions are computed; of an optional, its value's size. */
 export const getInnerSize = (value: Value): number => {
   if (value instanceof Optional && value.value !== undefined) return getInnerSize(value.value);
   // An optional value may have an error.

@@ -108,6 +108,7 @@ export const checkExpression = (
   return result;
 };
 
+/** Parses and checks an expression. Its type must be one of `results`, if given. */
 const parseAndCheck = (text: string, environment: Environment, results: readonly Type[] | undefined): CheckResult => {
   const parsed = parse(text, environment.macros, environment.hasQuotedNames);
   if (Array.isArray(parsed)) return { error: `compilation failed: ${formatIssues(parsed, text)}` };
@@ -129,7 +130,7 @@ export interface CollectedCheck {
 
 let collected: CollectedCheck[] | undefined;
 
-/** Calls `act`, and returns all expressions that were checked meanwhile. */
+/** Calls `act`, and returns all expressions that were checked during the call. */
 export const collectChecks = (act: () => void): readonly CollectedCheck[] => {
   const checks: CollectedCheck[] = [];
   collected = checks;

@@ -2,13 +2,9 @@ import type { Expression } from "./parser/syntax.ts";
 import type { Type } from "./types.ts";
 import type { Value } from "./values.ts";
 
-/**
- * A function of CEL. Each function is declared in one place, with its signatures, its evaluation and its cost.
- */
+/** A function of CEL. Each function is declared in one place, with its signatures, its evaluation and its cost. */
 export interface FunctionDeclaration {
-  /**
-   * The name in expressions, such as `startsWith` or `sets.contains`; for an operator upstream's name, such as `_+_`.
-   */
+  /** The name, such as `startsWith` or `sets.contains`; for an operator, upstream's name, such as `_+_`. */
   readonly name: string;
   readonly overloads: readonly Overload[];
   /**
@@ -17,9 +13,7 @@ export interface FunctionDeclaration {
    */
   readonly evaluate?: Evaluate;
   readonly cost?: FunctionCost;
-  /**
-   * For calls whose second argument is a constant pattern: compiles the pattern, and returns a function that uses it.
-   */
+  /** For calls with a constant pattern as argument: compiles the pattern, and returns a function that uses it. */
   readonly usePattern?: (source: string) => Evaluate;
   /** Finds an error that upstream's checker reports for a call on a literal text with a literal list of arguments. */
   readonly findIssue?: (
@@ -48,9 +42,7 @@ export interface Overload {
   readonly cost?: (args: readonly Value[], result: Value) => number;
 }
 
-/**
- * Returns a function's value, or throws an EvaluationError. The arguments have the types of the overload's parameters.
- */
+/** Returns a function's value, or throws an EvaluationError. The arguments have the types of the parameters. */
 // biome-ignore lint/suspicious/noExplicitAny: each overload takes values of its own parameters' types.
 export type Evaluate = (...args: any[]) => Value;
 

@@ -117,23 +117,23 @@ export const compileExpression = (
 export type ExpressionResult = { value: Value } | { error: string } | { exhausted: string };
 
 /**
- * Evaluates an expression, and subtracts its cost from `set`, the budget that several expressions have together.
+ * Evaluates an expression, and subtracts its cost from the budget that several expressions have together.
  * `takeFurtherCost` returns the cost of the variables that were computed for this expression.
  */
 export const evaluateExpression = (
   text: string,
   compiled: CompiledExpression,
   variables: Variables,
-  set: Budget,
+  commonBudget: Budget,
   takeFurtherCost = () => 0,
 ): ExpressionResult => {
   if ("error" in compiled) return { error: `compilation error: ${compiled.error}` };
   const outcome = compiled.program.evaluate(variables, { left: mostExpressionCost });
   const cost = outcome.cost + takeFurtherCost();
-  if (cost > set.left)
+  if (cost > commonBudget.left)
     return {
       exhausted: "validation failed due to running out of cost budget, no further validation rules will be run",
     };
-  set.left -= cost;
+  commonBudget.left -= cost;
   return "error" in outcome ? { error: `expression '${text}' resulted in error: ${outcome.error}` } : outcome;
 };

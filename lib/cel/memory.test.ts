@@ -50,10 +50,8 @@ const evaluateWithin = async (megabytes: number, expressions: readonly string[])
 
 describe("an evaluation with the cost limit of an expression", async () => {
   const rows = readRows<Row[]>(import.meta.filename);
-  const outcomes = await evaluateWithin(
-    100,
-    rows.map(({ expression }) => expression),
-  );
+  const expressions = rows.map(({ expression }) => expression);
+  const outcomes = await evaluateWithin(100, expressions); // 100 MB
   for (const [index, { expression, isInterrupted = false }] of rows.entries())
     it(`needs little memory for ${expression}`, () => {
       const outcome = outcomes[index] ?? "no outcome";

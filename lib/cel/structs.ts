@@ -21,9 +21,7 @@ import {
 
 /** A struct whose fields are computed when an expression selects them. */
 export abstract class FieldObject extends CelObject {
-  /**
-   * Returns a field's value; undefined if there is no such field. Throws an EvaluationError if it can't be computed.
-   */
+  /** Returns a field's value; undefined if there is no such field. Throws an EvaluationError if computing it fails. */
   abstract find(name: string): Value | undefined;
   equals(other: this): boolean {
     return this === other;
@@ -44,9 +42,7 @@ export class StructValue extends CelObject {
   }
 }
 
-/**
- * Reports whether two messages or maps have the same fields: the first has `entries`, and the second is read by `find`.
- */
+/** Reports whether two messages or maps have the same fields: the first has `entries`; `find` reads the second. */
 const isSameFields = <Key>(
   entries: readonly (readonly [Key, Value])[],
   find: (key: Key) => Value | undefined,
@@ -132,9 +128,9 @@ const toNativeField = (value: Value): Value => {
   // An element that can't be converted becomes an error, which counts only if the element is used.
   const convert = (element: Value) => toNative(element) as Value;
   if (!isList(value) && !(value instanceof CelMap)) return convert(value);
-  const known = nativeFields.get(value);
+  const cached = nativeFields.get(value);
   const converted =
-    known ??
+    cached ??
     (isList(value)
       ? toArray(value).map(convert)
       : new CelMap(new Map(Array.from(value.entries, ([text, [key, member]]) => [text, [key, convert(member)]]))));
@@ -142,6 +138,7 @@ const toNativeField = (value: Value): Value => {
   return converted;
 };
 
+/** Returns the value of a message literal `JSONPatch{…}`, or an error if a field is unknown or no text. */
 export const createPatch = (type: Type, fields: ReadonlyMap<string, Value>): Result => {
   for (const name of patchTexts) {
     const value = fields.get(name);

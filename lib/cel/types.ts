@@ -23,9 +23,7 @@ export interface Type {
   readonly kind: TypeKind;
   /** The type's name at run time, such as `google.protobuf.Duration`; or the name of a type parameter. */
   readonly name: string;
-  /**
-   * The type of a list's elements; of a map's keys and of its values; of an optional's value; or of a type's values.
-   */
+  /** The type of a list's elements; of a map's keys and values; of an optional's value; or of a type's values. */
   readonly parameters: readonly Type[];
 }
 

@@ -211,9 +211,7 @@ export const toArray = (list: List): readonly Value[] =>
 
 const builtLists = new WeakSet<readonly Value[]>();
 
-/**
- * Marks a list that an expression builds element by element: upstream converts its elements in another way than JSON's.
- */
+/** Marks a list that an expression builds element by element: upstream converts its elements unlike JSON's. */
 export const markBuiltList = <List extends readonly Value[]>(list: List): List => {
   builtLists.add(list);
   return list;
@@ -244,9 +242,7 @@ export const getType = (value: Value): Type => {
   return value instanceof Uint8Array ? types.bytes : anyMap;
 };
 
-/**
- * Returns the text for a key of a map; undefined if it can't be a key. Numbers of different types are different keys.
- */
+/** Returns the text for a key of a map; undefined if it is no key. Numbers of different types are different keys. */
 export const toMapKey = (key: Value): string | undefined => {
   if (typeof key === "string") return `"${key}`;
   if (key === null || typeof key === "boolean" || isInt(key)) return `${key}`;
@@ -366,6 +362,7 @@ const isEqualList = (left: List, right: List, isTyped?: TypedTest): boolean => {
   return true;
 };
 
+/** Reports whether two maps have equal values under the same keys. */
 const isEqualMap = (left: ValueObject | CelMap, right: ValueObject | CelMap, isTyped?: TypedTest): boolean => {
   if (findSize(left) !== findSize(right)) return false;
   for (const [key, value] of listEntries(left)) {

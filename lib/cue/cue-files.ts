@@ -33,10 +33,7 @@ const findFolders = () => {
   return { ownFolder, cueWasm: dirname(fileURLToPath(resolve("cue-wasm"))) };
 };
 
-/**
- * Reads CUE's program and Go's script from the package cue-wasm. The program is a gzip in base64 in a JavaScript file.
- */
-
+/** Reads CUE's program (a gzip in base64 in a JavaScript file) and Go's script from the package cue-wasm. */
 export const readCueWasmPackage = async (): Promise<{ wasm: DeflatedFile; glue: Uint8Array }> => {
   const text = await readFile(await findPackageFile(programPattern), "latin1");
   // Each gzip in base64 begins with H4sI.

@@ -5,6 +5,7 @@ import { describe, it } from "node:test";
 import { Failure } from "../failure.ts";
 import { type CueEngine, createEngine, evaluateCue, warmUpCueEngine } from "./engine.ts";
 
+const createSmallEngine = () => createEngine(128); // MiB of memory
 const addToNow = (milliseconds: number) => Date.now() + milliseconds;
 const getLateDeadline = () => addToNow(60_000);
 /** Returns the value of a script as JSON, or the error's message. */
@@ -21,37 +22,34 @@ a: len([for i in list.Range(0, 10000, 1) for j in list.Range(0, 10000, 1) for k 
 const timeoutMessage = "the script did not end in time";
 const memoryMessage = "the script needs more than 128 MiB of memory";
 
-describe("engine", () => {
-  it("is shared in a process and can be started early", async () => {
+describe("a CUE engine", () => {
+  it("can be started before the first evaluation", async () => {
     warmUpCueEngine();
     assert.equal(await evaluateCue("a: 1 + 1"), '{"a":2}');
   });
 
-  it("rejects with CUE's message", async () => {
+  it("rejects with CUE's message if a script has no value", async () => {
     await assert.rejects(evaluateCue("a: b"), (error) => error instanceof Error && !(error instanceof Failure));
     await assert.rejects(evaluateCue("a: b"), { message: 'a: reference "b" not found' });
     await assert.rejects(evaluateCue("a: {"), { message: "expected '}', found 'EOF'" });
   });
 
-  const ending: [what: string, source: string, message: string][] = [
-    ["was ended at its deadline", endless, timeoutMessage],
-    ["ended by itself", nest(100_000), "the script nests too deeply"],
+  const endedThreads: [what: string, source: string, milliseconds: number, message: string][] = [
+    ["was ended at its deadline", endless, 300, timeoutMessage],
+    ["crashed", nest(100_000), 60_000, "the script nests too deeply"],
   ];
-  for (const [what, source, message] of ending)
-    it(`starts a new thread immediately if one ${what}`, async () => {
-      const smallEngine = createEngine(128);
+  for (const [what, source, milliseconds, message] of endedThreads)
+    it(`starts a new thread immediately if a thread ${what}`, async () => {
+      const smallEngine = createSmallEngine();
       smallEngine.warmUp();
       await once(process, "worker");
       if (source === endless) await smallEngine.evaluate("a: 0", getLateDeadline());
-      assert.equal(
-        await getOutcome(smallEngine, source, source === endless ? addToNow(300) : getLateDeadline()),
-        message,
-      );
+      assert.equal(await getOutcome(smallEngine, source, addToNow(milliseconds)), message);
       // The thread starts only after its files were found, which happens after this line.
       await once(process, "worker", { signal: AbortSignal.timeout(60_000) });
     });
 
-  const sharedEngine = createEngine(128);
+  const sharedEngine = createSmallEngine();
   const hostileScripts: [what: string, source: string, message: string | RegExp][] = [
     ["nests lists too deeply", nest(100_000), "the script nests too deeply"],
     ["nests brackets too deeply", nest(1_000_000, "(", ")"), "the script nests too deeply"],
@@ -80,7 +78,7 @@ describe("engine", () => {
     ],
   ];
   for (const [what, source, message] of hostileScripts)
-    it(`evaluates the next script after one that ${what}`, async () => {
+    it(`evaluates the next script after a script that ${what}`, async () => {
       const outcome = await getOutcome(sharedEngine, source);
       if (typeof message === "string") assert.equal(outcome, message);
       else assert.match(outcome, message);
@@ -90,13 +88,13 @@ describe("engine", () => {
   it("stops an endless script at its deadline, and evaluates the scripts that waited for it", async () => {
     const newEngine = createEngine();
     await newEngine.evaluate("a: 0");
-    const all = [
+    const outcomes = [
       getOutcome(newEngine, endless, addToNow(700)),
       ...Array.from({ length: 19 }, (_, index) => getOutcome(newEngine, `a: ${index}`)),
       getOutcome(newEngine, "a: 1", addToNow(-1)),
     ];
-    const wanted = [timeoutMessage, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), timeoutMessage];
-    assert.deepEqual(await Promise.all(all), wanted);
+    const expected = [timeoutMessage, ...Array.from({ length: 19 }, (_, index) => `{"a":${index}}`), timeoutMessage];
+    assert.deepEqual(await Promise.all(outcomes), expected);
     await assert.rejects(
       newEngine.evaluate(endless, addToNow(300)),
       (error) => error instanceof Failure && error.code === 504,
@@ -105,19 +103,19 @@ describe("engine", () => {
   });
 
   it("evaluates the scripts that waited for a script that crashed CUE", async () => {
-    const smallEngine = createEngine(128);
-    const all = [nest(100_000), "a: 1", doubling, "a: 2"].map((source) => getOutcome(smallEngine, source));
-    assert.deepEqual(await Promise.all(all), ["the script nests too deeply", '{"a":1}', memoryMessage, '{"a":2}']);
+    const smallEngine = createSmallEngine();
+    const outcomes = [nest(100_000), "a: 1", doubling, "a: 2"].map((source) => getOutcome(smallEngine, source));
+    assert.deepEqual(await Promise.all(outcomes), ["the script nests too deeply", '{"a":1}', memoryMessage, '{"a":2}']);
   });
 
   it("evaluates a script although earlier scripts have filled the memory", async () => {
-    const smallEngine = createEngine(128);
-    const large = [70_000_000, 80_000_000, 75_000_000];
-    const all = large.map((size) => getOutcome(smallEngine, `import "strings"\na: len(strings.Repeat("x", ${size}))`));
-    assert.deepEqual(
-      await Promise.all(all),
-      large.map((size) => `{"a":${size}}`),
+    const smallEngine = createSmallEngine();
+    const sizes = [70_000_000, 80_000_000, 75_000_000]; // bytes, together more than the limit
+    const outcomes = sizes.map((size) =>
+      getOutcome(smallEngine, `import "strings"\na: len(strings.Repeat("x", ${size}))`),
     );
+    const expected = sizes.map((size) => `{"a":${size}}`);
+    assert.deepEqual(await Promise.all(outcomes), expected);
   });
 
   it("evaluates an object of 1.4 MB, as large as an API server accepts", async () => {

@@ -2,6 +2,7 @@ import type { Worker } from "node:worker_threads";
 import { Failure, getErrorMessage } from "../failure.ts";
 import { type CueRuntimePaths, locateOrUnpackCueFiles } from "./cue-files.ts";
 
+/** The settings of the thread that runs CUE. */
 export interface CueWorkerSettings {
   wasm: string;
   glue: string;
@@ -11,6 +12,7 @@ export interface CueWorkerSettings {
   longest: number;
 }
 
+/** A message from the thread that runs CUE: that the thread is ready, or the outcome of a script. */
 export interface MessageFromCueWorker {
   /** True in the first message: the worker can evaluate scripts from now on. */
   ready?: true;
@@ -37,6 +39,7 @@ interface Evaluation {
   timer?: NodeJS.Timeout;
 }
 
+/** A thread that runs CUE. */
 interface EvaluationThread {
   /** Whether the thread has loaded CUE. */
   isReady: boolean;
@@ -46,9 +49,7 @@ interface EvaluationThread {
   end(): void;
 }
 
-/**
- * The most bytes of a script, and characters of its result. CUE needs about 200 MiB of memory for 1 MB of an object.
- */
+/** The most bytes of a script and characters of its result. CUE needs about 200 MiB of memory for 1 MB of an object. */
 const maximumLength = 4_194_304;
 /** The default time limit of an evaluation, in milliseconds: an API server waits at most this long for an answer. */
 const defaultTimeout = 30_000;

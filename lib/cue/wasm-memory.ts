@@ -33,6 +33,7 @@ export const readWasmWithMemoryLimit = (file: string, pages: number): Uint8Array
 /** The id by which WebAssembly's binary format marks the section that declares memories. */
 const memorySectionId = 5;
 
+/** Finds the section of a WebAssembly program that declares its memory, and the minimum of the memory. */
 const findMemorySection = (program: Buffer): { start: number; end: number; minimumPages: number } => {
   // The sections follow a magic number and a version, of four bytes each.
   let at = 8;

@@ -40,9 +40,7 @@ const go = new globalThis.Go();
 go.exit = () => {
   hasExited = true;
 };
-/**
- * Evaluates CUE source. If the source makes CUE crash, returns a message with `fatal`, after which this thread ends.
- */
+/** Evaluates CUE source. If the source crashes CUE, returns a message with `fatal`, after which this thread ends. */
 const evaluate = (source: string, { mem }: Instance["exports"]): MessageFromCueWorker => {
   try {
     const result = globalThis.CueWasmAPI._toJSONImpl?.(source);

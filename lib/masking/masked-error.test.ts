@@ -32,7 +32,10 @@ const getError = (fail: () => unknown): unknown => {
   }
 };
 
-const v8 = (fail: () => unknown) => toFailure(getError(fail));
+/** The last argument of formatError. */
+const withStack = true;
+/** Returns the failure that is logged if a rule throws the error. */
+const getRuleFailure = (fail: () => unknown) => toFailure(getError(fail));
 
 describe("the message of an error in a log", () => {
   const object = {
@@ -62,15 +65,15 @@ describe("the message of an error in a log", () => {
     [new Error('cut off "S3c'), 'cut off "***"'],
     [new Error(`can't parse "{"a":"b"}" and "c"`), `can't parse "***"`],
     [
-      v8(() => JSON.parse('{"password":S3cret}')),
+      getRuleFailure(() => JSON.parse('{"password":S3cret}')),
       `the rule failed: SyntaxError: Unexpected token '***', "***" is not valid JSON`,
     ],
     [
-      v8(() => new RegExp(`${"("}other`)),
+      getRuleFailure(() => new RegExp(`${"("}other`)),
       "the rule failed: SyntaxError: Invalid regular expression: /***/: Unterminated group",
     ],
-    [v8(() => BigInt("S3cret-pa55")), "the rule failed: SyntaxError: Cannot convert *** to a BigInt"],
-    [v8(() => Reflect.get(Object(undefined), "a").b), "the rule failed: a value may have the wrong type"],
+    [getRuleFailure(() => BigInt("S3cret-pa55")), "the rule failed: SyntaxError: Cannot convert *** to a BigInt"],
+    [getRuleFailure(() => Reflect.get(Object(undefined), "a").b), "the rule failed: a value may have the wrong type"],
     [toFailure("thrown abcd"), "the rule failed: thrown ***"],
     [
       new Failure(503, 'could not read cluster "prod": "x" of "shop" abcd'),
@@ -86,9 +89,9 @@ describe("the message of an error in a log", () => {
 
   it("keeps the stack, but not the name of the property that V8 could not read", () => {
     const text = formatError(
-      v8(() => Reflect.get(object, "none").abcd),
+      getRuleFailure(() => Reflect.get(object, "none").abcd),
       { request: buildRequest(object) },
-      true,
+      withStack,
     );
     assert.match(text, /^Error: the rule failed: a value may have the wrong type\n {4}at /);
     assert.match(
@@ -99,7 +102,7 @@ describe("the message of an error in a log", () => {
 
   it("has no lines of the original message among the lines of the stack", () => {
     const error = new Error("first\n    at S3cret (/code/rule.js:1:1)\n    at /code/x:2:2");
-    const plain = formatError(error, {}, true);
+    const plain = formatError(error, {}, withStack);
     assert.match(plain, /^Error: first\n {4}at S3cret/);
     error.message = "changed";
     const changed = formatError(
@@ -107,14 +110,14 @@ describe("the message of an error in a log", () => {
       {
         request: buildRequest({ data: { a: "/code/rule.js:1:1", b: "S3cret" } }),
       },
-      true,
+      withStack,
     );
     assert.doesNotMatch(changed, /S3cret|rule\.js/);
   });
 
   it("has the errors of an AggregateError, but at most ten of them", () => {
     const errors = Array.from({ length: 5000 }, (_, index) => new RangeError(`number ${index}`));
-    const text = formatError(new AggregateError(errors, "all"), {}, true);
+    const text = formatError(new AggregateError(errors, "all"), {}, withStack);
     assert.match(text, /^AggregateError: all\n.*\ncaused by RangeError: number 0\n/s);
     assert.equal(text.split("\ncaused by ").length, 10);
   });
@@ -123,9 +126,9 @@ describe("the message of an error in a log", () => {
     for (const member of ["name", "message", "stack", "cause", "errors"])
       for (const value of [undefined, null, 5, Symbol("a"), { __proto__: null }, [{ __proto__: null }]]) {
         const error = Object.assign(new Error("x"), { [member]: value });
-        assert.match(formatError(toFailure("wrapped"), {}, true), /^Error: the rule failed: wrapped/);
-        assert.equal(typeof formatError(new Failure(500, "outer", { cause: error }), {}, true), "string");
-        assert.equal(typeof formatError(error, {}, true), "string");
+        assert.match(formatError(toFailure("wrapped"), {}, withStack), /^Error: the rule failed: wrapped/);
+        assert.equal(typeof formatError(new Failure(500, "outer", { cause: error }), {}, withStack), "string");
+        assert.equal(typeof formatError(error, {}, withStack), "string");
       }
   });
 
@@ -137,7 +140,7 @@ describe("the message of an error in a log", () => {
       "'/`\"".repeat(100_000),
       "\n    at ".repeat(100_000),
     ])
-      assert.ok(formatError(toFailure(new SyntaxError(message)), { request }, true).length < 20_000);
+      assert.ok(formatError(toFailure(new SyntaxError(message)), { request }, withStack).length < 20_000);
   });
 });
 
@@ -155,48 +158,48 @@ const failures: Record<string, (value: string, object: object) => unknown> = {
   "a message": (value) => Promise.reject(new Error(`the value ${value} is wrong`)),
   "a quoted message": (value) => Promise.reject(new RangeError(`"${value}" isn't right, or '${value}'`)),
   "the object": (_, object) => Promise.reject(new Error(JSON.stringify(object))),
-  "JSON alone": (value) => JSON.parse(value),
-  "JSON around": (value) => JSON.parse(`{"a": [1, ${value}, "${value}"]}`),
-  "JSON cut": (value) => JSON.parse(`{"password":"${value}`),
+  "the value as JSON": (value) => JSON.parse(value),
+  "JSON around the value": (value) => JSON.parse(`{"a": [1, ${value}, "${value}"]}`),
+  "JSON that is cut off": (value) => JSON.parse(`{"password":"${value}`),
   "JSON of base64": (value) => JSON.parse(atob(btoa(encodeURIComponent(value)))),
   "an expression": (value) => new RegExp(`${value}(`),
-  "a property of nothing": (value) => Reflect.get(Object({}), value)[value],
+  "a property of undefined": (value) => Reflect.get(Object({}), value)[value],
   "a bigint": (value) => BigInt(`${value}n`),
-  "an entry": (value) => new Map([value] as never),
-  "no function": (value) => Object({ [value]: value })[value](),
-  "no key in a text": (value) => "a" in (value as never),
+  "an entry of a Map": (value) => new Map([value] as never),
+  "a call of no function": (value) => Object({ [value]: value })[value](),
+  "a key that is looked for in a text": (value) => "a" in (value as never),
   "a frozen object": (value) => Object.defineProperty(Object.freeze({}), value, { value }),
   "an address": (value) => new URL(value),
   "a time zone": (value) => new Intl.DateTimeFormat("en", { timeZone: value }),
   "a file": (value) => readFileSync(`/none/${value.replaceAll("\0", "")}`),
   "an assertion": (value) => assert.equal(value, "other"),
   "an assertion of objects": (value) => assert.deepEqual({ a: [value] }, { a: [1] }),
-  code: (value) => new Function(value)(),
-  "a text": (value) => Promise.reject(value),
-  "no error": (value) => Promise.reject({ message: value, stack: value }),
+  "code that is no JavaScript": (value) => new Function(value)(),
+  "a text instead of an Error": (value) => Promise.reject(value),
+  "an object instead of an Error": (value) => Promise.reject({ message: value, stack: value }),
   "a Failure": (value) => Promise.reject(new Failure(503, `no answer for ${value}`)),
   "a Failure with a cause": (value) => Promise.reject(new Failure(503, `none: ${value}`, { cause: new Error(value) })),
   "a caller's mistake": (value) => Promise.reject(new Failure(400, `${value} is no quantity`)),
   "a cause": (value) => Promise.reject(new Error("outer", { cause: new Error(`inner ${value}`, { cause: value }) })),
-  several: (value) => Promise.any([Promise.reject(new Error(value)), Promise.reject(value)]),
-  "its name": (value) => Promise.reject(Object.assign(new Error("x"), { name: value })),
-  "its stack": (value) =>
+  "several causes": (value) => Promise.any([Promise.reject(new Error(value)), Promise.reject(value)]),
+  "the value as its name": (value) => Promise.reject(Object.assign(new Error("x"), { name: value })),
+  "the value in its stack": (value) =>
     Promise.reject(Object.assign(new Error("x"), { stack: `${value}\n    at ${value} (${value}:1:1)` })),
-  "its later message": (value) => Promise.reject(Object.assign(new Error(value), { message: "x" })),
+  "a message that was changed later": (value) => Promise.reject(Object.assign(new Error(value), { message: "x" })),
   "a function's name": (value) =>
     ({
       [value]: () => {
         throw new Error("x");
       },
     })[value]?.(),
-  "a part": (value) => Promise.reject(new Error(`begins with ${value.slice(0, 11)}`)),
+  "a part of the value": (value) => Promise.reject(new Error(`begins with ${value.slice(0, 11)}`)),
 };
 
 describe("the log line of a failed review", () => {
   const signer = createTestSigner(1);
   const context = { functionName: "sample", functionVersion: "7", getRemainingTimeInMillis: () => 5000 };
   for (const [name, fail] of Object.entries(failures))
-    it(`has no value if an error shows ${name}`, () =>
+    it(`contains no value of the review after an error with ${name}`, () =>
       fc.assert(
         fc.asyncProperty(
           marker,
@@ -229,10 +232,10 @@ describe("the log line of a failed review", () => {
             };
             const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
             const answer = await handler({ phase: "validate", review }, context as Parameters<typeof handler>[1]);
-            const written = lines.join("\n");
+            const logText = lines.join("\n");
             // Some of these functions fail only for some values.
-            fc.pre(written.includes('"verdict":"failed"'));
-            for (const { core } of [used, ...others]) assert.ok(!written.includes(core.slice(0, 9)), written);
+            fc.pre(logText.includes('"verdict":"failed"'));
+            for (const { core } of [used, ...others]) assert.ok(!logText.includes(core.slice(0, 9)), logText);
             if (kind === "Secret") assert.ok(!JSON.stringify(answer).includes(used.core.slice(0, 9)));
           },
         ),
@@ -241,14 +244,14 @@ describe("the log line of a failed review", () => {
 });
 
 /** Messages of rules in which a value of a Secret is shown in different forms. */
-const shown: Record<string, (value: string, object: object) => string> = {
+const messagesByForm: Record<string, (value: string, object: object) => string> = {
   "the value": (value) => `the value ${value} is weak`,
   "the value in quotes": (value) => `must not be "${value}", '${value}' or \`${value}\``,
   "the value alone": (value) => value,
   JSON: (value) => JSON.stringify({ value }),
   "the object": (_, object) => JSON.stringify(object),
   base64: (value, object) => ("stringData" in object ? "" : Buffer.from(value).toString("base64")),
-  "a part": (value) => `begins with ${value.slice(0, 11)}`,
+  "a part of the value": (value) => `begins with ${value.slice(0, 11)}`,
   "a long text": (value, object) => `${JSON.stringify(object)}${" ".repeat(3900)}${value}`,
 };
 
@@ -269,13 +272,10 @@ describe("the log line of a denial", () => {
     needs: { secret: get("secrets"), all: list("secrets") },
     settings: { how: "", value: "", read: "" },
     async validate(object, { settings: { how, value, read }, secret, all }) {
-      const found =
-        read === "one"
-          ? await secret({ name: "other", namespace: "shop" })
-          : read === "all"
-            ? await all("shop")
-            : object;
-      return shown[how]?.(value, found ?? object);
+      let found: object | undefined = object;
+      if (read === "one") found = await secret({ name: "other", namespace: "shop" });
+      if (read === "all") found = await all("shop");
+      return messagesByForm[how]?.(value, found ?? object);
     },
   });
   const lines: string[] = [];
@@ -287,9 +287,9 @@ describe("the log line of a denial", () => {
       writeLogLine: (facts) => void lines.push(formatLogLine(facts, "test", 1)),
     },
   );
-  for (const how of Object.keys(shown))
+  for (const how of Object.keys(messagesByForm))
     for (const [place, build] of Object.entries(places))
-      it(`has no value of ${place} if the message has ${how}`, () =>
+      it(`contains no value of ${place} if the rule's message has ${how}`, () =>
         fc.assert(
           fc.asyncProperty(around, core, around, async (before, text, after) => {
             const value = `${before}${text}${after}`;
@@ -317,9 +317,7 @@ describe("the log line of a denial", () => {
         { phase: "validate", review, settings: { how: "the value alone", value }, needs: {} },
         {} as Parameters<typeof handler>[1],
       );
-    assert.deepEqual(
-      lines.map((line) => JSON.parse(line).message),
-      ['spec.tier: "x" is wrong', `${"a".repeat(4000)}…`],
-    );
+    const messages = lines.map((line) => JSON.parse(line).message);
+    assert.deepEqual(messages, ['spec.tier: "x" is wrong', `${"a".repeat(4000)}…`]);
   });
 });

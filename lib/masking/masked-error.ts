@@ -110,10 +110,10 @@ const splitFrames = (error: Error): Piece[] => {
 
 /** Masks the texts of a review in all pieces, and then the quoted texts in messages. Returns the joined pieces. */
 const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => {
-  const { message: _, ...named } = subject;
-  const { request, secrets } = named;
-  const names = [named, request ?? {}, request?.kind ?? {}, request?.resource ?? {}].flatMap((named) =>
-    Object.values(named).filter((value) => typeof value === "string"),
+  const { message: _, ...unmasked } = subject;
+  const { request, secrets } = unmasked;
+  const names = [unmasked, request ?? {}, request?.kind ?? {}, request?.resource ?? {}].flatMap((holder) =>
+    Object.values(holder).filter((value) => typeof value === "string"),
   );
   const parts = pieces.map(([text, origin]) => (origin === codePlace ? "" : text.slice(0, maxPieceLength)));
   // All parts are joined, so that the texts of the review are looked for only once.
@@ -122,24 +122,25 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
   const covered = coverTexts(
     joined,
     listTexts([request?.object, request?.oldObject, request?.userInfo, request?.options, secrets]),
-    isSecret ? 1 : undefined,
+    isSecret ? 1 : undefined, // the shortest text that is masked
   );
-  for (const shown of [...names, "the rule failed: "])
-    if (shown.length > 3)
-      for (let at = joined.indexOf(shown); at >= 0; at = joined.indexOf(shown, at + 1))
-        covered.fill(0, at, at + shown.length);
-  let from = 0;
+  // These texts are not masked.
+  for (const name of [...names, "the rule failed: "])
+    if (name.length > 3)
+      for (let at = joined.indexOf(name); at >= 0; at = joined.indexOf(name, at + 1))
+        covered.fill(0, at, at + name.length);
+  let partStart = 0;
   return pieces
     .map(([text, origin], index) => {
       if (origin === codePlace) {
-        from++;
+        partStart++;
         return text;
       }
       const part = parts[index] as string;
       const isCut = part.length < text.length;
       // The cut may leave a beginning of a secret text that is too short to be found, so eight characters are removed.
-      const line = replaceCovered(isCut ? part.slice(0, -8) : part, covered.subarray(from)) + (isCut ? "…" : "");
-      from += part.length + 1;
+      const line = replaceCovered(isCut ? part.slice(0, -8) : part, covered.subarray(partStart)) + (isCut ? "…" : "");
+      partStart += part.length + 1;
       if (origin === foreignWords) return line.replace(foreignQuotes, ([quote]) => `${quote}${mask}${quote}`);
       return origin === ownWords
         ? line.replace(ownQuotes, (quoted, inner) => (names.includes(inner) ? quoted : `"${mask}"`))

@@ -9,8 +9,8 @@ import type { KinitirasPolicy } from "./types.ts";
 
 /**
  * Returns why a policy is refused: all its faults, or without faults the first script that doesn't compile. Without
- * `cue`, scripts are turned off: a policy with a script is refused. A `renderedCue` isn't compiled if Postern would
- * render the same.
+ * `cue`, scripts are turned off: a policy with a script is refused. A `renderedCue` isn't compiled if it
+ * equals Postern's own rendering of the template.
  */
 export const findPolicyRefusal = async (
   policy: unknown,

@@ -12,7 +12,7 @@ import {
   needsCue,
   normalizeObjectForComparison,
 } from "../../test/bench/inputs/example-policies.ts";
-import { applyPatch as patched } from "../core/patch.ts";
+import { applyPatch } from "../core/patch.ts";
 import { Failure } from "../failure.ts";
 
 const freeze = <T>(value: T): T => {
@@ -37,14 +37,14 @@ const addLabel = (key: string, value: string): OverrideRule => ({
 
 const pod: KubernetesObject = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "default" } };
 
-describe("override policies, as measured", () => {
+describe("override policies of the cases measured with kinitiras", () => {
   const cases = benchPolicyCases.filter(
     (policyCase) =>
       policyCase.expect.policy !== "rejected" &&
       policyCase.policies.some(({ kind }) => kind !== "ClusterValidatePolicy"),
   );
   for (const policyCase of cases.filter((one) => !needsCue(one)))
-    it(`behave as measured in ${policyCase.id}`, async () => {
+    it(`have the measured result in ${policyCase.id}`, async () => {
       const { expect, policies, cluster, http } = policyCase;
       const request = freeze(buildPolicyCaseRequest(policyCase));
       const capabilities = createPolicyCaseCapabilities({ cluster, http });
@@ -60,9 +60,9 @@ describe("override policies, as measured", () => {
       if (expect.object)
         assert.deepEqual(normalizeObjectForComparison(object), normalizeObjectForComparison(expect.object));
       if (policyCase.operation === "DELETE") assert.deepEqual([patch, applied], [[], []]);
-      assert.deepEqual(patched(request.object, patch), object);
+      assert.deepEqual(applyPatch(request.object, patch), object);
       // Every change belongs to an applied rule.
-      assert.equal(applied.some(({ sources }) => sources.length > 0) || patch.length === 0, true);
+      assert.ok(applied.some(({ sources }) => sources.length > 0) || patch.length === 0);
     });
 });
 
@@ -84,18 +84,16 @@ describe("override policies", () => {
     ]);
   });
 
-  it("returns no patch if the object is already as the policy says", async () => {
+  it("returns no patch if the object already has the label that the policy adds", async () => {
     const object = { ...pod, metadata: { ...pod.metadata, labels: { a: "1" } } };
     const policies = [buildPolicy("a", [addLabel("a", "1")])];
     const { patch, applied } = await apply({ policies, object, operation: "UPDATE" });
     assert.deepEqual(patch, []);
-    assert.deepEqual(
-      applied.map(({ sources }) => sources),
-      [[]],
-    );
+    const changingParts = applied.map(({ sources }) => sources);
+    assert.deepEqual(changingParts, [[]]);
   });
 
-  it("finds policies of a namespace after those of the cluster have changed the object", async () => {
+  it("selects OverridePolicies by the object that ClusterOverridePolicies have changed", async () => {
     const spec = {
       resourceSelectors: [{ apiVersion: "v1", kind: "Pod", labelSelector: { matchLabels: { a: "1" } } }],
       overrideRules: [addLabel("b", "2")],
@@ -125,7 +123,7 @@ describe("override policies", () => {
     assert.deepEqual(object.metadata?.annotations, { seen: "2" });
   });
 
-  it("resolves no reference if there is a constant or a key is removed", async () => {
+  it("resolves no valueRef if the template has a constant or removes a key", async () => {
     const valueRef = { from: "owner" as const, path: "/metadata/name" };
     const object = {
       ...pod,
@@ -141,7 +139,7 @@ describe("override policies", () => {
     assert.deepEqual(patch, [{ op: "add", path: "/metadata/labels", value: { a: "false" } }]);
   });
 
-  it("treats keys of prototypes as keys", async () => {
+  it("adds labels whose keys are names of prototype members, such as __proto__", async () => {
     const rules = ["__proto__", "constructor", "toString"].map((key) => addLabel(key, "x"));
     const { object, patch } = await apply({ policies: [buildPolicy("a", rules)], object: pod, operation: "CREATE" });
     assert.deepEqual(Object.entries(object.metadata?.labels ?? {}), [
@@ -163,9 +161,9 @@ describe("override policies", () => {
     spec: { overrideRules: [{ overriders }] },
     message: `ClusterOverridePolicy p, overrideRules[0]: ${message}`,
   }));
-  const unlisted = "ClusterOverridePolicy p: spec.overrideRules must be a list of rules";
+  const notAList = "ClusterOverridePolicy p: spec.overrideRules must be a list of rules";
   for (const { name, spec, message } of [
-    { name: "rules that are a map", spec: { overrideRules: {} }, message: unlisted },
+    { name: "rules that are a map", spec: { overrideRules: {} }, message: notAList },
     ...specs,
   ])
     it(`fails for ${name}`, async () => {

@@ -10,21 +10,19 @@ test("it reads policies from documents and lists", () => {
   const list = { apiVersion: "v1", kind: "List", items: [buildPolicy("b"), buildPolicy("c")] };
   const policyList = { ...header, kind: "ClusterOverridePolicyList", items: [buildPolicy("d")] };
   const { policies, faults } = parsePolicies([buildPolicy("a"), null, list, policyList]);
-  assert.deepEqual(
-    policies.map(({ metadata }) => metadata.name),
-    ["a", "b", "c", "d"],
-  );
+  const names = policies.map(({ metadata }) => metadata.name);
+  assert.deepEqual(names, ["a", "b", "c", "d"]);
   assert.deepEqual(faults, []);
 });
 
 test("it names the policy of each fault", () => {
-  const others = [
+  const documents = [
     buildPolicy("a", {}),
     { ...buildPolicy("b"), kind: "OverridePolicy" },
     buildPolicy("c"),
     buildPolicy("c"),
   ];
-  const { policies, faults } = parsePolicies(others);
+  const { policies, faults } = parsePolicies(documents);
   assert.deepEqual(policies, [buildPolicy("c")]);
   assert.deepEqual(faults, [
     "ClusterOverridePolicy a: spec.overrideRules is missing",
@@ -44,13 +42,13 @@ test("it refuses documents that are no policies", () => {
   ]);
 });
 
-test("it accepts both names of the member with the values of a field expression", () => {
+test("it accepts a field expression with `values`, which kinitiras itself calls `value`", () => {
   const matchExpressions = [{ field: "spec.a", operator: "In", values: ["b"] }];
   const resourceSelectors = [{ apiVersion: "v1", kind: "Pod", fieldSelector: { matchExpressions } }];
   assert.deepEqual(parsePolicies([buildPolicy("a", { resourceSelectors, overrideRules: [] })]).faults, []);
 });
 
-test("it returns policies or sentences for any documents", () => {
+test("it returns sentences about documents that are any JSON", () => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue()), (documents) => {
       const { policies, faults } = parsePolicies(documents);

@@ -37,19 +37,19 @@ suite("a failure of a policy", () => {
     );
   });
 
-  test("can be distinguished from other errors", () => {
+  test("names its policy, while other errors have no policy", () => {
     for (const value of [new Failure(500, "a"), new Error("a"), "a", null])
       assert.equal(findFailedPolicy(value), undefined);
   });
 
   test("is thrown if the rules can't be read", () => {
-    const odd = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as KinitirasPolicy;
+    const invalidPolicy = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as KinitirasPolicy;
     try {
-      listPolicyRules(odd, "overrideRules");
-      assert.fail("they can be read");
+      listPolicyRules(invalidPolicy, "overrideRules");
+      assert.fail("the rules can be read");
     } catch (error) {
       assert.equal(String(error), "Error: OverridePolicy team/caps: spec.overrideRules[1] must be an object");
-      assert.equal(findFailedPolicy(error), odd);
+      assert.equal(findFailedPolicy(error), invalidPolicy);
     }
   });
 });

@@ -16,9 +16,7 @@ export const formatPolicyName = (policy: unknown): string => {
   return `${typeof kind === "string" ? kind.slice(0, 60) : "a document"} ${names.slice(0, 320) || "without a name"}`;
 };
 
-/**
- * Converts an error to a Failure that names the policy and its rule. A Failure keeps its code; other errors get 500.
- */
+/** Converts an error to a Failure that names the policy and its rule. A Failure keeps its code; others get 500. */
 export const toPolicyFailure = (
   policy: KinitirasPolicy,
   list: keyof RulesByField,

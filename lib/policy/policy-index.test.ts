@@ -51,7 +51,7 @@ interface Case {
 const cases: Case[] = parse(readFileSync(new URL("policy-index.yaml", import.meta.url), "utf8"));
 
 suite("a policy index", () => {
-  test("sorts policies of the cluster first, then by the bytes of the name, then by namespace", () => {
+  test("sorts ClusterOverridePolicies before OverridePolicies, then by the bytes of the name, then by namespace", () => {
     const policies = [
       buildPolicy("b", "x"),
       buildClusterPolicy("z"),
@@ -75,10 +75,10 @@ suite("a policy index", () => {
   });
 
   test("keeps the order of policies with the same name", () => {
-    const twins = [buildValidatePolicy("a", anyPod), buildValidatePolicy("a"), buildValidatePolicy("a", anyPod)];
-    const found = findValidatePolicies(twins, buildRequest(buildPod("b")));
-    assert.deepEqual(found, twins);
-    assert.ok(found.every((policy, index) => policy === twins[index]));
+    const namesakes = [buildValidatePolicy("a", anyPod), buildValidatePolicy("a"), buildValidatePolicy("a", anyPod)];
+    const found = findValidatePolicies(namesakes, buildRequest(buildPod("b")));
+    assert.deepEqual(found, namesakes);
+    assert.ok(found.every((policy, index) => policy === namesakes[index]));
   });
 
   test("finds policies whose selectors match the object, and policies without selectors", () => {
@@ -95,10 +95,8 @@ suite("a policy index", () => {
   });
 
   test("finds a policy once, even if several of its selectors match the object", () => {
-    assert.deepEqual(
-      listNames([buildClusterPolicy("a", anyPod, { ...anyPod, name: "p" })], buildRequest(buildPod("b"))),
-      ["a"],
-    );
+    const policy = buildClusterPolicy("a", anyPod, { ...anyPod, name: "p" });
+    assert.deepEqual(listNames([policy], buildRequest(buildPod("b"))), ["a"]);
   });
 
   for (const { name, policy, object, requestNamespace = "b", applies } of cases)
@@ -113,26 +111,28 @@ suite("a policy index", () => {
       assert.equal(listNames([sample], request).length, applies ? 1 : 0);
     });
 
-  test("finds no policies for policies of any version", () => {
+  test("finds no policies for a request whose object is a policy, of any version", () => {
     for (const kind of ["OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy"])
       for (const version of ["v1alpha1", "v1"]) {
         const request = buildRequest({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
         assert.deepEqual(listNames([buildClusterPolicy("a")], request), []);
         assert.deepEqual(findValidatePolicies([buildValidatePolicy("a")], request), []);
       }
-    const another = buildRequest({ apiVersion: "policy.kcloudlabs.io.example/v1", kind: "OverridePolicy" });
-    assert.deepEqual(listNames([buildClusterPolicy("a")], another), ["a"]);
+    const otherGroup = buildRequest({ apiVersion: "policy.kcloudlabs.io.example/v1", kind: "OverridePolicy" });
+    assert.deepEqual(listNames([buildClusterPolicy("a")], otherGroup), ["a"]);
   });
 
-  test("doesn't find policies for other objects, but always finds policies that can't be read", () => {
-    const odd: unknown[] = [
+  test("skips what is no policy, but finds policies without a spec, or with selectors that are no list", () => {
+    const withoutSpec = { kind: "ClusterOverridePolicy" };
+    const withoutList = { kind: "ClusterOverridePolicy", metadata: { name: "b" }, spec: { resourceSelectors: "Pod" } };
+    const policies: unknown[] = [
       null,
       "policy",
       {},
       { kind: "ConfigMap", metadata: { name: "c" } },
       { kind: { toString: 1 } },
-      { kind: "ClusterOverridePolicy" },
-      { kind: "ClusterOverridePolicy", metadata: { name: "b" }, spec: { resourceSelectors: "Pod" } },
+      withoutSpec,
+      withoutList,
       {
         kind: "ClusterOverridePolicy",
         metadata: { name: "c" },
@@ -140,10 +140,10 @@ suite("a policy index", () => {
       },
     ];
     const found = findOverridePolicies(
-      odd as KinitirasPolicy[],
+      policies as KinitirasPolicy[],
       buildRequest({ ...buildPod("b"), apiVersion: { toString: 1 } as never }),
     );
-    assert.deepEqual(found, [odd[5], odd[6]]);
+    assert.deepEqual(found, [withoutSpec, withoutList]);
   });
 
   test("is built only once for a list of policies", () => {
@@ -181,8 +181,8 @@ suite("a policy index", () => {
     );
   });
 
-  test("evaluates the selectors only of policies with the key of the request", () => {
-    let count = 0;
+  test("reads the selectors of only those policies whose selectors name the kind of the request", () => {
+    let readCount = 0;
     const counted = Array.from({ length: 1000 }, (_, index): OverridePolicy => {
       const selector = { apiVersion: "v1", kind: index < 3 ? "Pod" : `Kind${index}` };
       const policy = buildClusterPolicy(`p${String(index).padStart(4, "0")}`);
@@ -190,19 +190,19 @@ suite("a policy index", () => {
       Object.defineProperty(spec, "resourceSelectors", {
         enumerable: true,
         get: () => {
-          count++;
+          readCount++;
           return [selector];
         },
       });
       return { ...policy, spec };
     });
     buildPolicyIndex(counted);
-    count = 0;
+    readCount = 0;
     assert.deepEqual(findOverridePolicies(counted, buildRequest(buildPod("b"))).map(getPolicyName), [
       "p0000",
       "p0001",
       "p0002",
     ]);
-    assert.ok(count <= 10);
+    assert.ok(readCount <= 10);
   });
 });

@@ -104,6 +104,7 @@ export const findOverridePolicies = (policies: readonly KinitirasPolicy[], reque
 export const findValidatePolicies = (policies: readonly KinitirasPolicy[], request: PolicyRequest): ValidatePolicy[] =>
   findPolicies(buildPolicyIndex(policies).validating, request);
 
+/** Finds the policies that apply to a request, in evaluation order. */
 const findPolicies = <P extends KinitirasPolicy>({ byKey, ofAll }: IndexedPolicies<P>, request: PolicyRequest): P[] => {
   const { object } = request;
   // Policies don't apply to policies. Otherwise, a policy could refuse its own correction.

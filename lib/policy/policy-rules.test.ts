@@ -31,14 +31,14 @@ const buildReader = (
 
 describe("the policies of a rule", () => {
   const settings = { ...policySettings, policies: [a] };
-  it("are those of the settings, followed by those of the cluster with other names", async () => {
+  it("are those of the settings, followed by the policies of the cluster that have other names", async () => {
     const reader = buildReader({ clusteroverridepolicies: [namesake, b], overridepolicies: [ofNamespace] });
     const found = await listPolicies(overridePolicyResources, { settings, reader });
     assert.deepEqual(found, [a, b, ofNamespace]);
     assert.equal(found[0], a);
   });
 
-  it("are the same list while neither part changes, so that it is indexed once", async () => {
+  it("are the same array until a list of the cluster changes, so that the array is indexed once", async () => {
     const lists = { clusteroverridepolicies: [b], overridepolicies: [] as KinitirasPolicy[] };
     const reader = buildReader(lists);
     const found = await listPolicies(overridePolicyResources, { settings, reader });
@@ -47,29 +47,30 @@ describe("the policies of a rule", () => {
     assert.deepEqual(await listPolicies(overridePolicyResources, { settings, reader }), [a, b, ofNamespace]);
   });
 
-  it("are separate for clusters with the same settings, even if a cluster has none of a kind", async () => {
-    const everywhere = { ...policySettings, policies: [] };
+  it("are not mixed between clusters with the same settings, even if a cluster lacks a policy kind", async () => {
+    const noSettings = { ...policySettings, policies: [] };
     const rejectAll = async () => Promise.reject(new Error("404"));
-    const none = { ...buildReader({}), list: rejectAll, discover: async () => undefined };
-    const left = buildReader({ clusteroverridepolicies: [a], overridepolicies: [] });
-    const right = buildReader({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
+    const withoutKinds = { ...buildReader({}), list: rejectAll, discover: async () => undefined };
+    const firstCluster = buildReader({ clusteroverridepolicies: [a], overridepolicies: [] });
+    const secondCluster = buildReader({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
     const listFrom = (reader: Pick<ObjectReader, "list" | "discover" | "get">, places = overridePolicyResources) =>
-      listPolicies(places, { settings: everywhere, reader });
-    const [found, another] = [await listFrom(left), await listFrom(right)];
-    assert.deepEqual([found, another], [[a], [b, ofNamespace]]);
-    assert.deepEqual(await listFrom(none), []);
-    assert.equal(await listFrom(left), found);
-    assert.equal(await listFrom(right), another);
-    const half = {
-      ...right,
-      list: (place: ResourceType) => (place.resource === "overridepolicies" ? right.list(place) : rejectAll()),
+      listPolicies(places, { settings: noSettings, reader });
+    const [ofFirst, ofSecond] = [await listFrom(firstCluster), await listFrom(secondCluster)];
+    assert.deepEqual([ofFirst, ofSecond], [[a], [b, ofNamespace]]);
+    assert.deepEqual(await listFrom(withoutKinds), []);
+    assert.equal(await listFrom(firstCluster), ofFirst);
+    assert.equal(await listFrom(secondCluster), ofSecond);
+    const withOneKind = {
+      ...secondCluster,
+      list: (place: ResourceType) => (place.resource === "overridepolicies" ? secondCluster.list(place) : rejectAll()),
     };
-    assert.deepEqual(await listFrom({ ...none }, overridePolicyResources.slice(0, 1)), []);
-    assert.deepEqual(await listFrom({ ...half, discover: async () => undefined }), [ofNamespace]);
+    const clusterPolicyResources = overridePolicyResources.slice(0, 1);
+    assert.deepEqual(await listFrom({ ...withoutKinds }, clusterPolicyResources), []);
+    assert.deepEqual(await listFrom({ ...withOneKind, discover: async () => undefined }), [ofNamespace]);
   });
 
   it("are only those of the settings if inCluster is false", async () => {
-    const reader = { ...buildReader({}), list: () => assert.fail("it is asked") };
+    const reader = { ...buildReader({}), list: () => assert.fail("the cluster is asked for policies") };
     const found = await listPolicies(overridePolicyResources, { settings: { ...settings, inCluster: false }, reader });
     assert.equal(found, settings.policies);
   });

@@ -28,6 +28,7 @@ export interface AlwaysInterceptedRequests extends Omit<RequestMatch, "operation
   operations?: RequestMatch["operations"];
 }
 
+/** The settings of the rules policy-override and policy-validate. */
 export interface PolicySettings {
   /** Policies. In postern.yaml, it may also have names of files and folders that contain policies. */
   policies: readonly KinitirasPolicy[];
@@ -71,6 +72,7 @@ export const createPolicyNeeds = (policyResources: readonly ResourceType[]) => (
     ...guessReferencedResources(policies),
     ...reads,
   ]),
+  // Scripts may run; and a script is known before the first review.
   cue: cue(
     ({ scripts, inCluster, policies }: PolicySettings) => scripts && (inCluster || policies.some(hasScript)),
     ({ scripts, policies }) => scripts && policies.some(hasScript),
@@ -79,6 +81,7 @@ export const createPolicyNeeds = (policyResources: readonly ResourceType[]) => (
   count: counter(),
 });
 
+/** What a rule for policies needs: the request, the settings and its capabilities. */
 interface PolicyRuleContext {
   request: AdmissionRequest;
   oldObject: KubernetesObject | null;
@@ -89,9 +92,7 @@ interface PolicyRuleContext {
   count(counts: readonly MetricCount[]): void;
 }
 
-/**
- * Reports whether policies apply to a request. They don't apply to policies, which could refuse their own correction.
- */
+/** Reports whether policies apply to a request: not to policies, because these could refuse their own correction. */
 export const isGovernedByPolicies = ({ operation, kind }: AdmissionRequest): boolean =>
   operation !== "CONNECT" && kind.group !== policyGroup;
 
@@ -121,14 +122,14 @@ export const listPolicies = async (
   if (!inCluster) return policies;
   const lists = await Promise.all(places.map((place) => listPoliciesOfKind(place, reader)));
   const [first = noObjects] = lists;
-  const known = joinedPolicies.get(first);
-  if (known?.policies === policies && hasSameLists(known.lists, lists)) return known.all;
+  const cached = joinedPolicies.get(first);
+  if (cached?.policies === policies && hasSameLists(cached.lists, lists)) return cached.all;
   const configured = new Set(policies.map(formatIdentity));
   // The cast says only that these objects have the kinds of policies: their content has not been checked.
-  const others = lists
+  const clusterPolicies = lists
     .flat()
     .filter((policy) => !configured.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
-  const all = others.length > 0 ? [...policies, ...others] : policies;
+  const all = clusterPolicies.length > 0 ? [...policies, ...clusterPolicies] : policies;
   joinedPolicies.set(first, { policies, lists, all });
   // CUE is started early, so that the first script waits less.
   if (scripts && all.some(hasScript)) warmUpCueEngine();
@@ -148,8 +149,8 @@ const joinedPolicies = new WeakMap<
   }
 >();
 
-const hasSameLists = (known: readonly unknown[], lists: readonly unknown[]): boolean =>
-  known.length === lists.length && known.every((list, index) => list === lists[index]);
+const hasSameLists = (cachedLists: readonly unknown[], lists: readonly unknown[]): boolean =>
+  cachedLists.length === lists.length && cachedLists.every((list, index) => list === lists[index]);
 
 const formatIdentity = ({ kind, metadata }: KubernetesObject): string =>
   JSON.stringify([kind, metadata?.namespace ?? "", metadata?.name]);

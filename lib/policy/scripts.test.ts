@@ -11,7 +11,7 @@ const rows = readRows<{
   outputs: { output: "patches" | "validate"; script: string; isWrong: boolean }[];
 }>(import.meta.filename);
 
-const failRequest = async () => assert.fail("a script asks nobody");
+const failRequest = async () => assert.fail("a script must not read objects");
 /** Returns capabilities with the real CUE and recorded responses of HTTP. */
 const createCapabilities = (
   answers: Record<string, Record<string, unknown>> = {},
@@ -32,7 +32,7 @@ const capabilities = createCapabilities();
 const normalize = (text: string) => text.normalize("NFC");
 
 describe("evaluateOverrideScript", () => {
-  it("passes any JSON unchanged", () =>
+  it("passes any JSON to the script and back unchanged", () =>
     fc.assert(
       fc.asyncProperty(fc.json({ maxDepth: 5 }), fc.string({ unit: "binary" }).map(normalize), async (json, text) => {
         const value = { any: JSON.parse(json), [`_${text}`]: text, __proto__: { constructor: "x" } };
@@ -50,7 +50,7 @@ describe("evaluateOverrideScript", () => {
       { numRuns: 60 },
     ));
 
-  it("replaces lone surrogates, and keeps texts that look like escaped ones", async () => {
+  it("replaces lone surrogates, and keeps texts that look like escapes of surrogates", async () => {
     const [patch] = await evaluateOverrideScript(
       'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
       { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },
@@ -76,7 +76,7 @@ describe("evaluateOverrideScript", () => {
           message: "the script has a number that is too large",
         },
       ));
-  it("accepts large numbers and texts that look like larger ones", async () => {
+  it("accepts large numbers, and texts that look like numbers which are too large", async () => {
     const value = { a: 1e300, b: `E+${"9".repeat(400)}` };
     const patches = await evaluateOverrideScript(
       `patches: [{op: "add", path: "/a", value: ${JSON.stringify(value)}}]`,
@@ -144,7 +144,7 @@ describe("evaluateOverrideScript", () => {
 });
 
 describe("findScriptFault", () => {
-  const fine = [
+  const validScripts = [
     "",
     "package p",
     '// a comment\n\n@if(x)\npackage p // another\nimport "strings"\na: strings.ToUpper("x")',
@@ -154,11 +154,11 @@ describe("findScriptFault", () => {
     'a: "} \\("{\\("x")}") {"\nb: #"\\( } \\#(a)"#\nc: """\n  import "tool/exec"\n  }\n  """\nd: \'}\'\n// }',
     'a: _ @tag(object) @x(y,"}")',
   ];
-  for (const script of fine)
+  for (const script of validScripts)
     it(`finds no fault in ${JSON.stringify(script)}`, async () =>
       assert.equal(await findScriptFault(script, capabilities.evaluateCue), undefined));
 
-  const faulty: [script: string, message: RegExp][] = [
+  const faultyScripts: [script: string, message: RegExp][] = [
     ["a: b", /^a: reference "b" not found$/],
     ["a: 1 & 2", /^a: conflicting values 2 and 1$/],
     ["a: {", /^a bracket has no end: "}" is missing$/],
@@ -176,7 +176,7 @@ describe("findScriptFault", () => {
     [`a: ${"[".repeat(200_000)}${"]".repeat(200_000)}`, /^the script nests too deeply$/],
     [`a: ${'"\\('.repeat(200_000)}`, /has no end/],
   ];
-  for (const [script, message] of faulty)
+  for (const [script, message] of faultyScripts)
     it(`finds a fault in ${JSON.stringify(script.slice(0, 60))}`, async () =>
       assert.match((await findScriptFault(script, capabilities.evaluateCue)) ?? "", message));
 });

@@ -10,7 +10,8 @@ export interface CueScriptVerdict {
 }
 
 /**
- * Returns the patch of an overriding script. On a dry run, throws if the script describes a request but GET or HEAD.
+ * Returns the patch of an overriding script. On a dry run, throws if the script describes an HTTP request whose
+ * method is not GET or HEAD.
  */
 export const evaluateOverrideScript = async (
   script: string,
@@ -121,9 +122,7 @@ const evaluateOutput = async (
   return value[output];
 };
 
-/**
- * Renders inputs as quoted fields. CUE can't refer to a quoted field, so a script must declare the inputs that it uses.
- */
+/** Renders inputs as quoted fields. CUE can't refer to a quoted field, so a script must declare the inputs it uses. */
 const renderInputs = (name: string, inputs: Record<string, unknown>): string =>
   Object.entries(inputs)
     .map(([field, value]) => `${name}: "${field}": ${toCueLiteral(value)}\n`)
@@ -132,6 +131,7 @@ const renderInputs = (name: string, inputs: Record<string, unknown>): string =>
 /** Renders a value as JSON that is also CUE: lone surrogates are replaced, and byte order marks escaped. */
 const toCueLiteral = (value: unknown): string => {
   const text = JSON.stringify(value) ?? "null";
+  // JSON.stringify escapes lone surrogates, such as \ud800. The pattern also matches \\, so \\ud800 stays a text.
   const wellFormed = text.includes("\\ud")
     ? text.replace(/\\(?:ud[89a-f][\da-f]{2}|.)/g, (sequence) => (sequence.startsWith("\\ud") ? "\\ufffd" : sequence))
     : text;

@@ -21,7 +21,7 @@ const cases: Record<"objects" | "labels" | "invalid", Case[]> = parse(
 
 suite("a selector", () => {
   for (const { id, selector, match } of kinitirasCaseTables.selectors)
-    test(`matches an object as measured: ${id}`, () =>
+    test(`matches an object as in kinitiras: ${id}`, () =>
       assert.equal(matchesAnySelector([selector], object, object.metadata?.namespace), match));
 
   for (const { name, selector, matches } of cases.objects)
@@ -29,13 +29,13 @@ suite("a selector", () => {
 
   test("selects nothing if it is null", () => assert.equal(matchesAnySelector([null], object, "default"), false));
 
-  test("can be one of several", () => {
+  test("can be one of several selectors, of which one must match", () => {
     const node = { ...pod, kind: "Node" };
     assert.equal(matchesAnySelector([node, pod], object, "default"), true);
     assert.equal(matchesAnySelector([node], object, "default"), false);
   });
 
-  test("isn't required, because without selectors everything matches", () => {
+  test("isn't required: without selectors everything matches, but a value that is no list matches nothing", () => {
     for (const none of [undefined, null, []]) assert.equal(matchesAnySelector(none, object, "default"), true);
     assert.equal(matchesAnySelector("Pod", object, "default"), false);
   });
@@ -84,7 +84,7 @@ suite("a label selector", () => {
 });
 
 suite("a rule", () => {
-  const about: [operations: string[] | undefined, operation: Operation, is: boolean][] = [
+  const operationCases: [targetOperations: string[] | undefined, operation: Operation, applies: boolean][] = [
     [undefined, "CREATE", true],
     [[], "DELETE", true],
     [["CREATE"], "CREATE", true],
@@ -92,9 +92,9 @@ suite("a rule", () => {
     [["*"], "CONNECT", true],
     [["create"], "CREATE", false],
   ];
-  for (const [operations, operation, is] of about)
-    test(`with ${JSON.stringify(operations)} is ${is ? "" : "not "}about ${operation}`, () =>
-      assert.equal(matchesTargetOperations(operations, operation), is));
+  for (const [targetOperations, operation, applies] of operationCases)
+    test(`with targetOperations ${JSON.stringify(targetOperations)} ${applies ? "applies" : "does not apply"} to ${operation}`, () =>
+      assert.equal(matchesTargetOperations(targetOperations, operation), applies));
 
   test("fails if its operations are no list", () => {
     assert.throws(() => matchesTargetOperations("CREATE", "CREATE"), {

@@ -63,16 +63,13 @@ interface Requirement {
 
 const parseLabelSelector = (selector: unknown): Requirement[] | undefined => {
   const requirements = listRequirements(selector, "matchLabels", "key", "values");
-  return requirements?.every(
-    ({ key, operator, values }) =>
-      isLabelKey(key) &&
-      values.every(isLabelValue) &&
-      (operator === "In" || operator === "NotIn"
-        ? values.length > 0
-        : isPresenceOperator(operator) && values.length === 0),
-  )
-    ? requirements
-    : undefined;
+  return requirements?.every(isValidLabelRequirement) ? requirements : undefined;
+};
+
+const isValidLabelRequirement = ({ key, operator, values }: Requirement): boolean => {
+  if (!isLabelKey(key) || !values.every(isLabelValue)) return false;
+  if (operator === "In" || operator === "NotIn") return values.length > 0;
+  return isPresenceOperator(operator) && values.length === 0;
 };
 
 /**
@@ -143,9 +140,10 @@ const annotationsStep = ".annotations.";
  */
 const findFieldText = (object: KubernetesObject, field: string): { value: string } | undefined | "unreadable" => {
   // The path after `.annotations.` is one key, because keys of annotations may contain dots.
-  const end = field.indexOf(annotationsStep);
-  const path = end < 0 ? field.split(".") : field.slice(0, end + annotationsStep.length - 1).split(".");
-  if (end >= 0) path.push(field.slice(end + annotationsStep.length));
+  const annotationsAt = field.indexOf(annotationsStep);
+  const path =
+    annotationsAt < 0 ? field.split(".") : field.slice(0, annotationsAt + annotationsStep.length - 1).split(".");
+  if (annotationsAt >= 0) path.push(field.slice(annotationsAt + annotationsStep.length));
   let found: { value: unknown } | undefined = { value: object };
   for (const step of path) {
     if (found.value === null) return undefined;

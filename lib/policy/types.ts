@@ -67,6 +67,7 @@ export interface PolicyPatchOperation {
   value?: unknown;
 }
 
+/** A template of an override rule. `type` names the part of the object that the template changes. */
 export interface OverrideTemplate {
   type: "annotations" | "labels" | "resources" | "resourcesOversell" | "tolerations" | "affinity";
   operation: "add" | "replace" | "remove";
@@ -99,6 +100,7 @@ export interface OriginOverrider {
   /** Optional if `replace` is true, or if the type supports only `replace`. */
   operation?: "add" | "replace" | "remove";
   replace?: boolean;
+  /** The index of the container. */
   containerCount?: number;
   annotations?: Record<string, string>;
   labels?: Record<string, string>;
@@ -136,6 +138,7 @@ export interface ValueReference {
   http?: HttpReference;
 }
 
+/** An HTTP request whose response has the value of a reference. */
 export interface HttpReference {
   url: string;
   method?: string;
@@ -145,6 +148,7 @@ export interface HttpReference {
   auth?: HttpReferenceAuth;
 }
 
+/** How an HTTP reference authenticates: with a token or password of the policy, or with a token from `authUrl`. */
 export interface HttpReferenceAuth {
   staticToken?: string;
   username?: string;
@@ -167,9 +171,7 @@ export interface PolicyCondition {
   message?: string;
 }
 
-/**
- * The request for which policies are evaluated. On DELETE, `object` is the deleted object, and `oldObject` is absent.
- */
+/** The request for which policies are evaluated. On DELETE, `object` is the deleted object; `oldObject` is absent. */
 export interface PolicyRequest {
   operation: Operation;
   object: KubernetesObject;
@@ -209,6 +211,7 @@ export interface HttpReferenceResponse {
   trailer: Record<string, string[]>;
 }
 
+/** An HTTP request that a CUE script describes. */
 export interface ScriptHttpRequest {
   method: string;
   url: string;

@@ -21,11 +21,15 @@ const buildPolicy = (name: string, ...validateRules: ValidatePolicy["spec"]["val
   return { apiVersion, kind: "ClusterValidatePolicy", metadata: { name }, spec: { validateRules } };
 };
 const thing = { apiVersion: "example.io/v1", kind: "Thing", metadata: { name: "x", namespace: "b" }, spec: { a: 1 } };
-const created: PolicyRequest = { operation: "CREATE", object: thing, namespace: "b" };
+const creation: PolicyRequest = { operation: "CREATE", object: thing, namespace: "b" };
 const capabilities = createPolicyCaseCapabilities();
 
-const validate = async (policies: KinitirasPolicy[], request = created, through: PolicyCapabilities = capabilities) => {
-  const { denied, matched } = await evaluateValidatePolicies(policies, request, through);
+const validate = async (
+  policies: KinitirasPolicy[],
+  request = creation,
+  givenCapabilities: PolicyCapabilities = capabilities,
+) => {
+  const { denied, matched } = await evaluateValidatePolicies(policies, request, givenCapabilities);
   return {
     denied: denied && [denied.policy.metadata.name, denied.rule, denied.reason],
     matched: matched.map(({ policy, rejected }) => [policy.metadata.name, rejected]),
@@ -71,34 +75,32 @@ suite("validate policies", () => {
     assert.deepEqual((await validate([buildPolicy("a", buildRule({ message }))])).denied, ["a", 0, message]);
   });
 
-  test("evaluate only rules of the operation, but count as matched even without such rules", async () => {
+  test("evaluate only rules for the request's operation, but count as matched even if there are no such rules", async () => {
     const policies = [buildPolicy("a", buildRule({}, "DELETE", "UPDATE"))];
     assert.deepEqual(await validate(policies), { denied: undefined, matched: [["a", false]] });
-    assert.deepEqual((await validate(policies, { ...created, operation: "DELETE" })).denied, ["a", 0, "has a"]);
+    assert.deepEqual((await validate(policies, { ...creation, operation: "DELETE" })).denied, ["a", 0, "has a"]);
   });
 
   test("are not evaluated for CONNECT", async () => {
-    assert.deepEqual(await validate([buildPolicy("a", buildRule({}, "*"))], { ...created, operation: "CONNECT" }), {
+    assert.deepEqual(await validate([buildPolicy("a", buildRule({}, "*"))], { ...creation, operation: "CONNECT" }), {
       denied: undefined,
       matched: [],
     });
   });
 
-  test("are not evaluated for policies", async () => {
-    const request = { ...created, object: { ...buildPolicy("a"), spec: { a: 1 } } };
+  test("are not evaluated for a request whose object is a policy", async () => {
+    const request = { ...creation, object: { ...buildPolicy("a"), spec: { a: 1 } } };
     assert.deepEqual(await validate([buildPolicy("a", hit)], request), { denied: undefined, matched: [] });
   });
 
   test("prefer valueRef to value and ignore both for Exist", async () => {
     const valueRef = { from: "current", path: "/spec/a" } as const;
     const value = { integer: 2 };
-    assert.deepEqual((await validate([buildPolicy("a", buildRule({ cond: "Equal", valueRef, value }))])).denied, [
-      "a",
-      0,
-      "has a",
-    ]);
-    const broken = { from: "k8s", path: "a" } as const;
-    assert.deepEqual((await validate([buildPolicy("a", buildRule({ valueRef: broken }))])).denied, ["a", 0, "has a"]);
+    const { denied } = await validate([buildPolicy("a", buildRule({ cond: "Equal", valueRef, value }))]);
+    assert.deepEqual(denied, ["a", 0, "has a"]);
+    const invalidRef = { from: "k8s", path: "a" } as const;
+    const withExist = await validate([buildPolicy("a", buildRule({ cond: "Exist", valueRef: invalidRef }))]);
+    assert.deepEqual(withExist.denied, ["a", 0, "has a"]);
   });
 
   test("resolve both references in parallel and report the failure of dataRef", async () => {
@@ -115,7 +117,7 @@ suite("validate policies", () => {
       valueRef: buildReference("http://b"),
     });
     await assert.rejects(
-      validate([buildPolicy("a", policyRule)], created, { ...capabilities, fetchReference: fetch }),
+      validate([buildPolicy("a", policyRule)], creation, { ...capabilities, fetchReference: fetch }),
       {
         message: /http:\/\/a fails after 2$/,
       },
@@ -157,7 +159,7 @@ suite("validate policies", () => {
       throw late;
     };
     const dataRef = { from: "k8s", path: "a", k8s: { apiVersion: "v1", kind: "Pod", name: "a" } } as const;
-    await assert.rejects(validate([buildPolicy("a", buildRule({ dataRef }))], created, { ...capabilities, get }), {
+    await assert.rejects(validate([buildPolicy("a", buildRule({ dataRef }))], creation, { ...capabilities, get }), {
       code: 504,
       message: "ClusterValidatePolicy a, validateRules[0]: the cluster did not answer in time",
       cause: late,

@@ -39,6 +39,7 @@ export const evaluateValidatePolicies = async (
   return { matched };
 };
 
+/** Returns the index of the first rule that denies a request, and its reason; undefined if all rules admit it. */
 const findDenial = async (policy: ValidatePolicy, request: PolicyRequest, capabilities: PolicyCapabilities) => {
   for (const [rule, validateRule] of listPolicyRules(policy, "validateRules").entries()) {
     try {

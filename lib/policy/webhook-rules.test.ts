@@ -16,7 +16,7 @@ import {
   findSettingsFault,
 } from "./webhook-rules.ts";
 
-const usual: PolicySettings = {
+const defaultSettings: PolicySettings = {
   policies: [],
   inCluster: true,
   intercept: [],
@@ -69,7 +69,7 @@ describe("webhook rules for policies", () => {
         ...rest,
       }));
       assert.deepEqual(
-        buildWebhookRules({ ...usual, policies: policyList as KinitirasPolicy[], intercept }),
+        buildWebhookRules({ ...defaultSettings, policies: policyList as KinitirasPolicy[], intercept }),
         webhookRules.map(([group, version, resources, operations, scope]) =>
           buildWebhookRule(group, version, resources, operations, scope && { scope }),
         ),
@@ -98,7 +98,7 @@ const goose = { apiVersion: "example.io/v1", kind: "Goose" };
 describe("the inspection of a cluster", () => {
   it("finds the cluster's policies and the resources that it serves", async () => {
     const { settings, notes } = await inspect(
-      { ...usual, policies: [buildPolicy([pod], [create])] },
+      { ...defaultSettings, policies: [buildPolicy([pod], [create])] },
       buildCluster([buildPolicy([goose], [])]),
     );
     assert.deepEqual(buildWebhookRules(settings), [
@@ -109,7 +109,7 @@ describe("the inspection of a cluster", () => {
   });
 
   it("omits kinds that aren't served, and notes them", async () => {
-    const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([deployment, pod], [])]));
+    const { settings, notes } = await inspect(defaultSettings, buildCluster([buildPolicy([deployment, pod], [])]));
     assert.deepEqual(buildWebhookRules(settings), [buildWebhookRule("", "v1", ["pods"], createAndUpdate)]);
     assert.deepEqual(notes, [
       "ClusterOverridePolicy cap selects Deployment of apps/v1, which the cluster doesn't serve",
@@ -123,26 +123,27 @@ describe("the inspection of a cluster", () => {
     Object.assign(policy.spec, {
       overrideRules: [{ overriders: { template: { valueRef } } }, { overriders: { template: { valueRef: secret } } }],
     });
-    const { settings } = await inspect(usual, buildCluster([policy]));
+    const { settings } = await inspect(defaultSettings, buildCluster([policy]));
     assert.deepEqual(settings.reads, [{ group: "example.io", version: "v1", resource: "geese" }]);
     Object.assign(policy.spec, { overrideRules: [{ overriders: { template: { valueRef: { from: "owner" } } } }] });
-    assert.deepEqual(
-      listReferencedKinds(policy).map(({ kind }) => kind),
-      ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"],
-    );
+    const ownerKinds = listReferencedKinds(policy).map(({ kind }) => kind);
+    assert.deepEqual(ownerKinds, ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"]);
   });
 
   it("ignores selectors and references with impossible kinds, and notes them", async () => {
-    const odd = ["*", "*/v1", "v1/*", "", "/v1", "a/b/c", "../../x", "v1?x", "v1 ", "V1", "__proto__"].flatMap(
+    const invalidKinds = ["*", "*/v1", "v1/*", "", "/v1", "a/b/c", "../../x", "v1?x", "v1 ", "V1", "__proto__"].flatMap(
       (apiVersion) => ["Pod", "Secret"].map((kind) => ({ apiVersion, kind })),
     );
-    for (const kind of ["*", "", "Pod/exec", "../x", "__proto__", "Pod\n", "\u001b[2J"]) odd.push({ ...pod, kind });
-    const policy = buildPolicy([...odd, 5, null] as object[], []);
-    const templates = odd.map((k8s) => ({ overriders: { template: { valueRef: { from: "k8s", path: "x", k8s } } } }));
+    for (const kind of ["*", "", "Pod/exec", "../x", "__proto__", "Pod\n", "\u001b[2J"])
+      invalidKinds.push({ ...pod, kind });
+    const policy = buildPolicy([...invalidKinds, 5, null] as object[], []);
+    const templates = invalidKinds.map((k8s) => ({
+      overriders: { template: { valueRef: { from: "k8s", path: "x", k8s } } },
+    }));
     Object.assign(policy.spec, { overrideRules: templates });
     const { list } = buildCluster([policy]);
     for (const [what, cluster] of Object.entries({ cluster: buildCluster([policy]), manifests: { list } })) {
-      const { settings, notes } = await inspect(usual, cluster);
+      const { settings, notes } = await inspect(defaultSettings, cluster);
       assert.deepEqual([buildWebhookRules(settings), settings.reads], [[], []], what);
       assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector whose kind can't exist"]);
     }
@@ -158,7 +159,7 @@ describe("the inspection of a cluster", () => {
     );
     Object.assign(policy.spec, { overrideRules: templates });
     const { list } = buildCluster([policy]);
-    assert.deepEqual((await inspect(usual, { list })).settings.reads, []);
+    assert.deepEqual((await inspect(defaultSettings, { list })).settings.reads, []);
     assert.deepEqual(guessReferencedResources([policy]), []);
   });
 
@@ -168,7 +169,7 @@ describe("the inspection of a cluster", () => {
       if (groupVersion === "apps/v1") throw new Error("the API server answers 503");
       return cluster.discover(groupVersion);
     };
-    const { settings, notes } = await inspect(usual, { ...cluster, discover });
+    const { settings, notes } = await inspect(defaultSettings, { ...cluster, discover });
     assert.deepEqual(buildWebhookRules(settings), [
       buildWebhookRule("", "v1", ["pods"], createAndUpdate),
       buildWebhookRule("apps", "v1", ["deployments"], createAndUpdate),
@@ -178,41 +179,32 @@ describe("the inspection of a cluster", () => {
 
   it("notes a cluster without kinds for policies", async () => {
     const { "policy.kcloudlabs.io/v1alpha1": _, ...others } = served;
-    const { settings, notes } = await inspect(usual, buildCluster([buildPolicy([pod], [])], others));
+    const { settings, notes } = await inspect(defaultSettings, buildCluster([buildPolicy([pod], [])], others));
     assert.deepEqual(buildWebhookRules(settings), []);
     assert.match(notes.join(), /CRDs are in functions\/policy-admission\/crds/);
   });
 
   it("guesses resources without discovery", async () => {
     const { list } = buildCluster([buildPolicy([deployment], [])]);
-    assert.deepEqual(buildWebhookRules((await inspect(usual, { list })).settings), [
+    assert.deepEqual(buildWebhookRules((await inspect(defaultSettings, { list })).settings), [
       buildWebhookRule("apps", "v1", ["deployments"], createAndUpdate),
     ]);
   });
 });
 
 describe("requests for which no entry is called", () => {
-  const findUnsent = (policy: KinitirasPolicy, ...rows: RequestMatch[]) =>
-    describeUnsentRequests(policy, ["CREATE", "UPDATE"], buildCluster([]), rows);
-  it("aren't listed if an entry is called for them", async () => {
+  const findUnsent = (policy: KinitirasPolicy, webhookRule: RequestMatch) =>
+    describeUnsentRequests(policy, ["CREATE", "UPDATE"], buildCluster([]), [webhookRule]);
+  const writesOfPods = buildWebhookRule("", "v1", ["pods"], createAndUpdate);
+  const createsOfPods = buildWebhookRule("", "v1", ["pods"], [create]);
+  it("are none if the webhook rules match all requests to which the policy applies", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
-    assert.deepEqual(
-      await findUnsent(buildPolicy([pod], [create]), buildWebhookRule("", "v1", ["pods"], createAndUpdate)),
-      [],
-    );
+    assert.deepEqual(await findUnsent(buildPolicy([pod], [create]), writesOfPods), []);
   });
   it("are described by operation and resource", async () => {
-    assert.deepEqual(
-      await findUnsent(buildPolicy([goose], []), buildWebhookRule("", "v1", ["pods"], createAndUpdate)),
-      ["CREATE, UPDATE of geese.example.io"],
-    );
-    assert.deepEqual(await findUnsent(buildPolicy([pod], []), buildWebhookRule("", "v1", ["pods"], [create])), [
-      "UPDATE of pods",
-    ]);
-    assert.deepEqual(
-      await findUnsent(buildPolicy([], [create]), buildWebhookRule("", "v1", ["pods"], createAndUpdate)),
-      ["CREATE of objects of every kind"],
-    );
+    assert.deepEqual(await findUnsent(buildPolicy([goose], []), writesOfPods), ["CREATE, UPDATE of geese.example.io"]);
+    assert.deepEqual(await findUnsent(buildPolicy([pod], []), createsOfPods), ["UPDATE of pods"]);
+    assert.deepEqual(await findUnsent(buildPolicy([], [create]), writesOfPods), ["CREATE of objects of every kind"]);
   });
 });
 
@@ -230,7 +222,8 @@ const faults: [name: string, settings: object, sentence: RegExp][] = [
 ];
 
 describe("settings for policies", () => {
-  it("are valid by default", () => assert.equal(findSettingsFault(usual), undefined));
+  it("are valid by default", () => assert.equal(findSettingsFault(defaultSettings), undefined));
   for (const [name, settings, sentence] of faults)
-    it(`are invalid with ${name}`, () => assert.match(findSettingsFault({ ...usual, ...settings }) ?? "", sentence));
+    it(`are invalid with ${name}`, () =>
+      assert.match(findSettingsFault({ ...defaultSettings, ...settings }) ?? "", sentence));
 });

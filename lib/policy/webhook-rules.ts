@@ -48,27 +48,31 @@ const buildWebhookRules = (
 };
 
 /** Merges webhook rules into fewer rules that match the same requests. Their order depends only on their content. */
-const mergeWebhookRules = (rows: readonly RequestMatch[], possible: readonly Operation[]): RequestMatch[] => {
-  // First, one row for each resource, with the operations of all rows for the resource.
-  const single = rows.flatMap((row) => row.resources.map((resource) => ({ ...row, resources: [resource] })));
-  const groups = [...Map.groupBy(single, ({ operations: _, ...row }) => JSON.stringify(row)).values()];
-  const rowsByResource = groups.map((group) => {
-    const { operations: _, ...row } = group[0] as RequestMatch;
+const mergeWebhookRules = (webhookRules: readonly RequestMatch[], possible: readonly Operation[]): RequestMatch[] => {
+  // First, one rule for each resource, with the operations of all rules for the resource.
+  const single = webhookRules.flatMap((webhookRule) =>
+    webhookRule.resources.map((resource) => ({ ...webhookRule, resources: [resource] })),
+  );
+  const groups = [...Map.groupBy(single, ({ operations: _, ...webhookRule }) => JSON.stringify(webhookRule)).values()];
+  const rulesByResource = groups.map((group) => {
+    const { operations: _, ...webhookRule } = group[0] as RequestMatch;
     const isUsed = (operation: Operation) => group.some(({ operations }) => includesValue(operations, operation));
-    return { ...row, operations: possible.filter(isUsed) };
+    return { ...webhookRule, operations: possible.filter(isUsed) };
   });
-  // Then, rows are dropped whose requests a row for all resources matches. Such a row matches no subresources.
+  // Then, rules are dropped whose requests a rule for all resources matches. Such a rule matches no subresources.
   const matchesEverything = ({ apiGroups, apiVersions, resources, scope }: RequestMatch) =>
     scope === undefined && [apiGroups, apiVersions, resources].every((names) => names.includes("*"));
-  const rowsForAll = rowsByResource.filter(matchesEverything);
-  const neededRows = rowsByResource.filter(
-    (row) =>
-      rowsForAll.includes(row) ||
-      !row.operations.every((operation) => rowsForAll.some(({ operations }) => operations.includes(operation))) ||
-      row.resources.some((path) => path.includes("/")),
+  const rulesForAll = rulesByResource.filter(matchesEverything);
+  const neededRules = rulesByResource.filter(
+    (webhookRule) =>
+      rulesForAll.includes(webhookRule) ||
+      !webhookRule.operations.every((operation) =>
+        rulesForAll.some(({ operations }) => operations.includes(operation)),
+      ) ||
+      webhookRule.resources.some((path) => path.includes("/")),
   );
-  // Last, rows that differ only in their resources become one row.
-  const equalButResources = Map.groupBy(neededRows, ({ resources: _, ...row }) => JSON.stringify(row));
+  // Last, rules that differ only in their resources become one rule.
+  const equalButResources = Map.groupBy(neededRules, ({ resources: _, ...webhookRule }) => JSON.stringify(webhookRule));
   return [...equalButResources.values()]
     .map((group) => ({
       ...(group[0] as RequestMatch),
@@ -86,17 +90,17 @@ export const createPolicyMatch =
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>
     mergeWebhookRules(
       [
-        ...intercept.map((row) => toWebhookRule(row, possible)),
+        ...intercept.map((webhookRule) => toWebhookRule(webhookRule, possible)),
         ...policies.flatMap((policy) => buildWebhookRules(policy, possible, guessResource)),
       ],
       possible,
     );
 
 const toWebhookRule = (
-  { operations = ["*"], ...row }: AlwaysInterceptedRequests,
+  { operations = ["*"], ...webhookRule }: AlwaysInterceptedRequests,
   possible: readonly Operation[],
 ): RequestMatch => {
-  return { ...row, operations: possible.filter((operation) => includesValue(operations, operation)) };
+  return { ...webhookRule, operations: possible.filter((operation) => includesValue(operations, operation)) };
 };
 
 const includesValue = (wanted: readonly string[], value = "") => wanted.includes("*") || wanted.includes(value);
@@ -124,13 +128,13 @@ export const createWebhookRulesInspection =
         else if (findResource(kind) === undefined)
           notes.push(`${name} selects ${kind.kind} of ${kind.apiVersion}, which the cluster doesn't serve`);
       }
-    const rows = policies.flatMap((policy) => buildWebhookRules(policy, possible, findResource));
+    const webhookRules = policies.flatMap((policy) => buildWebhookRules(policy, possible, findResource));
     const reads = policies.flatMap(listReferencedKinds).flatMap((kind) => findResource(kind) ?? []);
     return {
       settings: {
         ...settings,
         policies: [],
-        intercept: [...settings.intercept, ...rows],
+        intercept: [...settings.intercept, ...webhookRules],
         reads: [...settings.reads, ...new Map(reads.map((read) => [JSON.stringify(read), read])).values()],
       },
       notes: [...new Set(notes)],
@@ -149,11 +153,11 @@ const discoverResources = async (
 ): Promise<FindResource> => {
   if (discover === undefined) return guessResource;
   const versions = [...new Set(kinds.map(({ apiVersion }) => apiVersion))];
-  const known = new Map<string, ServedResource[] | undefined>();
+  const servedByVersion = new Map<string, ServedResource[] | undefined>();
   const failedVersions = new Set<string>();
   for (const version of versions)
     try {
-      known.set(version, await discover(version));
+      servedByVersion.set(version, await discover(version));
     } catch (error) {
       if (notes === undefined) throw error;
       failedVersions.add(version);
@@ -161,7 +165,7 @@ const discoverResources = async (
     }
   return ({ apiVersion, kind }) => {
     if (failedVersions.has(apiVersion)) return guessResource({ apiVersion, kind });
-    const found = known.get(apiVersion)?.find((type) => type.kind === kind && !type.resource.includes("/"));
+    const found = servedByVersion.get(apiVersion)?.find((type) => type.kind === kind && !type.resource.includes("/"));
     return found && { ...splitApiVersion(apiVersion), resource: found.resource };
   };
 };
@@ -180,23 +184,23 @@ const listClusterPolicies = async (
   return lists.flat() as unknown as KinitirasPolicy[];
 };
 
-/** Describes requests to which a policy applies, but which no webhook with the rules `rows` receives. */
+/** Describes requests to which a policy applies, but which no webhook with the rules `webhookRules` receives. */
 export const describeUnsentRequests = async (
   policy: KinitirasPolicy,
   possible: readonly Operation[],
   cluster: Pick<InspectedCluster, "discover">,
-  rows: readonly RequestMatch[],
+  webhookRules: readonly RequestMatch[],
 ): Promise<string[]> => {
   const findResource = await discoverResources(cluster, listSelectors(policy).filter(hasValidApiVersionAndKind));
   return buildWebhookRules(policy, possible, findResource).flatMap(
     ({ apiGroups: [group], resources: [resource], operations }) => {
       const missing = operations.filter(
         (operation) =>
-          !rows.some(
-            (row) =>
-              includesValue(row.apiGroups, group) &&
-              includesValue(row.resources, resource) &&
-              includesValue(row.operations, operation),
+          !webhookRules.some(
+            (webhookRule) =>
+              includesValue(webhookRule.apiGroups, group) &&
+              includesValue(webhookRule.resources, resource) &&
+              includesValue(webhookRule.operations, operation),
           ),
       );
       const what = resource === "*" ? "objects of every kind" : [resource, group].filter(Boolean).join(".");
@@ -230,21 +234,17 @@ export const findSettingsFault = ({
   const names = policies.map((policy) => `${policy.kind} ${getPolicyName(policy)}`);
   const repeatedName = names.find((name, index) => names.indexOf(name) < index);
   if (repeatedName !== undefined) return `must have one ${repeatedName} among its policies, not two`;
-  const wrongRow = intercept.findIndex((row: unknown) => {
-    const { apiGroups, apiVersions, resources, operations, scope, ...others } = toMap(row);
-    const hasLists =
-      [apiGroups, apiVersions, resources, operations ?? ["*"]].every((list) => isTextList(list) && list.length > 0) &&
-      Object.keys(others).length === 0;
-    return (
-      !hasLists ||
-      !toList(operations ?? []).every((operation) =>
-        policySettingChoices["intercept.operations"].includes(String(operation)),
-      ) ||
-      (scope !== undefined && !policySettingChoices["intercept.scope"].includes(String(scope)))
-    );
+  const { "intercept.operations": operationChoices, "intercept.scope": scopeChoices } = policySettingChoices;
+  const wrongMatch = intercept.findIndex((match: unknown) => {
+    const { apiGroups, apiVersions, resources, operations, scope, ...unknownMembers } = toMap(match);
+    const lists = [apiGroups, apiVersions, resources, operations ?? ["*"]];
+    const hasLists = lists.every((list) => isTextList(list) && list.length > 0);
+    const hasKnownOperations = toList(operations ?? []).every((name) => operationChoices.includes(String(name)));
+    const hasKnownScope = scope === undefined || scopeChoices.includes(String(scope));
+    return !hasLists || !hasKnownOperations || !hasKnownScope || Object.keys(unknownMembers).length > 0;
   });
-  if (wrongRow >= 0)
-    return `must have apiGroups, apiVersions and resources as lists of texts in intercept[${wrongRow}], and perhaps operations and scope, as a webhook's rules have them`;
+  if (wrongMatch >= 0)
+    return `must have apiGroups, apiVersions and resources as lists of texts in intercept[${wrongMatch}], and perhaps operations and scope, as a webhook's rules have them`;
   if (!isLabelSelector(objectSelector)) return "must have a label selector, as Kubernetes has them, as objectSelector";
   const wrongRead = reads.findIndex((read: unknown) => {
     const { group, resource, version = "v1", ...others } = toMap(read);

@@ -42,7 +42,7 @@ const requestWith = (changes: Partial<AdmissionRequest>): AdmissionRequest => {
 
 const base = { name: "gossip", mode: "enforce" as const, now: new Date(0), variant: undefined };
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
-const ear = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
+const silentHost = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
 
 /** Returns the recording of a request to the rule `gossip`. Every question of the rule gets this answer. */
 const recordLine = async (
@@ -52,7 +52,7 @@ const recordLine = async (
   keep: UnredactedPath[] = [],
 ): Promise<string> => {
   const lines: Promise<string>[] = [];
-  const { host, evaluate } = createRecorder(ear, (review) => void lines.push(review.line(keep)));
+  const { host, evaluate } = createRecorder(silentHost, (review) => void lines.push(review.line(keep)));
   const buildObject = (kind: string) => ({
     ...toMap(answer),
     apiVersion: "v1",
@@ -71,7 +71,7 @@ const recordLine = async (
   const decision = (await evaluate(gossip, "mutate", request, { ...base, settings, capabilities })) as RuleDecision;
   const report = { rule: "gossip", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
   host.writeLogLine({ ...report, request, refused: decision.refused, operations: decision.operations });
-  return lines[0] ?? assert.fail("nobody heard of it");
+  return lines[0] ?? assert.fail("no review was recorded");
 };
 
 /** Parses a line of recordings, which is an element of a YAML list: `- `, followed by JSON. */
@@ -106,20 +106,20 @@ describe("a recording", () => {
     const recording: Recording = parseRecording(line);
     const needs: RecordedCapabilityAnswers = recording.needs ?? {};
     const answer = { status: 200, body: '{"a":"redacted0002"}' };
-    const left = toText({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
-    assert.deepEqual(recording.mutate, JSON.parse(left));
+    const redactedObject = toText({ metadata: { name: "web", annotations: { note: "redacted0001" } } });
+    assert.deepEqual(recording.mutate, JSON.parse(redactedObject));
     assert.deepEqual(needs.https, [
-      { url: "https://a.example/", method: "POST", headers: { a: left }, body: left, answer },
+      { url: "https://a.example/", method: "POST", headers: { a: redactedObject }, body: redactedObject, answer },
     ]);
     const headers = { authorization: toText({ username: "jane" }) };
     assert.deepEqual(needs.http, [{ url: "http://a.example/", headers, answer }]);
-    const parameters = { a: left };
+    const parameters = { a: redactedObject };
     assert.deepEqual(needs.aws, [{ action: "ec2:DescribeVolumes", region: "eu-west-1", parameters, answer }]);
     assert.ok(recording.becomes);
   });
 
   it("is marked as redacted if its outcome differs or a script got placeholders", async () => {
-    const [judging, scripted] = [
+    const [textRule, scriptRule] = [
       rule({
         summary: "Goes through all.",
         match: [],
@@ -135,10 +135,10 @@ describe("a recording", () => {
       }),
     ];
     for (const [testedRule, text, expected] of [
-      [judging, "free", true],
-      [judging, "tied", undefined],
-      [scripted, "free", true],
-      [scripted, "", undefined],
+      [textRule, "free", true],
+      [textRule, "tied", undefined],
+      [scriptRule, "free", true],
+      [scriptRule, "", undefined],
     ] as const) {
       const request = requestWith({ object: { metadata: { name: "web", annotations: { note: text } } } });
       const context = { ...base, settings: {}, capabilities: createRecordedCapabilities({}) };
@@ -156,7 +156,7 @@ describe("a recording", () => {
     }
   });
 
-  it("keeps the values at the kept paths in the object and the old object", async () => {
+  it("keeps the texts at the paths of `keep` in the object and the old object", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const silent = rule({ summary: "Does nothing.", match: [], validate() {} });
     const request = requestWith({ object, oldObject: object });
@@ -172,7 +172,7 @@ describe("a recording", () => {
     assert.deepEqual([recording.validate, recording.oldObject], [object, object]);
   });
 
-  it("has the cluster's minor version of Kubernetes if the rule has data that depends on it", async () => {
+  it("has the cluster's minor version of Kubernetes if the rule has data that depends on the version", async () => {
     const plain = rule({ summary: "Does nothing.", match: [], validate() {} });
     const differing = rule({
       summary: "Refuses since 1.36.",
@@ -193,7 +193,7 @@ describe("a recording", () => {
     }
   });
 
-  it("works for a rule that copies objects in a way that fails for tracked views", async () => {
+  it("redacts texts that a rule only copied with structuredClone, which fails for the views that track reads", async () => {
     const copying = rule({
       summary: "Copies.",
       match: [],
@@ -213,13 +213,13 @@ describe("a recording", () => {
   });
 
   it("is one line that YAML parses to the same case", async () => {
-    const odd = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
-    const object = { metadata: { name: "web", annotations: { [odd]: odd, "<<": odd } } };
-    const line = await recordLine(requestWith({ object }), { any: odd }, { a: odd }, [["metadata"]]);
+    const specialText = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
+    const object = { metadata: { name: "web", annotations: { [specialText]: specialText, "<<": specialText } } };
+    const line = await recordLine(requestWith({ object }), { any: specialText }, { a: specialText }, [["metadata"]]);
     assert.match(line, /^- \{[^\n\u0085\u2028\u2029\ufeff\u007f]*\}\n$/);
     const { parse } = await import("yaml");
     assert.deepEqual(parse(line), [parseRecording(line)]);
-    assert.equal(parseRecording(line).mutate?.metadata?.annotations?.[odd], odd);
+    assert.equal(parseRecording(line).mutate?.metadata?.annotations?.[specialText], specialText);
   });
 
   it("fails for a rule that can't be evaluated again", async () => {
@@ -232,7 +232,7 @@ describe("a recording", () => {
         if (times > 1) throw new Error("not again");
       },
     });
-    moody.validate?.({}, {} as never);
+    moody.validate?.({}, {} as never); // This first evaluation succeeds.
     const decision = { outcome: { allowed: true }, refused: false, operations: 0 };
     const evaluation = { rule: moody, phase: "validate" as const, request: requestWith({}), decision };
     await assert.rejects(

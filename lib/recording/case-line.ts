@@ -56,8 +56,8 @@ const createRecording = async (
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = createRedactor({ reads: traced.reads, isSecret });
 
-  const kept = [phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path]));
-  const redacted = redact(convertRequestToCase(request, phase), kept);
+  const unredactedPaths = [phase, "oldObject"].flatMap((member) => keep.map((path) => [member, ...path]));
+  const redacted = redact(convertRequestToCase(request, phase), unredactedPaths);
   const settings = selectChangedSettings(context.settings, rule.settings, redact);
   const input = {
     ...redacted,
@@ -66,42 +66,41 @@ const createRecording = async (
     ...(rule.since && kubernetes !== undefined && { kubernetes }),
     now: now.toISOString(),
   };
-  const rest = restoreRequest(input);
-  const again = traced.answers?.redact(redact);
-  const second = await evaluateRule(rule, phase, rest, {
+  const restoredRequest = restoreRequest(input);
+  const redactedAnswers = traced.answers?.redact(redact);
+  const secondDecision = await evaluateRule(rule, phase, restoredRequest, {
     ...context,
     mode: "enforce",
     settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, input.settings)),
-    capabilities: again?.capabilities,
+    capabilities: redactedAnswers?.capabilities,
   });
-  const isOther =
-    second.refused !== decision.refused ||
-    second.operations !== decision.operations ||
-    (mode === "enforce" && summarizeOutcome(second.outcome) !== summarizeOutcome(decision.outcome));
-  const isRedacted = isOther || again?.isScriptBlind() === true;
+  const isDifferent =
+    secondDecision.refused !== decision.refused ||
+    secondDecision.operations !== decision.operations ||
+    (mode === "enforce" && summarizeOutcome(secondDecision.outcome) !== summarizeOutcome(decision.outcome));
+  const isRedacted = isDifferent || redactedAnswers?.isScriptBlind() === true;
   return {
-    name: buildCaseName(second, rest),
+    name: buildCaseName(secondDecision, restoredRequest),
     ...input,
-    ...(again && { needs: again.noted() }),
+    ...(redactedAnswers && { needs: redactedAnswers.noted() }),
     // The cast is safe: `convertRequestToCase` always sets the member `redacted[phase]`.
-    ...toCaseOutcome(second.outcome, redacted[phase] as KubernetesObject),
+    ...toCaseOutcome(secondDecision.outcome, redacted[phase] as KubernetesObject),
     recorded: { ...origin, ...(isRedacted && { redacted: true }) },
   };
 };
 
-/**
- * Returns the parts of an outcome that contain no text of the object, to compare it with that of the redacted object.
- */
+/** Returns the parts of an outcome without text of the object, to compare them with those of the redacted object. */
 const summarizeOutcome = ({ status, warnings = [], audit = {} }: ReviewOutcome): string =>
   JSON.stringify([status?.code, status?.reason, warnings.length, Object.keys(audit).length]);
 
 const selectChangedSettings = (settings: object, defaults: object = {}, redact: RedactValue): object => {
-  const isUsual = (key: string, value: unknown) =>
+  const isDefault = (key: string, value: unknown) =>
     Object.hasOwn(defaults, key) && JSON.stringify(Reflect.get(defaults, key)) === JSON.stringify(value);
-  const usual = Object.entries(settings).flatMap(([key, value]) => (isUsual(key, value) ? [key] : []));
-  return Object.fromEntries(Object.entries(redact(settings)).filter(([key]) => !usual.includes(key)));
+  const defaultKeys = Object.entries(settings).flatMap(([key, value]) => (isDefault(key, value) ? [key] : []));
+  return Object.fromEntries(Object.entries(redact(settings)).filter(([key]) => !defaultKeys.includes(key)));
 };
 
+/** Converts an outcome to the members of a case that state it, such as `refused` or `becomes`. */
 const toCaseOutcome = ({ status, patch = [], warnings = [], audit = {} }: ReviewOutcome, object: KubernetesObject) => {
   const { code, reason, message, details } = status ?? {};
   const refusal = {
@@ -121,7 +120,7 @@ const toCaseOutcome = ({ status, patch = [], warnings = [], audit = {} }: Review
 const buildCaseName = ({ refused, operations }: RuleDecision, request: AdmissionRequest): string => {
   const { operation, kind, subResource, namespace } = request;
   const what = [kind.kind, subResource].filter(Boolean).join("/");
-  const whose = [what, [namespace, getObjectName(request)].filter(Boolean).join("/")].join(" ").slice(0, 300);
-  if (refused) return `refuses to ${operation} ${whose}`;
-  return operations > 0 ? `changes ${whose} on ${operation}` : `admits ${operation} of ${whose}`;
+  const objectText = [what, [namespace, getObjectName(request)].filter(Boolean).join("/")].join(" ").slice(0, 300);
+  if (refused) return `refuses to ${operation} ${objectText}`;
+  return operations > 0 ? `changes ${objectText} on ${operation}` : `admits ${operation} of ${objectText}`;
 };

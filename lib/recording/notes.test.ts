@@ -32,23 +32,23 @@ const everything: RecordedCapabilityAnswers = {
 const questions: [what: string, ask: (capabilities: Capabilities) => Promise<unknown>][] = [
   ["an object that is there", (capabilities) => capabilities.get(pods, "one", "shop")],
   ["an object that isn't", (capabilities) => capabilities.get(pods, "none", "shop")],
-  ["a kind with a plural of its own", (capabilities) => capabilities.get(attachments, "a")],
+  ["an object of a kind with an irregular plural", (capabilities) => capabilities.get(attachments, "a")],
   ["a list", (capabilities) => capabilities.list(pods, "shop")],
   ["a list's beginning", (capabilities) => capabilities.list(pods, "shop", { most: 1 })],
   ["a list by labels", (capabilities) => capabilities.list(pods, "shop", { labels: { matchLabels: { app: "a" } } })],
   ["an empty list", (capabilities) => capabilities.list(pods, "elsewhere")],
   ["a list of the whole cluster", (capabilities) => capabilities.list(pods)],
   [
-    "what may be done, by more and by less",
+    "access questions without and with the name of an object",
     async (capabilities) => [
       await capabilities.may({ user: { username: "jane" }, verb: "get", resource: "pods" }),
       await capabilities.may({ user: { username: "jane" }, verb: "get", resource: "pods", name: "one" }),
     ],
   ],
-  ["what is served", (capabilities) => capabilities.discover("v1")],
-  ["what isn't", (capabilities) => capabilities.discover("v9")],
+  ["a group version that is served", (capabilities) => capabilities.discover("v1")],
+  ["a group version that isn't served", (capabilities) => capabilities.discover("v9")],
   [
-    "services",
+    "requests to services and to AWS",
     async (capabilities) => [
       await capabilities.https({ url: "https://a/", method: "POST", body: "x", tries: 3, keep: () => 1 }),
       await capabilities.http({ url: "http://a/" }),
@@ -56,7 +56,7 @@ const questions: [what: string, ask: (capabilities: Capabilities) => Promise<unk
     ],
   ],
   [
-    "what is created, what is there and what is refused",
+    "creations of a new object, of an existing object and of a refused object",
     async (capabilities) => [
       await capabilities.create(pods, buildPod("new")),
       await capabilities.get(pods, "new", "shop"),
@@ -65,7 +65,7 @@ const questions: [what: string, ask: (capabilities: Capabilities) => Promise<unk
     ],
   ],
   [
-    "what is updated, what was changed meanwhile and what is refused",
+    "updates of a status: a successful, an outdated and a refused update",
     async (capabilities) => {
       const [pod = {}] = await capabilities.list(pods, "shop");
       return [
@@ -78,7 +78,7 @@ const questions: [what: string, ask: (capabilities: Capabilities) => Promise<unk
     },
   ],
   [
-    "what a ledger had, and has",
+    "entries of a ledger before and after changes",
     async (capabilities) => [
       await capabilities.ledger("rule").change<number>(["kept"], ([kept = 0]) => [kept + 1]),
       await capabilities.ledger("rule").change<number>(["kept"], ([kept = 0]) => [kept + 1]),
@@ -103,7 +103,7 @@ describe("the notes on a review", () => {
       assert.deepEqual(await ask(createRecordedCapabilities(written)), answer);
     });
 
-  it("have no answers to other questions", async () => {
+  it("contain only the answers to questions that were asked", async () => {
     const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     assert.deepEqual(noted(), { reads: [] });
     await capabilities.get(pods, "one", "shop");
@@ -117,38 +117,38 @@ describe("the notes on a review", () => {
     await capabilities.list(pods, "elsewhere");
     await capabilities.list(pods, "shop", { most: 1 });
     await capabilities.list(attachments, undefined, { most: 2 });
-    const again = createRecordedCapabilities(noted());
-    assert.equal(await again.get(pods, "none", "shop"), undefined);
-    assert.equal(await again.get(pods, "any", "elsewhere"), undefined, "a list has all");
-    assert.equal(await again.get(attachments, "b"), undefined, "there were fewer than asked for");
+    const replayed = createRecordedCapabilities(noted());
+    assert.equal(await replayed.get(pods, "none", "shop"), undefined);
+    assert.equal(await replayed.get(pods, "any", "elsewhere"), undefined, "the whole list was read");
+    assert.equal(await replayed.get(attachments, "b"), undefined, "the list was shorter than its limit");
     for (const ask of [
-      () => again.get(pods, "none", "other"),
-      () => again.get(pods, "two", "shop"),
-      () => again.list(pods, "shop"),
-      () => again.list(pods),
-      () => again.list(pods, "shop", { most: 2 }),
-      () => again.get({ group: "apps", resource: "pods" }, "none", "shop"),
+      () => replayed.get(pods, "none", "other"),
+      () => replayed.get(pods, "two", "shop"),
+      () => replayed.list(pods, "shop"),
+      () => replayed.list(pods),
+      () => replayed.list(pods, "shop", { most: 2 }),
+      () => replayed.get({ group: "apps", resource: "pods" }, "none", "shop"),
     ])
       await assert.rejects(ask, /^Error: no answer is recorded to/);
   });
 
-  it("have the new answers if a refusal led to new questions", async () => {
+  it("have only the answers of the second evaluation if a refusal led to a second evaluation", async () => {
     const createNamed = (name: string): Capabilities => ({
       ...createRecordedCapabilities({}),
       get: async (): Promise<KubernetesObject> => buildPod(name),
     });
     const { capabilities, noted } = noteAnswers({ ...createNamed("old"), anew: () => createNamed("new") });
     await capabilities.get(pods, "old", "shop");
-    const fresh = capabilities.anew?.();
-    await fresh?.get(pods, "new", "shop");
+    const secondCapabilities = capabilities.anew?.();
+    await secondCapabilities?.get(pods, "new", "shop");
     assert.deepEqual(noted(), { objects: [buildPod("new")], reads: [{ ...pods, namespace: "shop", name: "new" }] });
-    const still = noteAnswers({ ...createNamed("old"), anew: () => undefined });
-    await still.capabilities.get(pods, "old", "shop");
-    assert.equal(still.capabilities.anew?.(), undefined);
-    assert.deepEqual(still.noted().objects, [buildPod("old")]);
+    const withoutSecond = noteAnswers({ ...createNamed("old"), anew: () => undefined });
+    await withoutSecond.capabilities.get(pods, "old", "shop");
+    assert.equal(withoutSecond.capabilities.anew?.(), undefined);
+    assert.deepEqual(withoutSecond.noted().objects, [buildPod("old")]);
   });
 
-  it("have the ledger entry that the last attempt to change it found", async () => {
+  it("have the ledger entry as the last attempt to change the entry found it", async () => {
     const contended = {
       change: async <T>(
         _: readonly string[],

@@ -25,9 +25,7 @@ export interface NotingCapabilities {
   noted(): RecordedCapabilityAnswers;
 }
 
-/**
- * Wraps capabilities so that the questions of one review and their answers are noted. Failed questions are left out.
- */
+/** Wraps capabilities so that the questions and answers of one review are noted. Failed questions are left out. */
 export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
   let notes = openNotes();
   const noteCalls = (inner: Capabilities): Capabilities => ({
@@ -74,6 +72,7 @@ type NoteTakers = {
 };
 type AnsweredRequest = object & { answer: HttpsResponse };
 
+/** Returns empty notes. `take` has a function for each capability that notes an answer; `list` returns the notes. */
 const openNotes = () => {
   const objects = new Map<string, NamedKubernetesObject>();
   const reads = new Map<string, RecordedRead>();
@@ -114,13 +113,13 @@ const openNotes = () => {
       // A list shorter than its limit is complete, so it is recorded without the limit.
       keepRead(kind, { namespace, most: found.length < most ? undefined : most, labels }, found),
     create: ([kind, object], creation) => {
-      const { apiVersion, kind: of, metadata: { name = "", namespace } = {} } = object;
+      const { apiVersion, kind: kindName, metadata: { name = "", namespace } = {} } = object;
       const place = placeOf(kind, object);
       if (creation === "created") written.add(place);
       else if (creation !== "exists") refused.set(place, { resource: kind.resource, name, status: creation.refused });
       else if (!objects.has(place) && !written.has(place)) {
         const metadata = { name, ...(namespace !== undefined && { namespace }) };
-        keep(kind, { ...(apiVersion && { apiVersion }), ...(of && { kind: of }), metadata });
+        keep(kind, { ...(apiVersion && { apiVersion }), ...(kindName && { kind: kindName }), metadata });
       }
     },
     updateStatus: ([kind, object], result) => {
@@ -139,11 +138,11 @@ const openNotes = () => {
 
   const list = (): RecordedCapabilityAnswers => {
     const toOptionalField = <T>(name: string, values: Iterable<T>) => {
-      const list = [...values];
-      return list.length > 0 && { [name]: list };
+      const elements = [...values];
+      return elements.length > 0 && { [name]: elements };
     };
-    const toObject = <T>(entries: Map<string, T | undefined>) =>
-      Object.fromEntries([...entries].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
+    const toObject = <T>(values: Map<string, T | undefined>) =>
+      Object.fromEntries([...values].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
     return {
       ...toOptionalField("objects", objects.values()),
       // `reads` is recorded even if it is empty: without `reads`, `objects` would be all objects of the cluster in a

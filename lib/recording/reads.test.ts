@@ -23,19 +23,23 @@ const listTexts = (value: unknown, reads: FieldReadTracker): string[] =>
         typeof member === "string" ? (reads.has(value, key) ? [member] : []) : listTexts(member, reads),
       );
 
-const table: [what: string, rule: (pod: Pod) => unknown, expected: string[]][] = [
+const trackedReads: [what: string, rule: (pod: Pod) => unknown, expected: string[]][] = [
   ["a member", ({ metadata }) => metadata.name, ["web"]],
   ["a key that the rule knows", (pod) => pod.metadata.annotations.a, ["one"]],
   ["members of a list's elements", (pod) => pod.spec.containers.map(({ image }) => image), ["app"]],
   [
-    "members of elements that were gone through",
+    "members of elements that were listed",
     (pod) => Object.values(pod.spec.containers).map(({ name }) => name),
     ["main"],
   ],
   ["a list of texts", (pod) => pod.spec.containers[0]?.args.includes("none"), ["x", "y"]],
-  ["one that is listed later", (pod) => [pod.metadata.annotations.a, Object.values(pod.metadata.annotations)], ["one"]],
   [
-    "no member of all, however often it is read",
+    "a member that was read before the rule listed all members",
+    (pod) => [pod.metadata.annotations.a, Object.values(pod.metadata.annotations)],
+    ["one"],
+  ],
+  [
+    "none if all keys are listed and each member is read several times",
     (pod) => {
       const { annotations } = pod.metadata;
       const keys = Object.keys(annotations).filter((key) => annotations[key]);
@@ -44,21 +48,25 @@ const table: [what: string, rule: (pod: Pod) => unknown, expected: string[]][] =
     [],
   ],
   [
-    "no key that is only looked for",
+    "none if a key is only looked for",
     (pod) => "a" in pod.metadata.annotations && Object.hasOwn(pod.metadata, "name"),
     [],
   ],
-  ["no whole", (pod) => JSON.stringify(pod), []],
-  ["no copy", (pod) => ({ ...pod.metadata, ...pod.spec.containers[0] }), []],
-  ["no comparison of everything", (pod) => assert.deepEqual(pod, buildPod()), []],
-  ["no member of all", (pod) => Object.entries(pod.metadata.annotations).find(([, value]) => value === "two"), []],
+  ["none if the pod is converted to JSON", (pod) => JSON.stringify(pod), []],
+  ["none if objects are copied", (pod) => ({ ...pod.metadata, ...pod.spec.containers[0] }), []],
+  ["none if the pod is compared with another pod", (pod) => assert.deepEqual(pod, buildPod()), []],
   [
-    "no member that was found by its key among all",
+    "none if all entries are searched for a value",
+    (pod) => Object.entries(pod.metadata.annotations).find(([, value]) => value === "two"),
+    [],
+  ],
+  [
+    "none if all keys are listed and each member is read",
     (pod) => Object.keys(pod.metadata.annotations).map((key) => pod.metadata.annotations[key]),
     [],
   ],
   [
-    "no rest",
+    "only the named member if an object is destructured with a rest",
     (pod) => {
       const { name, ...rest } = pod.metadata;
       return [name, rest.annotations];
@@ -66,14 +74,14 @@ const table: [what: string, rule: (pod: Pod) => unknown, expected: string[]][] =
     ["web"],
   ],
   [
-    "no list that is a part of a whole",
+    "none if all members of an object are listed, and a list among them is copied",
     (pod) => Object.values(pod.spec.containers[0] ?? {}).flatMap((value) => [...value]),
     [],
   ],
 ];
 
 describe("the tracked reads of a rule", () => {
-  for (const [what, rule, expected] of table) {
+  for (const [what, rule, expected] of trackedReads) {
     it(`are ${what}`, () => assert.deepEqual(readOf(rule), expected));
     it(`are ${what} of a frozen object`, () => assert.deepEqual(readOf(rule, freezeDeep(buildPod())), expected));
     it(`are ${what} of a draft`, () => {
@@ -89,7 +97,7 @@ describe("the tracked reads of a rule", () => {
     pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata.annotations, a: "mine" } };
     assert.equal(pod.metadata.annotations.a, "mine");
     pod.spec.containers[0]?.args.unshift("first");
-    assert.deepEqual(listTexts(sample, reads), ["x", "y"], "to make room, a list is read");
+    assert.deepEqual(listTexts(sample, reads), ["x", "y"], "unshift reads the elements of a list to move them");
     assert.equal(sample.metadata.annotations.a, "one");
   });
 

@@ -19,25 +19,25 @@ export const inactiveFieldReadTracker: FieldReadTracker = {
 };
 
 export const createFieldReadTracker = (): FieldReadTracker => {
-  const read = new WeakMap<object, Set<string>>();
+  const readKeys = new WeakMap<object, Set<string>>();
   const views = [new WeakMap<object, object>(), new WeakMap<object, object>()] as const;
   let isOpen = true;
 
   const note = (holder: object, key: string) => {
     if (!isOpen) return;
-    const keys = read.get(holder);
+    const keys = readKeys.get(holder);
     if (keys) keys.add(key);
-    else read.set(holder, new Set([key]));
+    else readKeys.set(holder, new Set([key]));
   };
 
   /**
    * Returns a proxy of an object or a list that notes the texts that are read from it by key. With `isListed`, it is a
    * list that was read by a loop over all members: reads of its elements are not noted.
    */
-  const view = (of: object, isListed: boolean): object => {
-    const known = views[isListed ? 1 : 0];
-    const found = known.get(of);
-    if (found) return found;
+  const view = (source: object, isListed: boolean): object => {
+    const knownViews = views[isListed ? 1 : 0];
+    const knownView = knownViews.get(source);
+    if (knownView) return knownView;
     /**
      * The keys that the rule has listed, for instance with Object.keys. Later reads of these keys may belong to a loop,
      * so they are not noted.
@@ -46,36 +46,36 @@ export const createFieldReadTracker = (): FieldReadTracker => {
     const viewMember = (value: unknown, isPart: boolean) =>
       isObject(value) ? view(value, isPart && Array.isArray(value)) : value;
     // The target is an empty object, because a proxy of a frozen object must return its members unchanged.
-    const memberView = new Proxy(Array.isArray(of) ? [] : {}, {
+    const memberView = new Proxy(Array.isArray(source) ? [] : {}, {
       get: (_, key) => {
-        const value: unknown = Reflect.get(of, key);
+        const value: unknown = Reflect.get(source, key);
         const isPart = listed.has(key) || isListed;
-        if (typeof value === "string" && typeof key === "string" && !isPart) note(getOriginalOfDraft(of), key);
+        if (typeof value === "string" && typeof key === "string" && !isPart) note(getOriginalOfDraft(source), key);
         return typeof key === "symbol" ? value : viewMember(value, isPart);
       },
       ownKeys: () => {
-        const keys = Reflect.ownKeys(of);
+        const keys = Reflect.ownKeys(source);
         for (const key of keys) listed.add(key);
         return keys;
       },
       getOwnPropertyDescriptor: (_, key) => {
-        const found = Reflect.getOwnPropertyDescriptor(of, key);
-        const isLength = Array.isArray(of) && key === "length";
+        const found = Reflect.getOwnPropertyDescriptor(source, key);
+        const isLength = Array.isArray(source) && key === "length";
         return found && { ...found, value: viewMember(found.value, true), writable: true, configurable: !isLength };
       },
-      has: (_, key) => Reflect.has(of, key),
-      set: (_, key, value) => Reflect.set(of, key, value),
-      defineProperty: (_, key, description) => Reflect.defineProperty(of, key, description),
-      deleteProperty: (_, key) => Reflect.deleteProperty(of, key),
+      has: (_, key) => Reflect.has(source, key),
+      set: (_, key, value) => Reflect.set(source, key, value),
+      defineProperty: (_, key, description) => Reflect.defineProperty(source, key, description),
+      deleteProperty: (_, key) => Reflect.deleteProperty(source, key),
       preventExtensions: () => false,
     });
-    known.set(of, memberView);
+    knownViews.set(source, memberView);
     return memberView;
   };
 
   return {
-    watch: <T>(value: T): T => (isObject(value) ? (view(value, false) as T) : value),
-    has: (holder, key) => read.get(holder)?.has(key) ?? false,
+    watch: <T>(value: T): T => (isObject(value) ? (view(value, /* isListed */ false) as T) : value),
+    has: (holder, key) => readKeys.get(holder)?.has(key) ?? false,
     close: () => {
       isOpen = false;
     },

@@ -25,20 +25,13 @@ describe("recorded answers", () => {
   it("answer only recorded questions", async () => {
     const recorded = createRecordedCapabilities({ may: access, https: calls });
     const user = { username: "jane", groups: ["g"] };
-    const buildQuestion = (resource: string) => ({
-      user: { username: "jane" },
-      verb: "delete",
-      resource,
-      namespace: "a",
-    });
-    assert.deepEqual(
-      [await recorded.may(buildQuestion("pods")), await recorded.may(buildQuestion("nodes"))],
-      [{ allowed: true }, { allowed: false, reason: "no role" }],
-    );
-    assert.deepEqual(await recorded.https({ url: "https://images.example/a", method: "POST", body: "x" }), {
-      status: 200,
-      body: "yes",
-    });
+    const buildQuestion = (resource: string) => {
+      return { user: { username: "jane" }, verb: "delete", resource, namespace: "a" };
+    };
+    assert.deepEqual(await recorded.may(buildQuestion("pods")), { allowed: true });
+    assert.deepEqual(await recorded.may(buildQuestion("nodes")), { allowed: false, reason: "no role" });
+    const answer = await recorded.https({ url: "https://images.example/a", method: "POST", body: "x" });
+    assert.deepEqual(answer, { status: 200, body: "yes" });
     const isUnanswered = (question: string) => (error: unknown) =>
       error instanceof Failure &&
       error.code === 500 &&

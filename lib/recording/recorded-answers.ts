@@ -20,6 +20,7 @@ import type { KubernetesObject, Status } from "../review.ts";
 
 export type NamedKubernetesObject = KubernetesObject & { metadata: { name: string } };
 
+/** The answers of a cluster and of services to the questions of a rule, as a case or a recording states them. */
 export interface RecordedCapabilityAnswers {
   objects?: NamedKubernetesObject[];
   refused?: { resource: string; name: string; status: Status }[];
@@ -44,6 +45,7 @@ export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
   name?: string;
 }
 
+/** Returns capabilities that give recorded answers. Questions without a recorded answer fail. */
 export const createRecordedCapabilities = (recorded: RecordedCapabilityAnswers): Capabilities => {
   const { https = [], http = [], aws = [] } = recorded;
   const ledger = createMemoryLedger();
@@ -68,35 +70,37 @@ const createObjectCapabilities = ({
   plurals = {},
   reads,
 }: RecordedCapabilityAnswers): Pick<Capabilities, "get" | "list" | "create" | "updateStatus"> => {
-  const place = ({ group, resource }: ResourceType, namespace = "", name = "") =>
+  const buildKey = ({ group, resource }: ResourceType, namespace = "", name = "") =>
     [group, resource, namespace, name].join("/");
-  const placeOf = ({ apiVersion = "", kind = "", metadata }: NamedKubernetesObject) => {
+  const getObjectKey = ({ apiVersion = "", kind = "", metadata }: NamedKubernetesObject) => {
     const { group } = splitApiVersion(apiVersion);
     const resource = plurals[`${group}/${kind}`] ?? toPlural(kind);
-    return place({ group, resource }, metadata.namespace, metadata.name);
+    return buildKey({ group, resource }, metadata.namespace, metadata.name);
   };
-  const present = new Map<string, KubernetesObject>(objects.map((object) => [placeOf(object), freezeDeep(object)]));
-  const expect = (question: object) => {
+  const present = new Map<string, KubernetesObject>(
+    objects.map((object) => [getObjectKey(object), freezeDeep(object)]),
+  );
+  const requireRecorded = (question: object) => {
     if (reads && !reads.some((read) => covers(question, read))) throw createUnansweredFailure(question);
   };
   const findRefusal = (kind: ResourceType, { metadata }: KubernetesObject) =>
     refused.find(({ resource, name }) => resource === kind.resource && name === metadata?.name);
   return {
     get: async ({ group, resource }, name, namespace) => {
-      const found = present.get(place({ group, resource }, namespace, name));
-      if (!found) expect({ group, resource, namespace, name });
+      const found = present.get(buildKey({ group, resource }, namespace, name));
+      if (!found) requireRecorded({ group, resource, namespace, name });
       return found;
     },
     list: async (kind, namespace, { most, labels } = {}) => {
-      expect({ group: kind.group, resource: kind.resource, namespace, most, labels });
-      const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : place(kind, namespace);
+      requireRecorded({ group: kind.group, resource: kind.resource, namespace, most, labels });
+      const prefix = namespace === undefined ? `${kind.group}/${kind.resource}/` : buildKey(kind, namespace);
       const found = [...present].filter(([key]) => key.startsWith(prefix));
       // Objects are sorted by key, as the API server lists them.
       const objects = found.sort(([left], [right]) => (left < right ? -1 : 1)).map(([, object]) => object);
       return objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels)).slice(0, most);
     },
     create: async (kind, object) => {
-      const key = place(kind, object.metadata?.namespace, object.metadata?.name);
+      const key = buildKey(kind, object.metadata?.namespace, object.metadata?.name);
       if (present.has(key)) return "exists";
       const refusal = findRefusal(kind, object);
       if (refusal) return { refused: refusal.status };
@@ -106,7 +110,7 @@ const createObjectCapabilities = ({
     updateStatus: async (kind, object) => {
       const refusal = findRefusal(kind, object);
       if (refusal) return { refused: refusal.status };
-      const key = place(kind, object.metadata?.namespace, object.metadata?.name);
+      const key = buildKey(kind, object.metadata?.namespace, object.metadata?.name);
       const found = present.get(key);
       if (!found || found.metadata?.resourceVersion !== object.metadata?.resourceVersion) return "changed";
       const resourceVersion = `${found.metadata?.resourceVersion ?? ""}1`;
@@ -131,8 +135,8 @@ const createAccessCapabilities = ({
   },
 });
 
-const findAnswer = (question: object, known: { answer: HttpsResponse }[]): HttpsResponse => {
-  const found = known.find(({ answer: _, ...recorded }) => covers(question, recorded));
+const findAnswer = (question: object, recordedAnswers: { answer: HttpsResponse }[]): HttpsResponse => {
+  const found = recordedAnswers.find(({ answer: _, ...recorded }) => covers(question, recorded));
   if (found === undefined) throw createUnansweredFailure(question);
   return found.answer;
 };
@@ -149,12 +153,12 @@ const createUnansweredFailure = (question: unknown) =>
 /** A replacer for JSON.stringify that leaves out Authorization headers and `connect` options. */
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
-const covers = (question: object, record: object): boolean =>
-  Object.entries(record).every(([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value));
+const covers = (question: object, recordedQuestion: object): boolean =>
+  Object.entries(recordedQuestion).every(
+    ([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value),
+  );
 
-/**
- * Returns the plural of a kind in lower case, such as `ingresses`. It is formed as for Kubernetes' own kinds.
- */
+/** Returns the plural of a kind in lower case, such as `ingresses`. It is formed as for Kubernetes' own kinds. */
 export const toPlural = (kind: string) => {
   const lower = kind.toLowerCase();
   if (lower.endsWith("s") || lower.endsWith("x") || lower.endsWith("ch"))

@@ -72,15 +72,15 @@ export const createRecorder = (
       // answers are noted for this rule.
       const notes = POSTERN_NEEDS && rule.needs && capabilities ? noteAnswers(capabilities) : undefined;
       const note = (decision: RuleDecision): RuleDecision => {
-        // The rule wasn't asked.
+        // An exception decided, and the rule wasn't evaluated.
         if (POSTERN_EXCEPTIONS && decision.exception) return decision;
         const before = pendingEvaluations.get(request.userInfo) ?? [];
         const evaluation = { rule, phase, request, context, needs: notes?.noted(), decision };
         pendingEvaluations.set(request.userInfo, [...before, evaluation]);
         return decision;
       };
-      const noted = notes ? { ...context, capabilities: notes.capabilities } : context;
-      const decision = evaluateRule(rule, phase, request, noted);
+      const contextWithNotes = notes ? { ...context, capabilities: notes.capabilities } : context;
+      const decision = evaluateRule(rule, phase, request, contextWithNotes);
       return decision instanceof Promise ? decision.then(note) : note(decision);
     },
   };

@@ -4,6 +4,7 @@ import type { AdmissionRequest, KubernetesObject, Operation, Status, UserInfo } 
 import type { Phase, Rule } from "../rule.ts";
 import type { RecordedCapabilityAnswers } from "./recorded-answers.ts";
 
+/** An evaluation of a rule, from which a recording is made. */
 export interface RecordedEvaluation {
   rule: Rule;
   phase: Phase;
@@ -24,7 +25,7 @@ export interface Case {
   oldObject?: KubernetesObject;
   /** The request's operation. Default: UPDATE if the case has an oldObject, else CREATE. */
   operation?: Operation;
-  /** The members of a recorded request that no other member of the case has. With it, no member has a default. */
+  /** The members of a recorded request that no other member has. A case with `request` has no defaults. */
   request?: RecordedRequestMembers;
   /** The resource, such as `pods/exec`. Default: the object's resource, or else the first that the rule matches. */
   resource?: string;
@@ -77,6 +78,7 @@ export interface Recording extends Case {
   recorded: RecordingOrigin;
 }
 
+/** Where a recording comes from. */
 export interface RecordingOrigin {
   rule: string;
   cluster: string;
@@ -91,9 +93,7 @@ export interface RecordingOrigin {
   redacted?: true;
 }
 
-/**
- * Converts a request to the form of a case, from which `restoreRequest` can restore it.
- */
+/** Converts a request to the form of a case, from which `restoreRequest` can restore it. */
 export const convertRequestToCase = (
   request: AdmissionRequest,
   phase: Phase,
@@ -103,7 +103,7 @@ export const convertRequestToCase = (
   // `requireValidReview` has checked that this object is present.
   const subject = (isDelete ? oldObject : object) as KubernetesObject;
   const isOld = !isDelete && isObject(oldObject);
-  const left = {
+  const unusableMembers = {
     ...("namespace" in request && !namespace && { namespace }),
     ...("subResource" in request && !subResource && { subResource }),
     ...("dryRun" in request && typeof dryRun !== "boolean" && { dryRun }),
@@ -119,13 +119,14 @@ export const convertRequestToCase = (
     user: userInfo,
     ...(typeof dryRun === "boolean" && { dryRun }),
     // Members without a usable value, such as null, stay in `request`, and `restoreRequest` restores them from there.
-    request: { ...rest, ...(left as Partial<AdmissionRequest>) },
+    request: { ...rest, ...(unusableMembers as Partial<AdmissionRequest>) },
   };
 };
 
 /** The uid of each request that is made from a case. No verdict depends on the uid. */
 export const caseRequestUid = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
+/** Makes a request from a case: the opposite of `convertRequestToCase`. */
 export const restoreRequest = (recorded: RecordedRequest): AdmissionRequest => {
   const { mutate, validate, oldObject, resource = "", namespace, user = {}, dryRun, request } = recorded;
   const { operation = oldObject === undefined ? "CREATE" : "UPDATE" } = recorded;

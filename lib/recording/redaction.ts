@@ -24,6 +24,7 @@ export interface RedactValue {
   body(text: string, content?: unknown): string;
 }
 
+/** The position of a value in the value that is redacted. */
 interface RedactionPosition {
   holder: object;
   /** The key of the value in `holder`, or its index if `holder` is a list. */
@@ -55,9 +56,9 @@ export const createRedactor = ({
   let remainingSize = 0;
 
   const getPlaceholder = (text: string): string => {
-    const known = placeholders.get(text) ?? createPlaceholder(text, placeholders.size + 1);
-    placeholders.set(text, known);
-    return known;
+    const placeholder = placeholders.get(text) ?? createPlaceholder(text, placeholders.size + 1);
+    placeholders.set(text, placeholder);
+    return placeholder;
   };
 
   const copyValue = (value: unknown, at: RedactionPosition): unknown => {
@@ -183,8 +184,8 @@ const hasSibling = (holder: object): boolean =>
   Object.keys(holder).some((member) => /^(?:name|operator|effect|path|property|version|value)/.test(member));
 
 /**
- * Returns the name of a text, if the text isn't its key: in an object with a name and a value, or the argument before
- * it in a list of arguments.
+ * Returns the name that a text has besides its key: the name in an object with a name and a value, or in a list of
+ * arguments the argument before the text.
  */
 const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
   if (Array.isArray(holder)) return String(holder[Number(member) - 1] ?? "");

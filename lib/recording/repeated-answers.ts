@@ -25,44 +25,42 @@ interface RedactedCapabilities {
 }
 
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
-  /**
-   * The answers in the first evaluation, by the number of the question. The second evaluation gets the same answers.
-   */
+  /** The answers in the first evaluation, by the question's number. The second evaluation gets the same answers. */
   const answers = new Map<number, unknown>();
   /** The parsed JSON of a service's response, by the response. */
   const contents = new WeakMap<object, unknown>();
   return {
     watch: ({ watch }) => {
-      const turnOf = numberQuestions();
+      const numberOf = numberQuestions();
       return interceptAnswers(
         createRecordedCapabilities(needs),
         async (question, ask) => {
-          const turn = turnOf(question);
+          const number = numberOf(question);
           const answer = await ask();
-          answers.set(turn, answer);
+          answers.set(number, answer);
           if (!isService(answer)) return watch(answer);
           const content = parseAnswer(answer);
           contents.set(answer, content);
           return { ...watch(answer), json: watch(content) };
         },
         (key, kept) => {
-          const turn = turnOf(key);
-          if (!answers.has(turn)) answers.set(turn, kept);
+          const number = numberOf(key);
+          if (!answers.has(number)) answers.set(number, kept);
           return kept;
         },
       );
     },
     redact: (redact) => {
-      const turnOf = numberQuestions();
+      const numberOf = numberQuestions();
       let isScriptBlind = false;
       const changed = new Set<string>();
       const capabilities = interceptAnswers(
         createRecordedCapabilities({ reads: [], ...(needs.cluster && { cluster: needs.cluster }) }),
         async (question, ask) => {
-          const turn = turnOf(question);
+          const number = numberOf(question);
           // If no answer was kept for this question, `ask` throws the usual error for a missing answer.
-          if (!answers.has(turn)) return ask();
-          const answer = answers.get(turn);
+          if (!answers.has(number)) return ask();
+          const answer = answers.get(number);
           // A string is the answer to a write, such as "created". It contains no secret.
           if (typeof answer === "string") return answer;
           if (!isService(answer)) return restoreName(redact(answer), question);
@@ -72,7 +70,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
         (key, kept) => {
           if (changed.has(key)) return kept;
           changed.add(key);
-          return redact(answers.get(turnOf(key)));
+          return redact(answers.get(numberOf(key)));
         },
       );
       const { capabilities: noted, noted: listNoted } = noteAnswers({
@@ -90,9 +88,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
 /** The verb and arguments of a question. Members that only say how it is sent are left out, as they may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/**
- * Returns capabilities whose calls go through `answer`. `restoreValue` replaces the values that a ledger's change gets.
- */
+/** Returns capabilities whose calls go through `answer`. `restoreValue` replaces values before a ledger's change. */
 const interceptAnswers = (
   capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
@@ -123,14 +119,14 @@ const interceptAnswers = (
  * because the answer may then change.
  */
 const numberQuestions = () => {
-  const turns = new Map<string, number>();
+  const numbers = new Map<string, number>();
   let next = 0;
   return (question: unknown): number => {
-    if (Array.isArray(question) && isWrite(question[0])) turns.clear();
+    if (Array.isArray(question) && isWrite(question[0])) numbers.clear();
     const text = JSON.stringify(question);
-    const turn = turns.get(text) ?? next++;
-    turns.set(text, turn);
-    return turn;
+    const number = numbers.get(text) ?? next++;
+    numbers.set(text, number);
+    return number;
   };
 };
 

@@ -2,9 +2,7 @@ import { isBareKey, isChecksumName, isIdentifierName, isSecretName } from "./sec
 
 // Recognizes secrets by the form of a text.
 
-/**
- * Private keys, JSON Web Tokens, users and passwords in URLs, headers, options and configurations, and webhook URLs.
- */
+/** Private keys, JSON Web Tokens, users and passwords in URLs, headers, options and configurations; webhook URLs. */
 const secretForm = new RegExp(
   [
     "-----BEGIN [A-Z ]*PRIVATE KEY",
@@ -89,6 +87,7 @@ const restOfLine = /[ \t]{1,9}\S{1,999}[ \t;]{0,9}(?:\n|$)/y;
 const assignsSecret = (text: string): boolean => {
   const hasLines = text.includes("\n");
   for (const { 0: matched, 1: dashes = "", 2: name = "", index } of text.matchAll(nameInText)) {
+    // The bare word `key` is the name of a secret only in `KEY=`.
     const isBare = dashes === "" && /^(?:.*\.)?keys?$/i.test(name);
     if (!isSecretName(name) || (isBare && !(name === "KEY" && text.charAt(index + 3) === "="))) continue;
     const isFollowedBy = (pattern: RegExp): boolean => {
@@ -143,12 +142,15 @@ export const isRandom = (text: string): boolean =>
   // Repeated characters and alphabets, as in examples, don't count.
   hasRandomChunk(text.replace(/(\w)\1{4,}|abcdefgh\w{0,18}/g, "$1"));
 
+/** Reports whether a text has a random token, with or without slashes. */
 const hasRandomChunk = (text: string): boolean =>
-  (text.match(/[\w+=-]{12,}/g) ?? []).some((chunk) => isRandomChunk(chunk, 0.25)) ||
+  (text.match(/[\w+=-]{12,}/g) ?? []).some((chunk) => isRandomChunk(chunk, /* minOddity */ 0.25)) ||
   // A token in base64 may contain slashes. Unlike a path, it contains hardly any words.
   (text.match(/[\w+=/-]{20,}/g) ?? []).some(
     (chunk) =>
-      chunk.includes("/") && isRandomChunk(chunk, 0.35) && findOddRuns(chunk).join("").length > chunk.length * 0.6,
+      chunk.includes("/") &&
+      isRandomChunk(chunk, /* minOddity */ 0.35) &&
+      findOddRuns(chunk).join("").length > chunk.length * 0.6,
   );
 
 /** Returns the runs of letters and digits that are no numbers, no words, and not short. */
@@ -178,9 +180,7 @@ const hasBothCases = (text: string): boolean => /[a-z]/.test(text) && /[A-Z]/.te
 /** Matches a text in a script, and the field to which it is assigned, if any. */
 const textInScript = /((?:"[\w./-]{1,99}"|[\w$-]{1,99})\s{0,9}:\s{0,9})?("(?:[^"\\\n]|\\.)*")/g;
 
-/**
- * Replaces secret literals in a policy's script. Returns undefined if a secret is left in another place of the script.
- */
+/** Replaces secret literals in a policy's script. Returns undefined if another place of the script has a secret. */
 export const redactSecretsInScript = (
   script: string,
   getPlaceholder: (literal: string) => string,

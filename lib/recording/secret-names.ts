@@ -14,9 +14,7 @@ const referringWord =
 const ordinaryKey =
   /(?:topology|labels?|map|replica|capacity|annotation|taint|toleration|selector|node|public|pub|object|partition|sort|primary|foreign|index|group|field|header|config|property|cache|row)keys?$/;
 
-/**
- * Returns the words of a name in lower case: db, api, key for `dbAPIKey2`, `db-api-key` and `example.com/db.apiKey`.
- */
+/** Returns the words of a name in lower case: db, api, key for `dbAPIKey2`, `db-api-key` or `example.com/db.apiKey`. */
 const splitWords = (name: string): string[] =>
   (name.slice(name.lastIndexOf("/") + 1).match(/[A-Z]?[a-z]+|[A-Z]+(?![a-z])/g) ?? []).map((word) =>
     word.toLowerCase(),
@@ -50,9 +48,7 @@ export const isSecretVariable = (name: string): boolean =>
 export const isIdentifierName = (name: string): boolean =>
   /^(?:(?:gu|uu|u)?ids?|handle)$/.test(splitWords(name).at(-1) ?? "");
 
-/**
- * Reports whether the value of a name is a checksum, a commit or a similar id, as in `imageDigest` or `containerID`.
- */
+/** Reports whether the value of a name is a checksum, a commit or a similar id, as in `imageDigest`, `containerID`. */
 export const isChecksumName = (name: string): boolean =>
   /(?:container|image|machine)-?id$/i.test(name) ||
   splitWords(name.replaceAll("/", "-")).some((word) =>

@@ -19,7 +19,7 @@ const rules: [what: string, testedRule: Rule][] = [
   [
     "names and images",
     rule({
-      summary: "Names what it is about.",
+      summary: "Names the object and its images.",
       match: [],
       validate: ({ kind, metadata, ...members }: KubernetesObject) => {
         const { spec = members } = members as { spec?: object };
@@ -35,7 +35,7 @@ const rules: [what: string, testedRule: Rule][] = [
   [
     "all, as one text",
     rule({
-      summary: "Says all that it hears.",
+      summary: "Sends and returns its whole input.",
       match: [],
       needs: { ask: https() },
       async validate(object: KubernetesObject, { request, oldObject, ask }) {
@@ -68,11 +68,11 @@ const recordLine = async (testedRule: Rule, request: AdmissionRequest): Promise<
   await evaluate(testedRule, testedRule.mutate ? "mutate" : "validate", request, context);
   const report = { rule: "one", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
   recordingHost.writeLogLine({ ...report, request, refused: false, operations: 0 });
-  return lines[0] ?? assert.fail("it is not recorded");
+  return lines[0] ?? assert.fail("the review was not recorded");
 };
 
 describe("a recording of an object with secrets", () => {
-  it("is tested with enough objects", () => {
+  it("is tested with at least 300 secrets in objects of at least 40 kinds", () => {
     const count = corpus.reduce((sum, { secrets }) => sum + secrets.length, 0);
     assert.ok(count >= 300 && new Set(corpus.map(({ object }) => object.kind)).size >= 40, `${count}`);
     for (const planted of corpus) {

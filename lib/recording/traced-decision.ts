@@ -15,9 +15,7 @@ export interface EvaluationReadsAndAnswers {
 export const createRepeater = ({ needs }: RecordedEvaluation): AnswerRepeater | undefined =>
   POSTERN_NEEDS && needs ? createAnswerRepeater(needs) : undefined;
 
-/**
- * Evaluates the rule again with views of its inputs, to find out which texts the rule reads. The outcome is not used.
- */
+/** Evaluates the rule again with views of its inputs, to find out which texts the rule reads. Drops the outcome. */
 export const repeatEvaluationToTrackReads = async (
   evaluation: RecordedEvaluation,
   reads: FieldReadTracker,

@@ -33,22 +33,22 @@ export const createPolicyReader =
       const object = dropNulls(value);
       const { kind, metadata, ...rest } = toMap(object);
       const expected = typeof kind === "string" && Object.hasOwn(apiVersions, kind) ? apiVersions[kind] : undefined;
-      const known = expected === undefined ? undefined : kinds[String(kind)];
+      const policyKind = expected === undefined ? undefined : kinds[String(kind)];
       const report = (fault: FieldFault) => {
-        const name = `${known ? kind : "a document"} ${toMap(metadata).name ?? ""}`.trim();
+        const name = `${policyKind ? kind : "a document"} ${toMap(metadata).name ?? ""}`.trim();
         faults.push({ sentence: `${name}: ${fault.sentence}`, document, path: [...path, ...fault.path] });
       };
       const isExpected = expected !== undefined && rest.apiVersion === expected;
-      if (isExpected && known === undefined) continue;
-      if (known === undefined || !isExpected) {
-        const wanted = Object.keys(kinds).join(" or ");
-        report({ path: ["kind"], sentence: `must be a ${wanted} of ${apiVersion}` });
+      if (isExpected && policyKind === undefined) continue;
+      if (policyKind === undefined || !isExpected) {
+        const kindNames = Object.keys(kinds).join(" or ");
+        report({ path: ["kind"], sentence: `must be a ${kindNames} of ${apiVersion}` });
         continue;
       }
-      const shapeFaults = findShapeFaults(object, known.shape);
+      const shapeFaults = findShapeFaults(object, policyKind.shape);
       // The cast is safe: the object has the kind's fields.
-      const found = shapeFaults.length > 0 ? shapeFaults : known.findFaults(object as never);
-      if (found.length === 0) objects.push(known.select?.(object as never) ?? (object as object));
+      const found = shapeFaults.length > 0 ? shapeFaults : policyKind.findFaults(object as never);
+      if (found.length === 0) objects.push(policyKind.select?.(object as never) ?? (object as object));
       else found.forEach(report);
     }
     return { objects, faults };

@@ -2,9 +2,7 @@
 import { isMap } from "../../json.ts";
 import { type FieldFault, type FieldPath, formatFieldPath } from "./faults.ts";
 
-/**
- * The type of a field: a text, any value, a map of texts, a list of elements of one type, or a map with these members.
- */
+/** The type of a field: text, any value, a map of texts, a list of elements of a type, or a map with these members. */
 export type FieldShape = "text" | "any" | "texts" | readonly [FieldShape] | { readonly [member: string]: FieldShape };
 
 const selector: FieldShape = {
@@ -29,13 +27,13 @@ const matchResourcesShape: FieldShape = {
   excludeResourceRules: rules,
   matchPolicy: "text",
 };
-const named: FieldShape = [{ name: "text", expression: "text" }];
+const namedExpressions: FieldShape = [{ name: "text", expression: "text" }];
 /** The fields of the specs of both kinds of policies. */
 export const policySpecShape = {
   paramKind: { apiVersion: "text", kind: "text" },
   matchConstraints: matchResourcesShape,
-  matchConditions: named,
-  variables: named,
+  matchConditions: namedExpressions,
+  variables: namedExpressions,
   failurePolicy: "text",
 } satisfies FieldShape;
 /** The fields of the specs of both kinds of bindings. */
@@ -63,11 +61,11 @@ export const findShapeFaults = (value: unknown, shape: FieldShape, path: FieldPa
   }
   if (!isMap(value)) return createFault("a map");
   return Object.entries(value).flatMap(([key, member]) => {
-    const inner = [...path, key];
-    if (shape === "texts") return findShapeFaults(member, "text", inner);
-    const known = Object.hasOwn(shape, key) ? shape[key] : undefined;
-    if (known !== undefined) return findShapeFaults(member, known, inner);
-    return [{ path: inner, sentence: `strict decoding error: unknown field "${formatFieldPath(inner)}"` }];
+    const memberPath = [...path, key];
+    if (shape === "texts") return findShapeFaults(member, "text", memberPath);
+    const memberShape = Object.hasOwn(shape, key) ? shape[key] : undefined;
+    if (memberShape !== undefined) return findShapeFaults(member, memberShape, memberPath);
+    return [{ path: memberPath, sentence: `strict decoding error: unknown field "${formatFieldPath(memberPath)}"` }];
   });
 };
 

@@ -39,7 +39,7 @@ export const findNameFaults = (metadata: unknown): FieldFault[] => {
 export const findPolicySpecFaults = (
   spec: PolicySpec,
   compiler: PolicyCompiler,
-  operations?: readonly string[],
+  supportedOperations?: readonly string[],
 ): FieldFault[] => {
   const { failurePolicy = "Fail", paramKind, matchConstraints, matchConditions = [], variables = [] } = spec;
   const constraints = ["spec", "matchConstraints"];
@@ -52,7 +52,7 @@ export const findPolicySpecFaults = (
     ...(matchConstraints !== undefined && (matchConstraints.resourceRules ?? []).length === 0
       ? [createRequiredFault([...constraints, "resourceRules"])]
       : []),
-    ...findFurtherOperationFaults(matchConstraints, operations, constraints),
+    ...findUnsupportedOperationFaults(matchConstraints, supportedOperations, constraints),
     ...findConditionFaults(matchConditions, paramKind, ["spec", "matchConditions"]),
     ...variables.flatMap((variable, index) => findVariableFaults(variable, compiler, ["spec", "variables", index])),
   ];
@@ -61,7 +61,7 @@ export const findPolicySpecFaults = (
 /** Returns the faults of the fields that both kinds of bindings have. */
 export const findBindingSpecFaults = (
   { policyName, paramRef, matchResources }: Partial<BindingSpec>,
-  operations?: readonly string[],
+  supportedOperations?: readonly string[],
 ): FieldFault[] => {
   const path = ["spec", "policyName"];
   return [
@@ -70,23 +70,25 @@ export const findBindingSpecFaults = (
       : [createRequiredFault(path)]),
     ...(paramRef ? findParamRefFaults(paramRef, ["spec", "paramRef"]) : []),
     ...(matchResources ? findMatchResourcesFaults(matchResources, ["spec", "matchResources"]) : []),
-    ...findFurtherOperationFaults(matchResources, operations, ["spec", "matchResources"]),
+    ...findUnsupportedOperationFaults(matchResources, supportedOperations, ["spec", "matchResources"]),
   ];
 };
 
+/** Returns the faults of the kind of parameters: of its apiVersion (group and version), and of its kind. */
 const findParamKindFaults = ({ apiVersion = "", kind = "" }: ParamKind, path: FieldPath): FieldFault[] => {
   const [first = "", second, ...more] = apiVersion.split("/");
   const [group, version] = second === undefined ? ["", first] : [first, second];
-  const at = [...path, "apiVersion"];
+  const versionPath = [...path, "apiVersion"];
   const faults: FieldFault[] = [];
-  if (apiVersion === "") faults.push(createRequiredFault(at));
+  if (apiVersion === "") faults.push(createRequiredFault(versionPath));
   else if (more.length > 0)
-    faults.push(createInvalidFault(at, apiVersion, `unexpected GroupVersion string: ${apiVersion}`));
+    faults.push(createInvalidFault(versionPath, apiVersion, `unexpected GroupVersion string: ${apiVersion}`));
   else {
     const groupFaults = group === "" ? [] : findSubdomainFaults(group);
-    if (groupFaults.length > 0) faults.push(createInvalidFault(at, group, groupFaults.join(",")));
+    if (groupFaults.length > 0) faults.push(createInvalidFault(versionPath, group, groupFaults.join(",")));
     const versionFaults = version === "" ? ["version must be specified"] : findOldLabelFaults(version);
-    if (versionFaults.length > 0) faults.push(createInvalidFault(at, version || apiVersion, versionFaults.join(",")));
+    if (versionFaults.length > 0)
+      faults.push(createInvalidFault(versionPath, version || apiVersion, versionFaults.join(",")));
   }
   const kindFaults = findOldLabelFaults(kind.toLowerCase());
   if (kind === "") faults.push(createRequiredFault([...path, "kind"]));
@@ -100,7 +102,7 @@ const findParamKindFaults = ({ apiVersion = "", kind = "" }: ParamKind, path: Fi
 const allOperations = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
 /** Returns a fault for each operation that this kind of policies doesn't support. Upstream's text has no index. */
-const findFurtherOperationFaults = (
+const findUnsupportedOperationFaults = (
   { resourceRules = [] }: MatchResources = {},
   supported: readonly string[] = allOperations,
   path: FieldPath,
@@ -129,36 +131,42 @@ const findMatchResourcesFaults = (
 
 const operators = ["In", "NotIn", "Exists", "DoesNotExist"];
 
+/** Returns the faults of a label selector. */
 const findSelectorFaults = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector = {}, path: FieldPath) => [
   ...Object.entries(matchLabels).flatMap(([key, value]) => [
     ...findKeyFaults(key).map((detail) => createInvalidFault([...path, "matchLabels"], key, detail)),
     ...findValueFaults(value).map((detail) => createInvalidFault([...path, "matchLabels"], value, detail)),
   ]),
   ...matchExpressions.flatMap(({ key = "", operator, values = [] }, index) => {
-    const at = [...path, "matchExpressions", index];
+    const expressionPath = [...path, "matchExpressions", index];
     const faults: FieldFault[] = [];
     if (!operators.includes(operator))
-      faults.push(createInvalidFault([...at, "operator"], operator ?? "", "not a valid selector operator"));
+      faults.push(createInvalidFault([...expressionPath, "operator"], operator ?? "", "not a valid selector operator"));
     else if (operator.endsWith("In") && values.length === 0)
-      faults.push(createRequiredFault([...at, "values"], "must be specified when `operator` is 'In' or 'NotIn'"));
+      faults.push(
+        createRequiredFault([...expressionPath, "values"], "must be specified when `operator` is 'In' or 'NotIn'"),
+      );
     else if (!operator.endsWith("In") && values.length > 0) {
       const detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-      faults.push(createForbiddenFault([...at, "values"], detail));
+      faults.push(createForbiddenFault([...expressionPath, "values"], detail));
     }
-    faults.push(...findKeyFaults(key).map((detail) => createInvalidFault([...at, "key"], key, detail)));
-    for (const [place, value] of values.entries())
+    faults.push(...findKeyFaults(key).map((detail) => createInvalidFault([...expressionPath, "key"], key, detail)));
+    for (const [valueIndex, value] of values.entries())
       faults.push(
-        ...findValueFaults(value).map((detail) => createInvalidFault([...at, "values", place], value, detail)),
+        ...findValueFaults(value).map((detail) =>
+          createInvalidFault([...expressionPath, "values", valueIndex], value, detail),
+        ),
       );
     return faults;
   }),
 ];
 
+/** Returns the faults of a rule of matchConstraints or matchResources, in upstream's order. */
 const findRuleFaults = (rule: NamedRuleWithOperations, path: FieldPath): FieldFault[] => {
   const { apiGroups = [], apiVersions = [], resources = [], operations = [], resourceNames = [], scope = "*" } = rule;
-  const require = (list: readonly string[], key: string) =>
+  const requireAny = (list: readonly string[], key: string) =>
     list.length === 0 ? [createRequiredFault([...path, key])] : [];
-  const refuseMore = (list: readonly string[], key: string, what: string) =>
+  const refuseBesideStar = (list: readonly string[], key: string, what: string) =>
     list.length > 1 && list.includes("*")
       ? [createInvalidFault([...path, key], list, `if '*' is present, must not specify other ${what}`)]
       : [];
@@ -171,24 +179,25 @@ const findRuleFaults = (rule: NamedRuleWithOperations, path: FieldPath): FieldFa
         ...(isRepeated ? [createDuplicateFault(at, name)] : []),
       ];
     }),
-    ...require(operations, "operations"),
-    ...refuseMore(operations, "operations", "operations"),
+    ...requireAny(operations, "operations"),
+    ...refuseBesideStar(operations, "operations", "operations"),
     ...operations.flatMap((operation, index) =>
       findChoiceFaults([...path, "operations", index], operation, allOperations),
     ),
-    ...require(apiGroups, "apiGroups"),
-    ...refuseMore(apiGroups, "apiGroups", "API groups"),
-    ...require(apiVersions, "apiVersions"),
-    ...refuseMore(apiVersions, "apiVersions", "API versions"),
+    ...requireAny(apiGroups, "apiGroups"),
+    ...refuseBesideStar(apiGroups, "apiGroups", "API groups"),
+    ...requireAny(apiVersions, "apiVersions"),
+    ...refuseBesideStar(apiVersions, "apiVersions", "API versions"),
     ...apiVersions.flatMap((version, index) =>
       version === "" ? [createRequiredFault([...path, "apiVersions", index])] : [],
     ),
-    ...require(resources, "resources"),
+    ...requireAny(resources, "resources"),
     ...findResourceFaults(resources, [...path, "resources"]),
     ...findChoiceFaults([...path, "scope"], scope, ["*", "Cluster", "Namespaced"]),
   ];
 };
 
+/** Returns the faults of the list `resources` of a rule: empty texts, and resources that an entry with `*` includes. */
 const findResourceFaults = (resources: readonly string[], path: FieldPath): FieldFault[] => {
   const faults: FieldFault[] = [];
   /** The resources of entries such as `pods/*`. */

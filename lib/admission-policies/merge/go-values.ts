@@ -53,8 +53,6 @@ export const nameGoType = (value: unknown): string => {
 
 const listSorted = (map: JsonMap) => Object.entries(map).sort(([left], [right]) => (left < right ? -1 : 1));
 
-/**
- * Formats a number as Go does: an integer of 64 bits with all its digits, another number with an exponent from 1e6 on.
- */
+/** Formats a number as Go does: an integer of 64 bits with all digits, another number with an exponent from 1e6 on. */
 const formatNumber = (number: number): string =>
   Number.isInteger(number) && Math.abs(number) < 2 ** 63 ? String(number) : formatDouble(number);

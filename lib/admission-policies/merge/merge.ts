@@ -18,13 +18,13 @@ export class ApplyConfigurationError extends Error {
 export const applyConfiguration = (schema: ObjectSchema, object: JsonMap, patch: JsonMap): JsonMap => {
   const { types, root } = schema;
   const complete: JsonMap = { ...patch, apiVersion: object.apiVersion, kind: object.kind };
-  throwFaults("failed to convert patch object to typed object", findFaults(types, root, complete, false));
+  throwFaults("failed to convert patch object to typed object", findFaults(types, root, complete, /* isLive */ false));
   const atomics = findAtomics(types, root, complete, "");
   if (atomics.length > 0)
     throw new ApplyConfigurationError(
       `invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: ${atomics.join(", ")}`,
     );
-  throwFaults("failed to convert original object to typed object", findFaults(types, root, object, true));
+  throwFaults("failed to convert original object to typed object", findFaults(types, root, object, /* isLive */ true));
   return merge(types, root, object, complete) as JsonMap;
 };
 
@@ -72,6 +72,7 @@ const findFaults = (types: Types, reference: TypeReference, value: unknown, isLi
   return [{ path: "", message: `expected ${part}, got &{${formatGo(value)}}` }];
 };
 
+/** Returns the fault of a value that should be a scalar, with upstream's text. */
 const findScalarFaults = (scalar: ValueType["scalar"], value: unknown): Fault[] => {
   const type = typeof value === "bigint" ? "number" : typeof value;
   const isValid = scalar === "any" ? isScalar(value) : type === scalar;
@@ -85,6 +86,7 @@ const findScalarFaults = (scalar: ValueType["scalar"], value: unknown): Fault[] 
   return [{ path: "", message: messages[scalar ?? "any"]() }];
 };
 
+/** Returns the faults of a list and its elements. */
 const findElementFaults = (types: Types, type: ValueType, list: readonly unknown[], isLive: boolean): Fault[] => {
   const faults: Fault[] = [];
   const steps = new Set<string>();
@@ -100,6 +102,7 @@ const findElementFaults = (types: Types, type: ValueType, list: readonly unknown
   return faults;
 };
 
+/** Returns the faults of a map and its members. */
 const findMemberFaults = (types: Types, type: ValueType, map: JsonMap, isLive: boolean): Fault[] => {
   const faults: Fault[] = [];
   for (const [key, value] of Object.entries(map)) {
@@ -117,9 +120,7 @@ const addStep = (step: string, { path, message }: Fault): Fault => ({ path: `${s
 const findMemberType = ({ fields, values }: ValueType, key: string): TypeReference | undefined =>
   (getOwn(fields, key) as TypeReference | undefined) ?? values;
 
-/**
- * Returns the step of paths for an element of a set or of a list with keys, such as `[name="a"]`; or why it has none.
- */
+/** Returns an element's step in paths, such as `[name="a"]` in a list with keys; or why the element has none. */
 const identifyElement = (
   { keys = [], defaults }: ValueType,
   element: unknown,
@@ -144,6 +145,7 @@ const identifySetElement = (element: unknown) => {
   return { step: `[=${formatKey(element)}]` };
 };
 
+/** Formats the value of a key that identifies an element of a list. */
 const formatKey = (value: unknown): string => {
   if (value === null) return "null";
   if (value instanceof GoValue) return "{{undefined}}";
@@ -154,9 +156,7 @@ const formatKey = (value: unknown): string => {
   return entries.map(([key, member]) => `${key}=${formatKey(member)}`).join("");
 };
 
-/**
- * Returns the paths of atomic lists and maps. As upstream does, looks only into fields, not into other values of maps.
- */
+/** Returns the paths of atomic lists and maps. As upstream, looks only into fields, not into other values of maps. */
 const findAtomics = (types: Types, reference: TypeReference, value: unknown, path: string): string[] => {
   const type = resolveType(types, reference);
   if (isJsonMap(value) && hasMembers(type))
@@ -187,6 +187,7 @@ const merge = (types: Types, reference: TypeReference, live: unknown, patch: unk
   return patch;
 };
 
+/** Merges two maps, member by member. */
 const mergeMembers = (types: Types, type: ValueType, live: JsonMap, patch: JsonMap): JsonMap =>
   // Object.fromEntries makes "__proto__" a member like any other.
   Object.fromEntries(
@@ -213,30 +214,30 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
   const shared = patchNames.filter((name) => liveElements.has(name)).values();
   let nextShared = shared.next().value;
   const merged: unknown[] = [];
-  const done = new Set<string>();
+  const mergedNames = new Set<string>();
   const addMerged = (name: string) => {
-    done.add(name);
+    mergedNames.add(name);
     merged.push(merge(types, type.items ?? "any", liveElements.get(name), patchElements.get(name)));
     if (name === nextShared) nextShared = shared.next().value;
   };
-  // The next element of the live list and of the patch.
-  let [left, right] = [0, 0];
-  while (left < live.length || right < patch.length) {
-    const liveName = liveNames[left];
-    const patchName = patchNames[right];
+  // The indexes of the next elements.
+  let [liveIndex, patchIndex] = [0, 0];
+  while (liveIndex < live.length || patchIndex < patch.length) {
+    const liveName = liveNames[liveIndex];
+    const patchName = patchNames[patchIndex];
     if (liveName !== undefined && liveName === patchName) {
       addMerged(liveName);
-      left++;
-      right++;
+      liveIndex++;
+      patchIndex++;
     } else if (liveName !== undefined && !patchElements.has(liveName)) {
-      merged.push(live[left]);
-      left++;
+      merged.push(live[liveIndex]);
+      liveIndex++;
     } else if (liveName !== undefined && patchName !== undefined && nextShared && liveName !== nextShared) {
-      left++;
+      liveIndex++;
     } else {
-      if (liveName !== undefined && done.has(liveName)) left++;
+      if (liveName !== undefined && mergedNames.has(liveName)) liveIndex++;
       if (patchName !== undefined) addMerged(patchName);
-      right++;
+      patchIndex++;
     }
   }
   return merged;

@@ -61,6 +61,7 @@ const convertMembers = (
     }),
   );
 
+/** Converts a value in a list or a map that the expression builds. Only some types become JSON. */
 const convertElement = (value: Value): unknown => {
   if (value === null) return nullValue;
   if (value instanceof StructValue)

@@ -82,11 +82,10 @@ export const findSchema = (
   return undefined;
 };
 
-/**
- * A cache of types by the version of a CustomResourceDefinition: each review has the same objects from the settings.
- */
+/** Types, cached by the version of a CustomResourceDefinition: each review has the same objects from the settings. */
 const customTypes = new WeakMap<object, TypeReference>();
 
+/** Converts the schema of a version of a CustomResourceDefinition to a type, once. */
 const convertVersion = (version: JsonMap): TypeReference => {
   const known = customTypes.get(version);
   if (known !== undefined) return known;
@@ -140,10 +139,12 @@ const getReference = ({ $ref, allOf }: JsonMap): string | undefined => {
   return typeof reference === "string" ? reference : undefined;
 };
 
+/** Converts a schema to a type of maps. `keeps`: unknown members are kept. */
 const convertMap = (schema: JsonMap, convert: (inner: unknown) => TypeReference, keeps: boolean): ValueType => {
   const entries = Object.entries(toMap(schema.properties)).map(([key, inner]) => [key, convert(inner)]);
   const isEmbedded = schema["x-kubernetes-embedded-resource"] === true;
   const fields = { ...Object.fromEntries(entries), ...(isEmbedded && embeddedFields) };
+  // By default, maps without fields may have any members, and so may maps whose unknown members are kept.
   const { additionalProperties: others = keeps || Object.keys(fields).length === 0 } = schema;
   const isFreeForm = Object.keys(fields).length === 0 && others !== false;
   return {
@@ -153,6 +154,7 @@ const convertMap = (schema: JsonMap, convert: (inner: unknown) => TypeReference,
   };
 };
 
+/** Converts a schema to a type of lists: a set, a list with keys, or an atomic list. */
 const convertList = (
   schema: JsonMap,
   convert: (inner: unknown) => TypeReference,

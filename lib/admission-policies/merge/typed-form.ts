@@ -23,6 +23,7 @@ const writtenLists =
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>
   dropEmptyFields(String(object.kind), object, before) as JsonMap;
 
+/** Leaves out the empty fields that Go omits, in a value and its parts. `before` is the value before the mutation. */
 const dropEmptyFields = (kind: string, value: unknown, before: unknown): unknown => {
   if (value === before) return value;
   if (Array.isArray(value)) return value.map((element, index) => dropEmptyFields(kind, element, toList(before)[index]));
@@ -35,6 +36,7 @@ const dropEmptyFields = (kind: string, value: unknown, before: unknown): unknown
     const isOmitted = Array.isArray(result)
       ? result.length === 0 && !writtenLists.test(name)
       : isMap(result) && Object.keys(result).length === 0 && maps.has(key) && !structs.test(name);
+    // A field that was empty before the mutation is kept.
     if (!isOmitted || isEmpty(previous)) kept.push([key, result]);
   }
   return Object.fromEntries(kept);

@@ -13,9 +13,7 @@ export interface CheckedExpression {
   readonly type: Type;
   /** The types of the expression and its parts. If `a.b` is one name, its part `a` has no type. */
   readonly types: ReadonlyMap<Expression, Type>;
-  /**
-   * What names, calls and message literals refer to. `a.b` can be one name, and `a.b(c)` a call of the function `a.b`.
-   */
+  /** What names, calls and message literals refer to. `a.b` can be a name, and `a.b(c)` a call of function `a.b`. */
   readonly references: ReadonlyMap<Expression, Reference>;
 }
 
@@ -66,7 +64,7 @@ class Checker {
 
   finish(expression: Expression): CheckedExpression {
     const finalTypes = new Map<Expression, Type>();
-    for (const [part, type] of this.#types) finalTypes.set(part, this.#bindings.substitute(type, true));
+    for (const [part, type] of this.#types) finalTypes.set(part, this.#bindings.substitute(type, /* isFinal */ true));
     return {
       expression,
       type: finalTypes.get(expression) ?? types.dyn,
@@ -219,9 +217,7 @@ class Checker {
     return types.mapOf(keys, values ?? this.#createFree());
   }
 
-  /**
-   * Returns the type of a value in a literal. For an optional element, such as `?x`, returns the optional's value type.
-   */
+  /** Returns the type of a value in a literal; for an optional element, such as `?x`, of the optional's value. */
   #checkElement({ value, isOptional }: { readonly value: Expression; readonly isOptional: boolean }): Type {
     const type = this.check(value);
     if (!isOptional) return type;
@@ -356,9 +352,7 @@ export const formatIssues = (issues: readonly Issue[], text: string): string => 
   return [...formatted, ...(left > 0 ? [`${left} more errors were truncated`] : [])].join("\n");
 };
 
-/**
- * Formats an issue. A negative offset means that it concerns no place. In an empty text, the column is 0, as upstream.
- */
+/** Formats an issue. A negative offset concerns no place. In an empty text, the column is 0, as upstream. */
 const formatIssue = ({ offset, message }: Issue, lines: readonly string[]): string => {
   if (offset < 0) return `ERROR: <input>:-1:0: ${message}`;
   if (lines.length === 1 && lines[0] === "") return `ERROR: <input>:1:0: ${message}`;

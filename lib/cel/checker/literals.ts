@@ -58,6 +58,7 @@ type Call = Extract<Expression, { kind: "call" }>;
 /** Functions that are called with their literal argument, to find out whether they refuse it. */
 const checkedFunctions = ["duration", "timestamp", "matches"];
 
+/** Finds literal arguments that a function refuses: a wrong format, duration, timestamp or regular expression. */
 const findInvalidArguments = (call: Call, typesOf: Types, { functions }: Environment): Issue[] => {
   const { function: name, target, arguments: args } = call;
   const declaration = functions.get(name);

@@ -16,16 +16,17 @@ import {
 import { createConversionError, getUnixSeconds, identify } from "./time.ts";
 import { decodeBytes, toText } from "./value-text.ts";
 
+/** Returns a function that converts a text to an int or a uint. `pattern` matches the texts with valid digits. */
 const parseInteger =
-  (to: Type, form: RegExp, convert: (value: bigint) => Value) =>
+  (resultType: Type, pattern: RegExp, convert: (value: bigint) => Value) =>
   (text: string): Value => {
     // Without leading zeros, an integer of 64 bits has at most 20 characters, including its sign.
     const digits = text.replace(/^([+-]?)0+(?=\d)/, "$1").replace(/^\+/, "");
-    if (!form.test(text) || digits.length > 20) throw createConversionError(string, to);
+    if (!pattern.test(text) || digits.length > 20) throw createConversionError(string, resultType);
     try {
       return convert(BigInt(digits));
     } catch {
-      throw createConversionError(string, to);
+      throw createConversionError(string, resultType);
     }
   };
 
@@ -42,6 +43,7 @@ const parseDouble = (text: string): Value => {
   return toDouble(value);
 };
 
+/** Parses a decimal or hexadecimal number of Go, such as `1_000.5` or `0x1p-2`; undefined if it is invalid. */
 const findNumber = (text: string): number | undefined => {
   // An underscore stands between digits, or after the prefix.
   if (/^[+-]?_|(?<![\da-fx])_|_(?![\da-f])/i.test(text)) return undefined;

@@ -37,6 +37,7 @@ const flattenTo = (list: AnyList, depth: number): List =>
     ? toArray(list)
     : toArray(list).flatMap((element) => (isList(element) ? flattenTo(element, depth - 1) : [element]));
 
+/** Returns the list of integers from 0 to `size` - 1. */
 export const createRange = (size: Int): List => {
   const list: Value[] = [];
   // If the list costs more than an expression may, it isn't filled: the evaluation ends with an error in any case. The
@@ -60,6 +61,7 @@ const removeDuplicates = (list: List): List => {
   return kept;
 };
 
+/** Sorts a list by the keys of its elements, which have the same indexes as the elements. */
 const sortByKeys = (given: Value, keys: List): List => {
   if (!isList(given)) throw new EvaluationError("no such overload: @sortByAssociatedKeys");
   const list = toArray(given);

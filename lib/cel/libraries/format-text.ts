@@ -124,6 +124,7 @@ const replaceClauses = <Argument>(
   });
 };
 
+/** Returns the clause for the letter of a format such as %.2f (`verb`). `digits` are those after the point, if any. */
 const parseClause = (digits: string | undefined, verb: string | undefined): Clause => {
   const place = "could not parse formatting clause";
   if (digits !== undefined) {
@@ -226,6 +227,7 @@ const unreadPrecision = "%!(NOVERB)";
 
 const formatSpecial = (value: number): string => (Number.isNaN(value) ? "NaN" : value < 0 ? "-∞" : "∞");
 
+/** Formats a number for the clause %f. */
 const formatFixed = (value: number, precision: number): string => {
   if (precision > maxPrecision) return unreadPrecision;
   if (!Number.isFinite(value)) return formatSpecial(value);
@@ -244,6 +246,7 @@ const formatScientific = (value: number, width: number): string => {
   return text.padStart(width % 2 ** 16);
 };
 
+/** Formats a finite number such as `1.500000×10⁰³`. */
 const formatPower = (value: number): string => {
   let exponent = Number(value.toExponential().split("e")[1]);
   let digits = `${scaleAndRound(value, 6 - exponent)}`.padEnd(7, "0");

@@ -95,11 +95,11 @@ const findProperty = (name: string): string | undefined => {
 const createTest = (source: string, isFolded: boolean): Accepts => {
   const pattern = new RegExp(`^(?:${source})$`, isFolded ? "iu" : "u");
   // A cache for ASCII characters: 1 for an accepted character, 2 for any other.
-  const known = new Uint8Array(128);
+  const cached = new Uint8Array(128);
   return (code) => {
     if (code >= 128) return pattern.test(String.fromCodePoint(code));
-    known[code] ||= pattern.test(String.fromCodePoint(code)) ? 1 : 2;
-    return known[code] === 1;
+    cached[code] ||= pattern.test(String.fromCodePoint(code)) ? 1 : 2;
+    return cached[code] === 1;
   };
 };
 
@@ -172,7 +172,7 @@ const choose = (choices: readonly Part[]): Part =>
   createPart(choices, choices.some(isEmpty), (writer, next) =>
     choices
       .map((choice) => writer.write(choice, next))
-      .reduceRight((other, start) => writer.add(createSplit(start, other, true))),
+      .reduceRight((other, start) => writer.add(createSplit(start, other, /* isGreedy */ true))),
   );
 
 /** Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. */
@@ -203,6 +203,7 @@ interface Group {
   parts: Part[];
 }
 
+/** A parser of Go's regular expressions. It returns the pattern as a part. */
 class Parser {
   readonly #text: string;
   /** The index of the last `:]`. After it, no `[:` begins a named set, so the rest isn't searched for `:]` again. */

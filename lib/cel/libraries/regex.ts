@@ -46,9 +46,7 @@ class Ways {
     this.#round++;
   }
 
-  /**
-   * Adds the instructions that can be reached from `first` without reading a character. `found`: the met conditions.
-   */
+  /** Adds the instructions that are reached from `first` without reading a character. `found`: the met conditions. */
   add(first: number, start: number, found: number): void {
     for (let next: number | undefined = first; next !== undefined; next = this.#stack.pop()) {
       if (this.#rounds[next] === this.#round) continue;
@@ -89,7 +87,7 @@ class Pattern {
   readonly #ways: readonly [Ways, Ways];
   /** The states of `test` by their ways. With them, most characters need only one look-up. */
   readonly #states = new Map<string, State>();
-  #kept = 0;
+  #keptWays = 0;
 
   constructor(source: string) {
     const { instructions, start } = compileProgram(source);
@@ -111,7 +109,7 @@ class Pattern {
     if (this.#literal !== undefined) return text.includes(this.#literal);
     let state: State | boolean = this.#getState([this.#start], -1);
     for (let position = 0; typeof state === "object"; position++) {
-      if (this.#kept > maxKeptWays) {
+      if (this.#keptWays > maxKeptWays) {
         this.#states.clear();
         return this.#search(text, 0) !== undefined;
       }
@@ -175,8 +173,8 @@ class Pattern {
 
   #getState(open: readonly number[], before: number): State {
     const key = `${before} ${open}`;
-    const known = this.#states.get(key);
-    if (known) return known;
+    const cached = this.#states.get(key);
+    if (cached) return cached;
     const state: State = { open, before, next: new Map() };
     this.#states.set(key, state);
     return state;
@@ -185,7 +183,7 @@ class Pattern {
   #move(state: State, code: number): State | boolean {
     const next = this.#read(state, code);
     state.next.set(code, next);
-    this.#kept += state.open.length;
+    this.#keptWays += state.open.length;
     return next;
   }
 

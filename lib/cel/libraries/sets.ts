@@ -16,9 +16,9 @@ const list = listOf(parameter("T"));
 const declareSetFunction = (
   name: string,
   compare: (left: List, right: List) => boolean,
-  factor = 1,
+  costFactor = 1,
 ): FunctionDeclaration => {
-  const count = ([left, right]: List) => getActualSize(left as Value) * getActualSize(right as Value) * factor;
+  const count = ([left, right]: List) => getActualSize(left as Value) * getActualSize(right as Value) * costFactor;
   // If the comparison costs more than an expression may, it is not done: the evaluation ends with an error in any case.
   const evaluate = (left: List, right: List) =>
     left.length * right.length <= mostExpressionCost && compare(left, right);

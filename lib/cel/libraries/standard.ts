@@ -61,6 +61,7 @@ export const isGrowingList = (list: List): list is GrowingList => (list as Growi
 /** The most elements of a joined list. Without it, an expression could double a list again and again at no cost. */
 const maxListElements = 2 ** 20;
 
+/** Joins two lists. A list that a loop builds grows in place; other lists are not copied. */
 const concatenate = (left: List, right: List): List => {
   if (left.length + right.length > maxListElements) throw new EvaluationError("list has too many elements");
   if (isGrowingList(left)) {
@@ -71,9 +72,7 @@ const concatenate = (left: List, right: List): List => {
   return right.length === 0 ? left : new JoinedList(left, right);
 };
 
-/**
- * Throws if an operand doesn't have an operator. For types with methods, upstream's message doesn't name the operator.
- */
+/** Throws if an operand lacks an operator. For types with methods, upstream's message doesn't name the operator. */
 export const refuseOperand = (operator: string, left: Value): never => {
   const hasMethods = typeof left === "string" || left instanceof Duration || left instanceof Timestamp;
   throw hasMethods ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
@@ -85,9 +84,7 @@ interface Arithmetic {
   /** For ints that are numbers. If the result is no safe integer, `ofIntegers` computes it again. */
   readonly ofNumbers: (left: number, right: number) => number;
   readonly ofIntegers: (left: bigint, right: bigint) => bigint;
-  /**
-   * For operands that are no numbers. Returns undefined if the left operand's type doesn't have the operator.
-   */
+  /** For operands that are no numbers. Returns undefined if the left operand's type doesn't have the operator. */
   readonly ofOthers?: (left: Value, right: Value) => Value | undefined;
 }
 
@@ -115,6 +112,7 @@ const compute = (operator: string, { ofDoubles, ofNumbers, ofIntegers, ofOthers 
   };
 };
 
+/** Adds two values that are no numbers. If their types don't fit, returns undefined, or throws for lists and bytes. */
 const addOthers = (left: Value, right: Value): Value | undefined => {
   if (typeof left === "string" && typeof right === "string") {
     requireTextLength(left.length + right.length);
@@ -191,6 +189,7 @@ const hasSame = (list: List, value: Value): boolean => {
   return false;
 };
 
+/** Returns the value of `value in container`. */
 const isIn = (value: Value, container: Value): boolean => {
   if (isList(container)) return hasSame(container, value);
   if (isMap(container)) {
@@ -259,6 +258,7 @@ const declareTextTest = (
   },
 });
 
+/** Declares an operator such as `<`. `isTrue` gets the comparison of the operands: negative, 0 or positive. */
 const declareOrder = (name: string, id: string, isTrue: (order: number) => boolean): FunctionDeclaration => ({
   name,
   overloads: ordered.map(([type, left, right]) =>

@@ -69,6 +69,7 @@ const split = (text: string, separator: string, count: Int = -1): string[] => {
   return [...parts.slice(0, limit - 1), parts.slice(limit - 1).join(separator)];
 };
 
+/** Replaces the first `count` occurrences of a text; all, if `count` is negative. */
 const replace = (text: string, old: string, replacement: string, count: Int = -1): string => {
   const limit = count < 0 ? Number.POSITIVE_INFINITY : Number(count);
   if (limit === 0) return text;

@@ -90,6 +90,7 @@ const splitSeconds = (nanos: bigint): readonly [seconds: bigint, nanos: bigint] 
   return [(nanos - rest) / second, rest];
 };
 
+/** Formats a time in RFC 3339, such as `2030-01-31T12:00:00.5+01:00`. */
 export const formatTimestamp = ({ nanos, offset }: Timestamp): string => {
   const [seconds, rest] = splitSeconds(nanos);
   const date = new Date((Number(seconds) + offset * 60) * 1000);
@@ -176,7 +177,8 @@ const createOldZone = (hours: number, year: number, summers = "", successor = ""
 
 /**
  * Time zones that are not named after a place. For their early years, Node has the history of a place, which differs
- * from the history in Go's files of time zones.
+ * from the history in Go's files of time zones. The arguments are the hours ahead of UTC, the year in which the history
+ * ends, the summers, and the zone whose rules apply afterwards, with the hours that this zone is ahead of it.
  */
 const oldZones: Readonly<Record<string, OldZone>> = {
   EST: createOldZone(-5, 1970),
@@ -192,16 +194,18 @@ const oldZones: Readonly<Record<string, OldZone>> = {
   EET: createOldZone(2, 1977, "", "CET", 1),
 };
 
+/** Returns a date whose UTC hour, day and so on are those of a time in a named time zone. */
 const findZonedDate = (milliseconds: number, zone: string): Date => {
-  const old = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
-  if (!old) return findPlaceDate(milliseconds, zone);
-  const standard = milliseconds + old.hours * hour;
-  if (standard >= old.end)
-    return new Date(findPlaceDate(milliseconds, old.successor || zone).getTime() + old.hoursAhead * hour);
-  const isSummer = old.summers.filter((change) => change <= standard).length % 2 === 1;
-  return new Date(standard + (isSummer ? hour : 0));
+  const oldZone = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
+  if (!oldZone) return findPlaceDate(milliseconds, zone);
+  const standardTime = milliseconds + oldZone.hours * hour;
+  if (standardTime >= oldZone.end)
+    return new Date(findPlaceDate(milliseconds, oldZone.successor || zone).getTime() + oldZone.hoursAhead * hour);
+  const isSummer = oldZone.summers.filter((change) => change <= standardTime).length % 2 === 1;
+  return new Date(standardTime + (isSummer ? hour : 0));
 };
 
+/** Returns a date whose UTC hour, day and so on are those of a time in a zone of Node, such as `Europe/Berlin`. */
 const findPlaceDate = (milliseconds: number, zone: string): Date => {
   if (/^[/\\]|(^|[/\\])\.\.($|[/\\])/.test(zone)) throw new EvaluationError("time: invalid location name");
   let formatter = formatters.get(zone);
@@ -253,9 +257,7 @@ const declarePart = (
   return { name, overloads };
 };
 
-/**
- * Returns how often a unit fits into a duration. Go computes it with doubles, so it may round up a value just below.
- */
+/** Returns how often a unit fits into a duration. Go uses doubles, so a value just below an integer may be rounded up. */
 const countUnits = (unit: bigint) => (nanos: bigint) =>
   Math.trunc(Number(nanos / unit) + Number(nanos % unit) / Number(unit));
 

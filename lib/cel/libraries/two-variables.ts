@@ -5,19 +5,18 @@ import { formatValue } from "./value-text.ts";
 
 type Entries = Map<string, readonly [key: Value, value: Value]>;
 
-/**
- * The maps that loops fill. A loop adds entries to its map in place, because no other value can contain the map yet.
- */
+/** The maps that loops fill. A loop adds entries to its map in place: no other value can contain the map yet. */
 const growing = new WeakMap<CelMap, Entries>();
 
 /** Returns the text of a key. Lists and maps that are keys are all different, because Go compares them by addresses. */
 const toKey = (entries: Entries, key: Value) => toMapKey(key) ?? `*${entries.size}`;
 
+/** Adds entries to a map of a loop. Another map is copied first: the copy becomes a map of the loop. */
 const insert = (map: ValueObject | CelMap, added: Iterable<readonly [key: Value, value: Value]>): CelMap => {
-  const known = map instanceof CelMap ? growing.get(map) : undefined;
-  const entries: Entries = known ?? new Map();
-  const result = known ? (map as CelMap) : new CelMap(entries);
-  if (!known) {
+  const loopEntries = map instanceof CelMap ? growing.get(map) : undefined;
+  const entries: Entries = loopEntries ?? new Map();
+  const result = loopEntries ? (map as CelMap) : new CelMap(entries);
+  if (!loopEntries) {
     for (const entry of listEntries(map)) entries.set(toKey(entries, entry[0]), entry);
     growing.set(result, entries);
   }

@@ -158,7 +158,7 @@ export const standardMacros: readonly Macro[] = [
   declareLoop("exists", 1, createExists),
   declareLoop("exists_one", 1, createExistsOne),
   map,
-  declareLoop("map", 1, createMap, notIdentifier, true),
+  declareLoop("map", 1, createMap, notIdentifier, /* hasFilter */ true),
   declareLoop("filter", 1, createFilter, notIdentifier),
 ];
 
@@ -188,9 +188,7 @@ export const twoVariableMacros: readonly Macro[] = [
 /** The kinds of expressions that `sortBy` can be called on. */
 const sortable: readonly Expression["kind"][] = ["list", "select", "identifier", "comprehension", "call"];
 
-/**
- * Sorts a list by keys, which the macro computes from its elements. The list gets a name, so that it is evaluated once.
- */
+/** Sorts a list by keys, which the macro computes from its elements. The list gets a name, to be evaluated once. */
 export const sortByMacro: readonly Macro[] = [
   {
     name: "sortBy",

@@ -100,12 +100,9 @@ describe("parse", () => {
     });
 
   for (const { text, offsets } of rows.offsets)
-    it(`places the parts of ${text}`, () => {
-      const places = listPlaces(parseExpression(text));
-      assert.deepEqual(
-        places.map(({ offset }) => offset),
-        offsets,
-      );
+    it(`gives the parts of ${text} their offsets`, () => {
+      const found = listPlaces(parseExpression(text)).map(({ offset }) => offset);
+      assert.deepEqual(found, offsets);
     });
 
   for (const { text, issues } of rows.issues)

@@ -72,9 +72,7 @@ export const parseBytes = (literal: string): Uint8Array | undefined => {
   return text === undefined ? undefined : Uint8Array.from(Buffer.from(text, "latin1"));
 };
 
-/**
- * Returns the text between quotes, with its escapes replaced; undefined if `replace` returns undefined for an escape.
- */
+/** Returns the text between quotes, with escapes replaced; undefined if `replace` returns undefined for an escape. */
 const replaceEscapes = (
   literal: string,
   replace: (code: number, isByte: boolean) => string | undefined,

@@ -76,6 +76,7 @@ const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): 
 
 const getElement = (list: List, index: number) => (list instanceof JoinedList ? list.at(index) : list[index]);
 
+/** Returns the element of a list at an index, which may be a number of any type; undefined if there is none. */
 const findElement = (list: List, key: Key): Result | undefined => {
   if (typeof key === "number" && Number.isSafeInteger(key)) return getElement(list, key);
   if (isInt(key)) return undefined;
@@ -100,6 +101,7 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
     isOptional ||= qualifier.isOptional;
+    // With `isTest`, the macro `has` tests whether the part is present. With `isField`, the object is a message.
     const { key = computeKey(frame, qualifier), isTest = false, isField = false } = qualifier;
     const isKnown = !(key instanceof EvaluationError);
     const part: Result | undefined = isKnown ? findPart(object, key, isTest || isOptional, isField) : key;

@@ -45,6 +45,7 @@ export const buildLoopCondition =
     return value !== false;
   };
 
+/** Returns the function of `==` (with `isPositive`) or of `!=`. */
 export const buildEquality = (
   left: Evaluator,
   right: Evaluator,
@@ -60,6 +61,7 @@ export const buildEquality = (
   };
 };
 
+/** Returns the value of `left == right` (with `isPositive`) or `left != right`. `isTyped` tests for typed objects. */
 const compare = (left: Result, right: Result, isPositive: boolean, isTyped: TypedTest | undefined): Result => {
   if (left instanceof EvaluationError) return left;
   if (right instanceof EvaluationError) return right;
@@ -100,14 +102,14 @@ export const buildAlternative =
     return isOr ? value : value.value;
   };
 
-/** Returns the function of `x in [1, 2]`, which costs 0; undefined if the list has values that are no scalars. */
+/** Returns the function of `x in [1, 2]`, whose CEL cost is 0; undefined if the list has values that are no scalars. */
 export const buildMembership = (element: Evaluator, list: readonly Value[]): Evaluator | undefined => {
   const members = new Set(list.map(toMember));
   if (members.has(undefined)) return undefined;
   return (frame) => {
     const value = element(frame);
     if (value instanceof EvaluationError) return value;
-    requireHashable(value);
+    requireHashable(value); // Otherwise, the evaluation ends.
     const member = toMember(value);
     return member !== undefined && members.has(member);
   };
@@ -140,7 +142,7 @@ export const buildCall = (
   const count = buildCost(declaration, overload);
   const pattern = constants[1];
   if (declaration.usePattern && typeof pattern === "string")
-    return buildArguments(args, withText(declaration.usePattern(pattern)), count, true);
+    return buildArguments(args, withText(declaration.usePattern(pattern)), count, /* isVariadic */ true);
   const implementations = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && implementations > 1;
   const isVariadic = args.length > 2 || isDispatched || declaration.name === "format";
@@ -161,10 +163,10 @@ const buildArguments = (
     // An array that is created with its final length is faster than one that grows.
     const values: Value[] = new Array(args.length);
     let result: Result | undefined;
-    let known = 0;
-    while (known < args.length) {
-      const value = (args[known] as Evaluator)(frame);
-      values[known++] = toArgument(value);
+    let computed = 0;
+    while (computed < args.length) {
+      const value = (args[computed] as Evaluator)(frame);
+      values[computed++] = toArgument(value);
       if (!(value instanceof EvaluationError)) continue;
       result ??= value;
       if (isVariadic) break;
@@ -175,7 +177,7 @@ const buildArguments = (
       } catch (error) {
         result = toResult(error);
       }
-    if (known === args.length) {
+    if (computed === args.length) {
       const cost = count ? count(values, toArgument(result)) : 1;
       frame.charge(cost);
       frame.countBytes(result, cost, values);
@@ -184,9 +186,7 @@ const buildArguments = (
   };
 };
 
-/**
- * Wraps a function with a constant pattern. As upstream, it accepts each value that is a text after conversion to Go.
- */
+/** Wraps a function with a constant pattern. As upstream, accepts each value that is a text after conversion to Go. */
 const withText =
   (apply: Evaluate): Evaluate =>
   (value: Value, ...rest: Value[]) => {

@@ -54,7 +54,7 @@ const object: Value = {
   spec: { containers: [{ image: "registry.corp/a" }, { image: "registry.corp/b:1" }, { image: "registry.corp/c" }] },
 };
 
-const { int } = { int: getType(1) };
+const int = getType(1);
 const environment = createAdmissionEnvironment({
   hasParams: true,
   isMutation: true,

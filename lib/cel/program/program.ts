@@ -75,8 +75,7 @@ const toEvaluator = (plan: Plan): Evaluator => {
     return () => value;
   }
   const resolve = buildResolver(plan.attribute);
-  // The macro `has` costs nothing: upstream subtracts 1 for it. It does so even if it has charged nothing, so that the
-  // cost can be -1.
+  // The macro `has` costs nothing: upstream subtracts 1 for it, even if nothing was charged. So the cost can be -1.
   const cost = Number(plan.attribute.kind === "path") - Number(plan.isTest);
   if (!plan.isTest && cost === 0) return resolve;
   return (frame) => {
@@ -134,6 +133,7 @@ export const compile = (checked: CheckedExpression, environment: Environment): P
   };
 };
 
+/** Calls the function of an expression. Returns its result, or the Interruption that ended it. */
 const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
   try {
     return evaluate(frame);
@@ -146,6 +146,7 @@ const run = (evaluate: Evaluator, frame: Frame): Result | Interruption => {
   }
 };
 
+/** Makes the plans of an expression and its parts. */
 class Planner {
   slots = 0;
   readonly #checked: CheckedExpression;
@@ -417,12 +418,13 @@ const readPart = (given: Result, isOptional: boolean | undefined, describe: () =
   throw new EvaluationError(`cannot initialize optional ${describe()} from non-optional value ${formatValue(value)}`);
 };
 
+/** Plans `operand[index]`, or with `isOptional` `operand[?index]` and `operand.?index`. */
 const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   const attribute = toAttribute(operand);
   if (index.kind === "constant") {
     const { value } = index;
     if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
-    if (!isKey(value)) throw createKeyError(value, false);
+    if (!isKey(value)) throw createKeyError(value, /* isNative */ false);
     addQualifier(attribute, { key: value, isOptional });
   } else {
     const inner = toAttribute(index);

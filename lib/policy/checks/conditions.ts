@@ -59,6 +59,7 @@ const checkValueProcess: ValueCheck = checkFields<NonNullable<PolicyCondition["v
   },
 );
 
+/** Checks whether the constant of a comparison fits the condition, such as a list for `In`. */
 const checkComparison: CrossFieldCheck<PolicyCondition> = (condition, blame) => {
   const { cond, value, valueRef } = condition;
   if (!needsComparison(condition) || valueRef !== undefined) return;

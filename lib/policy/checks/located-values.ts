@@ -12,8 +12,9 @@ export interface LocatedPolicyReference extends LocatedValue<ValueReference> {
   isUsed: boolean;
 }
 
+/** Lists the references in the templates of a policy's rules. */
 export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyReference[] => {
-  const found: (Omit<LocatedPolicyReference, "what"> & { what: ValueReference | undefined })[] =
+  const candidates: (Omit<LocatedPolicyReference, "what"> & { what: ValueReference | undefined })[] =
     policy.kind === "ClusterValidatePolicy"
       ? policy.spec.validateRules.flatMap(({ template }, index) =>
           (["dataRef", "valueRef"] as const).map((field) => {
@@ -26,12 +27,10 @@ export const listPolicyReferences = (policy: KinitirasPolicy): LocatedPolicyRefe
           const at = `spec.overrideRules[${index}].overriders.template.valueRef`;
           return { at, what: template?.valueRef, isUsed: template !== undefined && usesReference(template) };
         });
-  return found.filter((place): place is LocatedPolicyReference => place.what !== undefined);
+  return candidates.filter((place): place is LocatedPolicyReference => place.what !== undefined);
 };
 
-/**
- * Reports whether an override template uses its `valueRef`: only annotations and labels do, and only without a value.
- */
+/** Reports whether an override template uses its `valueRef`: only annotations and labels without a value do. */
 const usesReference = ({ type, operation, value }: OverrideTemplate): boolean =>
   (type === "annotations" || type === "labels") && operation !== "remove" && findSetField(value) === undefined;
 

@@ -64,13 +64,16 @@ const findFractionFault = (value: string): string | undefined => {
 
 type AddFieldFault = Parameters<CrossFieldCheck<OverrideTemplate>>[1];
 
+/** Checks the fields that a template of annotations or labels needs. */
 const checkMetadataTemplate = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: AddFieldFault) => {
-  const kind = findSetField(value);
-  if (kind?.endsWith("Slice")) return blame(`value.${kind}`, `is a list; ${type} take text, a number or true or false`);
+  const constantField = findSetField(value);
+  if (constantField?.endsWith("Slice"))
+    return blame(`value.${constantField}`, `is a list; ${type} take text, a number or true or false`);
   // A value of type stringMap contains the keys to set, so the field `path` isn't needed.
-  if (!path && (kind !== "stringMap" || operation === "remove"))
+  if (!path && (constantField !== "stringMap" || operation === "remove"))
     blame("path", `is missing; it is the key among the ${type}`);
-  if (kind === undefined && valueRef === undefined && operation !== "remove")
+  if (constantField === undefined && valueRef === undefined && operation !== "remove")
+    // "an add", but "a replace"
     blame("value", `is missing; an ${operation} of ${type} needs value or valueRef`.replace("an r", "a r"));
 };
 
@@ -141,15 +144,15 @@ const checkOverrider: ValueCheck = checkFields<OriginOverrider>(originFields, ({
 
 /** Checks a policy's origin overriders. For faults that kinitiras reports, the messages are those of kinitiras. */
 export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
-  const before = faults.length;
+  const faultsBefore = faults.length;
   checkEachListElement(checkOverrider)(value, at, faults);
-  if (!Array.isArray(value) || faults.length > before) return;
+  if (!Array.isArray(value) || faults.length > faultsBefore) return;
   // The cast is safe, because checkEachListElement has checked the shape of each overrider.
   const overriders = value as OriginOverrider[];
   const listContainers = (type: OriginOverrider["type"]) =>
     new Set(overriders.filter((overrider) => overrider.type === type).map(({ containerCount = 0 }) => containerCount));
-  const withRequirements = listContainers("resourceRequirements");
-  if ([...listContainers("resourceOversell")].some((container) => withRequirements.has(container)))
+  const containersWithRequirements = listContainers("resourceRequirements");
+  if ([...listContainers("resourceOversell")].some((container) => containersWithRequirements.has(container)))
     faults.push(
       "cop is invalid: in the same cop, there cannot be a unified containerCount in OverrideRuleOriginResourceRequirements and OverrideRuleOriginResourceOversell",
     );

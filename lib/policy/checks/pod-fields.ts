@@ -141,7 +141,7 @@ export const countTermsPerAffinityList = ({ nodeAffinity, podAffinity, podAntiAf
     .map((list) => (Array.isArray(list) ? list : toList(toMap(list).nodeSelectorTerms)).length);
 
 export const checkTopologySpreadConstraints: ValueCheck = (value, at, faults) => {
-  const before = faults.length;
+  const faultsBefore = faults.length;
   checkEachListElement(
     checkFieldsAllowingUnknown({
       maxSkew: checkRequired(checkInteger),
@@ -150,10 +150,12 @@ export const checkTopologySpreadConstraints: ValueCheck = (value, at, faults) =>
       labelSelector: checkLabelSelector,
     }),
   )(value, at, faults);
-  if (!Array.isArray(value) || faults.length > before) return;
+  if (!Array.isArray(value) || faults.length > faultsBefore) return;
   const keys = value.map(({ topologyKey, whenUnsatisfiable }) => JSON.stringify([topologyKey, whenUnsatisfiable]));
-  const seen = new Set<string>();
-  for (const [index, key] of keys.entries())
-    if (seen.size === seen.add(key).size)
+  const earlierKeys = new Set<string>();
+  for (const [index, key] of keys.entries()) {
+    if (earlierKeys.has(key))
       addFault(faults, `${at}[${index}]`, "has the same topologyKey and whenUnsatisfiable as an earlier constraint");
+    earlierKeys.add(key);
+  }
 };

@@ -4,9 +4,7 @@ import { quoteValue } from "../values/texts.ts";
 /** Checks a value of JSON. For each fault, adds a sentence to `faults` that begins with the value's path (`at`). */
 export type ValueCheck = (value: unknown, at: string, faults: string[]) => void;
 
-/**
- * The most faults that are reported for one policy. Without it, a hostile policy could cause a response of megabytes.
- */
+/** The most faults that are reported for a policy. Otherwise, a hostile policy could cause an answer of megabytes. */
 const maximumFaults = 50;
 
 export const addFault = (faults: string[], at: string, sentence: string): void => {
@@ -96,10 +94,7 @@ export const checkEachMapValue =
 export const checkTexts: ValueCheck = checkEachListElement(checkText);
 export const checkTextMap: ValueCheck = checkEachMapValue(checkText);
 
-/**
- * Checks fields of a map against each other. It is called only if each field is valid by itself. It calls `blame` to
- * report a fault of a field.
- */
+/** Checks whether the valid fields of a map fit together. Such a check calls `blame` to report a fault of a field. */
 export type CrossFieldCheck<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
 
 const createFieldCheck = <T>(
@@ -107,34 +102,34 @@ const createFieldCheck = <T>(
   allowsUnknown: boolean,
   checkTogether?: CrossFieldCheck<T>,
 ): ValueCheck => {
-  const known = Object.keys(shape);
+  const knownFields = Object.keys(shape);
   return (value, at, faults) => {
     if (value === undefined || isFull(faults)) return;
     if (!isMap(value)) return addFault(faults, at, `must be a map, not ${describeValue(value)}`);
-    const before = faults.length;
+    const faultsBefore = faults.length;
     const joinField = (field: string) => (at === "" ? field : `${at}.${field}`);
-    for (const field of known) shape[field]?.(getOwn(value, field), joinField(field), faults);
+    for (const field of knownFields) shape[field]?.(getOwn(value, field), joinField(field), faults);
     if (!allowsUnknown)
       for (const field of Object.keys(value)) {
         if (isFull(faults)) return;
-        if (!known.includes(field))
-          addFault(faults, `${at}${at && "."}${field.slice(0, 60)}`, `is unknown; ${at} has ${known.join(", ")}`);
+        if (!knownFields.includes(field))
+          addFault(faults, joinField(field.slice(0, 60)), `is unknown; ${at} has ${knownFields.join(", ")}`);
       }
-    // The cast is safe: every field of T was checked and has no fault.
-    if (faults.length === before)
+    // The fields are checked together only if each of them is valid. Then the cast to T is safe.
+    if (faults.length === faultsBefore)
       checkTogether?.(value as T, (field, sentence) => addFault(faults, joinField(field), sentence), at);
   };
 };
 
 /** Returns a check of a map that may have only these fields. `shape` has the check of each field. */
 export const checkFields = <T>(shape: Record<string, ValueCheck>, checkTogether?: CrossFieldCheck<T>): ValueCheck =>
-  createFieldCheck(shape, false, checkTogether);
+  createFieldCheck(shape, /* allowsUnknown */ false, checkTogether);
 
 /** Returns a check of a map that may have further fields, because new versions of Kubernetes add fields. */
 export const checkFieldsAllowingUnknown = <T>(
   shape: Record<string, ValueCheck>,
   checkTogether?: CrossFieldCheck<T>,
-): ValueCheck => createFieldCheck(shape, true, checkTogether);
+): ValueCheck => createFieldCheck(shape, /* allowsUnknown */ true, checkTogether);
 
 /** The greatest depth of a policy: real policies are less deep, and recursive functions can process it. */
 const maximumDepth = 300;

@@ -35,6 +35,7 @@ export const findPolicyWarnings = (policy: unknown): string[] => {
 /** Adds a warning about a kinitiras policy: a sentence that begins with the field's path. */
 type AddWarning = (sentence: string) => void;
 
+/** Warns of selectors that select everything or nothing, or that are partly ignored. */
 const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const policyNamespace = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
@@ -120,9 +121,7 @@ const warnOfOverrideRule = (
 
 const isMetadataType = (type: string) => type === "annotations" || type === "labels";
 
-/**
- * Warns of values in a template that the API server refuses. Each request to which such a policy applies fails.
- */
+/** Warns of values in a template that the API server refuses. Each request to which such a policy applies fails. */
 const warnOfTemplate = (
   { type, path = "", value, tolerations = [] }: OverrideTemplate,
   at: string,
@@ -132,11 +131,11 @@ const warnOfTemplate = (
     for (const fault of findTolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5)) warn(fault);
   if (!isMetadataType(type)) return;
   const kind = findSetField(value);
-  const pairs: [place: string, key: string, value: unknown][] =
+  const members: [place: string, key: string, value: unknown][] =
     kind === "stringMap"
       ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${quoteValue(key)}]`, key, text])
       : [["path", path, kind && value?.[kind]]];
-  for (const [place, escaped, entryValue] of pairs.slice(0, 100)) {
+  for (const [place, escaped, entryValue] of members.slice(0, 100)) {
     const key = unescapeJsonPointerStep(escaped);
     // Kubernetes validates annotation keys in lower case.
     const fault =
@@ -151,6 +150,7 @@ const podKinds = new Set(
   "Pod Deployment ReplicaSet StatefulSet DaemonSet Job CronJob ReplicationController".split(" "),
 );
 
+/** Warns of a rule that refuses nothing, and of fields that the rule's condition ignores. */
 const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarning) => {
   warnOfOperations(rule.targetOperations, at, ["CONNECT"], warn);
   if (rule.template === undefined) {
@@ -161,15 +161,18 @@ const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarni
   const place = `${at}.template.condition`;
   const { cond, message, value, valueRef, valueProcess } = condition;
   const ignoredByIn = cond.endsWith("In") ? ["valueProcess"] : [];
-  const ignored = needsComparison(condition) ? ignoredByIn : ["value", "valueRef", "valueProcess"];
+  const ignoredFields = needsComparison(condition) ? ignoredByIn : ["value", "valueRef", "valueProcess"];
   if (!message) warn(`${place}.message is empty: a refusal gives no reason`);
-  if (ignored.length === 0 && value && valueRef) warn(`${place}.value is ignored because valueRef is set`);
-  for (const field of ignored)
+  if (ignoredFields.length === 0 && value && valueRef) warn(`${place}.value is ignored because valueRef is set`);
+  for (const field of ignoredFields)
     if (Object.hasOwn(condition, field)) warn(`${place}.${field} is ignored: ${cond} doesn't use it`);
-  if (!valueRef && findSetField(value) === "boolean" && (valueProcess ? ignored.length === 0 : /^[GL]te?$/.test(cond)))
+  const isOrderCondition = ["Gt", "Gte", "Lt", "Lte"].includes(cond);
+  const needsNumber = isOrderCondition || (valueProcess && ignoredFields.length === 0);
+  if (!valueRef && findSetField(value) === "boolean" && needsNumber)
     warn(`${place}.value is true or false, which can't be ordered or calculated with: every request fails`);
 };
 
+/** Warns of a reference that always fails or exposes a secret, and of fields that are ignored. */
 const warnOfReference = ({ at, what: { from, http, k8s }, isUsed }: LocatedPolicyReference, warn: AddWarning) => {
   // The texts whose placeholders are filled.
   const objectTexts = [k8s?.name, k8s?.namespace, k8s?.name ? "" : JSON.stringify(k8s?.labelSelector ?? {})];

@@ -38,6 +38,7 @@ export const hasNonEmptyConstant = (constant: PolicyConstant | null | undefined)
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,
   );
 
+/** Returns the annotations or labels to set: from the constant, or else the referenced value under the key `path`. */
 const buildMembers = (template: OverrideTemplate, referenced: FoundValue | undefined): JsonMap => {
   const { value, valueRef } = template;
   if (hasNonEmptyConstant(value) && value) return buildConstantMembers(template, value);
@@ -48,6 +49,7 @@ const buildMembers = (template: OverrideTemplate, referenced: FoundValue | undef
     : Object.fromEntries([[key, toText(referenced.value, "what template.valueRef names")]]);
 };
 
+/** Returns the annotations or labels that a constant sets: one for a scalar, several for a stringMap. */
 const buildConstantMembers = (template: OverrideTemplate, constant: PolicyConstant): JsonMap => {
   const { string, integer, float, boolean, stringSlice, integerSlice, floatSlice, stringMap } = constant;
   const scalar = string ?? integer ?? float ?? boolean;

@@ -42,6 +42,7 @@ export const applyOriginOverriders = (object: KubernetesObject, origins: readonl
   );
 };
 
+/** Returns the change of an overrider to an object; undefined if the object has no metadata or no pod spec. */
 const computeChange = (object: KubernetesObject, origin: OriginOverrider): FieldChange | undefined => {
   if (!isMap(origin)) throw new Error("an overrider must be a map");
   const { type }: OriginOverrider = origin;
@@ -59,16 +60,16 @@ const computeChange = (object: KubernetesObject, origin: OriginOverrider): Field
 
 type ComputeChange = (parent: JsonMap, origin: OriginOverrider) => FieldChange;
 
-/** Returns a function that replaces a field by the overrider's value, or by `nothing` if the overrider has no value. */
+/** Returns a function that replaces a field by the overrider's value, or by `defaultValue` if there is no value. */
 const createReplacement =
   (
     key: "hostNetwork" | "schedulerName" | "affinity" | "topologySpreadConstraints",
     isValid: (value: unknown) => boolean,
     expected: string,
-    nothing?: unknown,
+    defaultValue?: unknown,
   ): ComputeChange =>
   (parent, origin) => {
-    const value = origin[key] ?? nothing;
+    const value = origin[key] ?? defaultValue;
     if (value !== undefined && !isValid(value)) throw new Error(`${key} must be ${expected}`);
     return { parent, key, value };
   };
@@ -77,12 +78,12 @@ const createReplacement =
 const createTextMerge =
   (key: "annotations" | "labels" | "nodeSelector"): ComputeChange =>
   (parent, origin) => {
-    const entries = requireTexts(origin[key], key);
+    const texts = requireTexts(origin[key], key);
     const present = requireMap(getOwn(parent, key), key);
     const toChange = (value: JsonMap | undefined) => ({ parent, key, value });
-    if (origin.replace === true) return toChange(entries);
-    if (origin.operation !== "remove") return toChange(entries || present ? { ...present, ...entries } : undefined);
-    const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(entries ?? {}, name));
+    if (origin.replace === true) return toChange(texts);
+    if (origin.operation !== "remove") return toChange(texts || present ? { ...present, ...texts } : undefined);
+    const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(texts ?? {}, name));
     return toChange(present && Object.fromEntries(kept));
   };
 
@@ -127,20 +128,21 @@ const replaceResources: ComputeChange = (podSpec, origin) => {
 /** The only resources of a container that `resourcesOversell` can multiply. */
 export const originOversellResources = ["cpu", "memory", "storage", "ephemeral-storage"];
 
+/** Multiplies the requests and limits of a container by the overrider's factors. */
 const multiplyResources: ComputeChange = (podSpec, origin) => {
   const parent = requireContainer(podSpec, origin);
   const factors = requireMap(origin.resourcesOversell, "resourcesOversell");
   const resources = cloneDeep(requireMap(getOwn(parent, "resources"), "resources"));
   for (const list of ["requests", "limits"]) {
     const quantities = requireMap(getOwn(resources, list), `resources.${list}`) ?? {};
-    const listed = requireMap(getOwn(factors, list), `resourcesOversell.${list}`);
+    const factorsOfList = requireMap(getOwn(factors, list), `resourcesOversell.${list}`);
     for (const name of originOversellResources) {
-      const [factor, quantity] = [getOwn(listed, name), getOwn(quantities, name)];
+      const [factor, quantity] = [getOwn(factorsOfList, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;
       requireFactor(factor, `resourcesOversell.${list}.${name}`);
-      const present = parseTemplateQuantity(quantity, `resources.${list}.${name}`);
-      if (present.nanos !== 0n)
-        setMemberToCopy(quantities, name, multiplyTruncated(present, Number(factor), name === "cpu"));
+      const parsed = parseTemplateQuantity(quantity, `resources.${list}.${name}`);
+      const isCpu = name === "cpu";
+      if (parsed.nanos !== 0n) setMemberToCopy(quantities, name, multiplyTruncated(parsed, Number(factor), isCpu));
     }
   }
   return { parent, key: "resources", value: resources };
@@ -148,6 +150,7 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
 
 const isBoolean = (value: unknown) => typeof value === "boolean";
 
+// The arguments of createReplacement: the field, a test of its value, the valid values in words, and the default value.
 const computations: Record<OriginOverrider["type"], ComputeChange> = {
   annotations: createTextMerge("annotations"),
   labels: createTextMerge("labels"),

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { parse } from "yaml";
 import type { KubernetesObject } from "#lib/review.ts";
-import { createDraft, applyPatch as patched } from "../../core/patch.ts";
+import { applyPatch, createDraft } from "../../core/patch.ts";
 import type { JsonMap } from "../../json.ts";
 import type { OriginOverrider, OverrideTemplate, PolicyPatchOperation } from "../types.ts";
 import { applyOriginOverriders } from "./origins.ts";
@@ -92,7 +92,7 @@ describe("a template", () => {
     it(`does not change a ${kind} of ${apiVersion} with spec ${JSON.stringify(spec)}`, () =>
       assert.equal(apply({ apiVersion, kind, spec } as KubernetesObject, { template }), false));
 
-  it("does nothing without the value of a reference, and writes a value as text", () => {
+  it("does nothing if the reference has no value, and writes the value of a reference as text", () => {
     const valueRef = { from: "current", path: "b" } as const;
     const template: OverrideTemplate = { type: "labels", operation: "add", path: "a", valueRef };
     const object = buildPod({});
@@ -114,7 +114,7 @@ describe("a template", () => {
 });
 
 describe("a list of origin overriders", () => {
-  it("changes labels of any kind, and fields of a pod spec only if there is one", () => {
+  it("changes the labels of an object of any kind, but changes pod fields only if the object has a pod spec", () => {
     const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: {} };
     const labels = { type: "labels", operation: "add", labels: { a: "1" } };
     apply(object, { origin: [labels, { type: "hostNetwork", operation: "replace", hostNetwork: true }] });
@@ -124,14 +124,14 @@ describe("a list of origin overriders", () => {
 
 describe("a patch", () => {
   it("refuses a path that is too long and a value that is nested too deeply", () => {
-    const add = (path: string, value: unknown) => () => apply(buildPod({}), { patch: [{ op: "add", path, value }] });
-    assert.throws(add("/a".repeat(4000), 1), /path of an operation must be a text of at most 4096 characters/);
+    const addAt = (path: string, value: unknown) => () => apply(buildPod({}), { patch: [{ op: "add", path, value }] });
+    assert.throws(addAt("/a".repeat(4000), 1), /path of an operation must be a text of at most 4096 characters/);
     let nested: unknown = 1;
     for (let depth = 0; depth < 50_000; depth++) nested = [nested];
-    assert.throws(add("/spec/a", nested), /nested more than 1000 levels/);
+    assert.throws(addAt("/spec/a", nested), /nested more than 1000 levels/);
   });
 
-  it("sets __proto__ as a usual key", () => {
+  it("sets the key __proto__ like any other key", () => {
     const value = buildPod({});
     apply(value, { patch: [{ op: "add", path: "/metadata/labels/__proto__", value: "x" }] });
     assert.equal(JSON.stringify(value.metadata), '{"name":"web","labels":{"__proto__":"x"}}');
@@ -175,7 +175,7 @@ const factor = pickFrom("0.5", "0.333", "0.0001", "0.99");
 const operation = pickFrom("add", "replace", "remove");
 const anything = fc.jsonValue({ maxDepth: 3 });
 
-const inTemplate = {
+const templateFields = {
   path: pickFrom("a", "b/c", "__proto__"),
   value: fc.oneof(fc.record({ string: pickFrom("1", "2") }), fc.record({ stringMap: texts })),
   resources,
@@ -184,9 +184,9 @@ const inTemplate = {
   affinity,
 };
 const templateType = pickFrom("annotations", "labels", "resources", "resourcesOversell", "tolerations", "affinity");
-const template = fc.record({ type: templateType, operation, ...inTemplate });
+const template = fc.record({ type: templateType, operation, ...templateFields });
 
-const inOrigin = {
+const originFields = {
   annotations: texts,
   labels: texts,
   nodeSelector: texts,
@@ -212,10 +212,10 @@ const originType = pickFrom(
 );
 const origin = listUpTo(
   3,
-  fc.record({ type: originType, operation, ...inOrigin }, { requiredKeys: ["type", "operation"] }),
+  fc.record({ type: originType, operation, ...originFields }, { requiredKeys: ["type", "operation"] }),
 );
 
-const key = pickFrom(
+const pathStep = pickFrom(
   "a",
   "b",
   "0",
@@ -233,7 +233,7 @@ const patch = listUpTo(
   6,
   fc.record({
     op: pickFrom("add", "remove", "replace", "test"),
-    path: fc.array(key, { minLength: 1, maxLength: 4 }).map((keys) => `/${keys.join("/")}`),
+    path: fc.array(pathStep, { minLength: 1, maxLength: 4 }).map((steps) => `/${steps.join("/")}`),
     value: fc.jsonValue({ maxDepth: 2 }),
   }),
 );
@@ -272,19 +272,19 @@ describe("any template, list of origin overriders or patch", () => {
   it("changes a draft as it changes an object, and leaves the draft's object unchanged", () => {
     fc.assert(
       fc.property(object, overriders, (before, sample) => {
-        const text = JSON.stringify(before);
-        const plain: ReturnType<typeof buildPod> = JSON.parse(text);
-        const { value, changes } = createDraft<KubernetesObject>(before);
-        const outcome = getOutcome(value, sample);
+        const textBefore = JSON.stringify(before);
+        const plain: ReturnType<typeof buildPod> = JSON.parse(textBefore);
+        const { value: draft, changes } = createDraft<KubernetesObject>(before);
+        const outcome = getOutcome(draft, sample);
         assert.equal(getOutcome(plain, sample), outcome);
         const patch = changes();
-        assert.equal(JSON.stringify(before), text);
-        assert.equal(JSON.stringify(patched(before, patch), sortMembers), JSON.stringify(plain, sortMembers));
+        assert.equal(JSON.stringify(before), textBefore);
+        assert.equal(JSON.stringify(applyPatch(before, patch), sortMembers), JSON.stringify(plain, sortMembers));
         if (sample.patch || typeof outcome === "string") return;
         assert.deepEqual(plain.spec.other, before.spec.other, "unknown fields stay");
         if (!sample.template) return;
         assert.equal(patch.length > 0, outcome, JSON.stringify(patch));
-        assert.equal(apply(structuredClone(plain), sample), false, "twice");
+        assert.equal(apply(structuredClone(plain), sample), false, "applied twice");
       }),
       { numRuns: 5000 },
     );
@@ -293,18 +293,18 @@ describe("any template, list of origin overriders or patch", () => {
   it("succeeds or fails with an Error for any JSON", () => {
     const mixWithAnything = (parts: Record<string, fc.Arbitrary<unknown>>) =>
       Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, fc.oneof(part, anything)]));
-    const odd = fc.oneof(
-      fc.record({ template: fc.record({ type: templateType, operation, ...mixWithAnything(inTemplate) }) }),
-      fc.record({ origin: fc.tuple(fc.record({ type: originType, operation, ...mixWithAnything(inOrigin) })) }),
+    const changes = fc.oneof(
+      fc.record({ template: fc.record({ type: templateType, operation, ...mixWithAnything(templateFields) }) }),
+      fc.record({ origin: fc.tuple(fc.record({ type: originType, operation, ...mixWithAnything(originFields) })) }),
     );
     const resources = fc.oneof(anything, fc.record({ limits: anything, requests: anything }));
     const containers = fc.oneof(anything, fc.tuple(fc.record({ resources })));
-    const oddSpec = buildPartial({ tolerations: anything, affinity: anything, nodeSelector: anything, containers });
+    const podSpec = buildPartial({ tolerations: anything, affinity: anything, nodeSelector: anything, containers });
     fc.assert(
       fc.property(
-        oddSpec,
+        podSpec,
         anything,
-        odd,
+        changes,
         (spec, metadata, sample) => void getOutcome(buildPod(spec, metadata), sample),
       ),
       { numRuns: 5000 },

@@ -32,6 +32,7 @@ const maximumPathLength = 4096;
 
 const isNonEmptyText = (value: unknown) => typeof value === "string" && value !== "";
 
+/** Applies one operation of a patch, and reports whether anything changed. */
 const applyOperation = (object: object, operation: PolicyPatchOperation): boolean => {
   if (!isMap(operation)) throw new Error("an operation of a patch must be a map with op, path and value");
   const { op, path, value = null }: PolicyPatchOperation = operation;
@@ -100,7 +101,7 @@ const createMetadataMap = (object: object, [first, second, ...rest]: string[]) =
 /** The functions that apply an operation and report whether anything changed, by the operation's name. */
 const appliers: Record<string, (place: OperationTarget) => boolean> = {
   add(place) {
-    const element = findElement(place, 1);
+    const element = findElement(place, 1); // A new element may also come after the last one.
     if (element === undefined) return setMemberToCopy(place.parent, place.key, place.value);
     element.list.splice(element.index, 0, cloneDeep(place.value));
     return true;

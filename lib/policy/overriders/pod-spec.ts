@@ -25,7 +25,6 @@ export const findPodSpec = (object: KubernetesObject): JsonMap | undefined => {
 export const prependMissingElements = (parent: JsonMap, key: string, terms: readonly unknown[]): boolean => {
   const present = requireList(getOwn(parent, key), key) ?? [];
   const missing: unknown[] = [];
-  for (const term of terms)
-    if (![missing, present].some((list) => list.some((element) => isSame(element, term)))) missing.push(term);
+  for (const term of terms) if (![...missing, ...present].some((element) => isSame(element, term))) missing.push(term);
   return missing.length > 0 && setMemberToCopy(parent, key, [...missing.reverse(), ...present]);
 };

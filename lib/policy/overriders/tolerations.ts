@@ -10,7 +10,9 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
 
   const present = listTolerations(podSpec);
   if (operation === "remove") {
-    const kept = present.filter((there) => !newTolerations.some((toleration) => matches(toleration, there)));
+    const kept = present.filter(
+      (podToleration) => !newTolerations.some((toleration) => matches(toleration, podToleration)),
+    );
     return kept.length < present.length && setMemberToCopy(podSpec, "tolerations", kept);
   }
   if (present.length === 0) return setMemberToCopy(podSpec, "tolerations", newTolerations);
@@ -27,9 +29,9 @@ const listTolerations = (podSpec: JsonMap): unknown[] =>
  */
 const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations: JsonMap[]): boolean => {
   const present = listTolerations(podSpec);
-  const isReplaced = (there: unknown) =>
-    matches(toleration, there) &&
-    !newTolerations.some((candidate) => candidate !== toleration && isSame(candidate, there));
+  const isReplaced = (podToleration: unknown) =>
+    matches(toleration, podToleration) &&
+    !newTolerations.some((candidate) => candidate !== toleration && isSame(candidate, podToleration));
   const places = [...present.keys()].filter((index) => isReplaced(present[index]));
   return places.length === 0
     ? prependMissingElements(podSpec, "tolerations", [toleration])
@@ -37,14 +39,18 @@ const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations
 };
 
 /**
- * Reports whether a toleration of the pod (`there`) has the key of the policy's toleration and, unless the policy's
+ * Reports whether a toleration of the pod has the key of the policy's toleration and, unless the policy's
  * operator is Exists, also its value.
  */
-const matches = (toleration: JsonMap, there: unknown): boolean => {
-  if (!isMap(there) || !hasOwnText(there, "key") || there.key !== toleration.key) return false;
+const matches = (toleration: JsonMap, podToleration: unknown): boolean => {
+  if (!isMap(podToleration) || !hasOwnText(podToleration, "key") || podToleration.key !== toleration.key) return false;
   const operator = toleration.operator ?? "";
   if (operator === "Exists") return true;
-  return (operator === "" || operator === "Equal") && hasOwnText(there, "value") && there.value === toleration.value;
+  return (
+    (operator === "" || operator === "Equal") &&
+    hasOwnText(podToleration, "value") &&
+    podToleration.value === toleration.value
+  );
 };
 
 const hasOwnText = (map: JsonMap, key: string) => typeof getOwn(map, key) === "string";

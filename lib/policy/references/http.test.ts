@@ -61,11 +61,11 @@ describe("a credential for a host", () => {
   const authUrl = "https://auth.example.com/";
   const sendWithAuth = async (auth: object | undefined) => {
     const requests: HttpsRequest[] = [];
-    const ask = async (request: HttpsRequest): Promise<HttpsResponse> => {
+    const sendRequest = async (request: HttpsRequest): Promise<HttpsResponse> => {
       requests.push(request);
       return { status: 200, body: '{"token":"t"}' };
     };
-    await createPolicyHttpCapabilities(settings, ask).fetchReference({ url, ...(auth && { auth }) });
+    await createPolicyHttpCapabilities(settings, sendRequest).fetchReference({ url, ...(auth && { auth }) });
     return requests.map(({ bearer, username, headers }) => [bearer, username, headers?.authorization]);
   };
   const place = (secret: string) => ({ secret, region });

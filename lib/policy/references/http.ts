@@ -55,9 +55,10 @@ const secondInMilliseconds = 1000;
 const timeouts = { reference: secondInMilliseconds, script: 3 * secondInMilliseconds, token: secondInMilliseconds };
 const maximumBytes = { answer: 1024 * 1024, token: 64 * 1024 };
 
+/** Builds the functions that send the HTTP requests of policies and scripts, within the limits of the settings. */
 export const createPolicyHttpCapabilities = (
   settings: PolicyHttpSettings,
-  ask: SendRequest,
+  send: SendRequest,
 ): Pick<PolicyCapabilities, "fetchReference" | "sendScriptRequest"> => {
   const { isAdmitted, lookup, secureContext: getSecureContext } = createLimits(settings);
 
@@ -73,12 +74,15 @@ export const createPolicyHttpCapabilities = (
       throw new Error(`${url.host} must not be called: http.addresses doesn't list it, and it is not a public address`);
     // Each request opens a new connection: a reused one may lead to an IP address that was not checked.
     const connect = { agent: false, lookup, ...(url.protocol === "https:" && { secureContext: openContext() }) };
-    return ask({ maximumBytes: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
+    return send({ maximumBytes: maximumBytes.answer, ...request, url: url.href, connect }).catch((error: Error) => {
       throw new Error(error.message, { cause: error });
     });
   };
 
-  /** Requests a token with the policy's own password; without one, with a credential of the settings. */
+  /**
+   * Requests a token with the policy's own password; without one, with a credential of the settings. `refused` is an
+   * older token, which the service has refused.
+   */
   const requestToken = async (auth: HttpReferenceAuth, authUrl: string, refused?: string): Promise<string> => {
     const url = buildReferenceUrl(authUrl, "auth.authUrl");
     const answer = await sendAllowed(url, {
@@ -136,6 +140,7 @@ export const createPolicyHttpCapabilities = (
 
 const scriptMethods = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
+/** Converts a reference to an HTTP request. */
 const buildReferenceRequest = ({ url: text, method, header, params, body: content, auth }: HttpReference) => {
   const url = buildReferenceUrl(text, "url", params);
   const body = toJsonRequestBody(content);
@@ -160,6 +165,7 @@ const describeMissingToken = ({ token }: HttpReferenceAuth, { host }: URL) =>
 
 type StoredCredential = Pick<HttpsRequest, "bearer" | "username">;
 
+/** Finds the credential of the settings for a URL's host, and for the username `name`, if given. */
 const findCredential = ({ credentials }: PolicyHttpSettings, url: URL, name = ""): StoredCredential | undefined => {
   const found = credentials.find(
     ({ host, username = "" }) => isAllowedHost([host], url) && (name === "" || name === username),
@@ -207,8 +213,8 @@ const createTlsContext = (
   { ca: scriptCa, client_crt: cert, client_key: key }: Partial<NonNullable<ScriptHttpRequest["tls_config"]>>,
 ): SecureContext => {
   const { createSecureContext, rootCertificates } = process.getBuiltinModule("node:tls");
-  const trusted = scriptCa ? { ca: scriptCa } : ca ? { ca: [...rootCertificates, ca] } : {};
-  const options: SecureContextOptions = { ...trusted, ...(cert && { cert }), ...(key && { key }) };
+  const trusted = scriptCa || (ca && [...rootCertificates, ca]);
+  const options: SecureContextOptions = { ...(trusted && { ca: trusted }), ...(cert && { cert }), ...(key && { key }) };
   try {
     return createSecureContext(options);
   } catch (error) {
@@ -222,6 +228,7 @@ const toReferenceResponse = (answer: HttpsResponse, url: URL): HttpReferenceResp
   return { body, header: toGoHeaders(answer.headers), trailer: toGoHeaders(answer.trailers) };
 };
 
+/** Returns the JSON object in a response. Throws if the response is no success, or no object. */
 const parseJsonObject = (answer: HttpsResponse, { host }: URL): Record<string, unknown> => {
   const { status } = answer;
   if (status >= 300 && status < 400) throw new Error(`${host} answers ${status}, and redirects are not followed`);
@@ -268,6 +275,7 @@ export const findPolicyHttpSettingsFault = ({
 
 const credentialFields = ["host", "username", "secret", "parameter", "region"];
 
+/** Returns what an invalid credential must have; undefined for a valid one. */
 const describeCredentialFault = (credential: HttpCredential): string | undefined => {
   if (!isMap(credential) || Object.values(credential).some((value) => typeof value !== "string")) return "texts alone";
   const unknown = Object.keys(credential).find((key) => !credentialFields.includes(key));

@@ -15,7 +15,7 @@ const object = {
 
 suite("a text with placeholders", () => {
   for (const { id, template, object, expect } of kinitirasCaseTables.placeholders)
-    test(`is filled as measured: ${id}`, () => {
+    test(`is filled as kinitiras fills it: ${id}`, () => {
       if (expect.error) assert.throws(() => fillPlaceholders(template, object), { name: "Error" });
       else assert.equal(fillPlaceholders(template, object), expect.value);
     });

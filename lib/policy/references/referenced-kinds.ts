@@ -28,14 +28,14 @@ export const listReferencedKinds = (policy: unknown): ReferencedKind[] => {
   const references = [...templates, ...conditions]
     .flatMap((template) => [toMap(template).valueRef, toMap(template).dataRef])
     .map(toMap);
-  const named = references.filter(({ from }) => from === "k8s").map(({ k8s }) => k8s);
-  const owning = references.some(({ from }) => from === "owner")
+  const namedKinds = references.filter(({ from }) => from === "k8s").map(({ k8s }) => k8s);
+  const usualOwnerKinds = references.some(({ from }) => from === "owner")
     ? toList(resourceSelectors).flatMap((selector) => {
         const { kind } = toMap(selector);
         return typeof kind === "string" && Object.hasOwn(ownerKinds, kind) ? ownerKinds[kind] : [];
       })
     : [];
-  return [...named, ...owning].filter(hasValidApiVersionAndKind).filter((kind) => !isSecret(kind));
+  return [...namedKinds, ...usualOwnerKinds].filter(hasValidApiVersionAndKind).filter((kind) => !isSecret(kind));
 };
 
 /** Reports whether a kind is Secret. Its plural is compared, because the kind `secret` is read as `secrets`, too. */

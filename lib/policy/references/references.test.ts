@@ -26,7 +26,7 @@ const pod = {
   }),
   spec: { replicas: 3, none: null, list: [{ a: 1 }] },
 };
-const created: PolicyRequest = { operation: "CREATE", object: pod, namespace: "b" };
+const creation: PolicyRequest = { operation: "CREATE", object: pod, namespace: "b" };
 
 const cluster = [
   buildObject("Owner", "o", "a"),
@@ -65,7 +65,7 @@ suite("a reference", () => {
   for (const { name, reference, metadata, fails, value, ...rest } of cases)
     test(name, async () => {
       const request: PolicyRequest = {
-        ...created,
+        ...creation,
         ...rest,
         object: { ...pod, metadata: { ...pod.metadata, ...metadata } },
       };
@@ -76,11 +76,11 @@ suite("a reference", () => {
 
   const resolveUrl = async (text: string) => {
     const { requests, capabilities } = recordRequests();
-    await resolveReference({ from: "http", path: "a", http: { url: text } }, created, capabilities);
+    await resolveReference({ from: "http", path: "a", http: { url: text } }, creation, capabilities);
     return requests[0]?.url;
   };
 
-  test("encodes values in an address, so that each is one segment of the path", async () => {
+  test("encodes the values of placeholders in a URL, so that each value is one segment of the path", async () => {
     assert.equal(
       await resolveUrl(
         "https://{{metadata.annotations.host}}.example.com:{{metadata.annotations.port}}/x/{{metadata.annotations.path}}?q={{metadata.annotations.path}}",
@@ -91,11 +91,11 @@ suite("a reference", () => {
     assert.equal(await resolveUrl("http://mock/x/../y"), "http://mock/x/../y");
   });
 
-  test("keeps the number of segments of an address for any value", async () => {
+  test("keeps the number of segments of a URL's path, whatever value a placeholder has", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "binary" }), async (name) => {
         const { requests, capabilities } = recordRequests();
-        const request = { ...created, object: buildObject("Pod", name, "b") };
+        const request = { ...creation, object: buildObject("Pod", name, "b") };
         const http = { url: "https://h.example/a/{{metadata.name}}/b?c={{metadata.name}}#d" };
         await resolveReference({ from: "http", path: "a", http }, request, capabilities).catch((error) =>
           assert.match(String(error), /http.url becomes wrong/),
@@ -108,7 +108,7 @@ suite("a reference", () => {
     );
   });
 
-  test("fills parameters without encoding them, and sends everything else unchanged", async () => {
+  test("fills the placeholders of params without encoding the values, and sends other fields with placeholders unchanged", async () => {
     const { requests, capabilities } = recordRequests();
     const http = {
       url: "http://mock/x",
@@ -118,34 +118,29 @@ suite("a reference", () => {
       body: { a: "{{metadata.name}}" },
       auth: { staticToken: "t" },
     };
-    await resolveReference({ from: "http", path: "a", http }, created, capabilities);
+    await resolveReference({ from: "http", path: "a", http }, creation, capabilities);
     assert.deepEqual(requests, [{ ...http, method: "POST", params: { p: "a/b?c#d%e\\f", n: "3" } }]);
   });
 
   test("sends no request if a placeholder has no value", async () => {
     const { requests, capabilities } = recordRequests();
     const http = { url: "http://mock/x", method: "post", params: { a: "{{metadata.uid}}" } };
-    assert.equal(
-      await resolveReference({ from: "http", path: "a", http }, { ...created, dryRun: true }, capabilities),
-      undefined,
-    );
+    const dryRun = { ...creation, dryRun: true };
+    assert.equal(await resolveReference({ from: "http", path: "a", http }, dryRun, capabilities), undefined);
     assert.deepEqual(requests, []);
   });
 
-  test("sends GET on a dry run", async () => {
+  test("sends a GET request even on a dry run", async () => {
     const { requests, capabilities } = recordRequests();
-    await resolveReference(
-      { from: "http", path: "a", http: { url: "http://mock/x" } },
-      { ...created, dryRun: true },
-      capabilities,
-    );
+    const dryRun = { ...creation, dryRun: true };
+    await resolveReference({ from: "http", path: "a", http: { url: "http://mock/x" } }, dryRun, capabilities);
     assert.equal(requests[0]?.method, "GET");
   });
 
   test("reads the changed values of a draft", async () => {
-    const { value } = createDraft<typeof pod>(structuredClone(pod));
-    value.spec.replicas = 4;
-    const request = { ...created, object: value };
+    const { value: draft } = createDraft<typeof pod>(structuredClone(pod));
+    draft.spec.replicas = 4;
+    const request = { ...creation, object: draft };
     assert.deepEqual(await resolveReference({ from: "current", path: "/spec/replicas" }, request, capabilities), {
       value: 4,
     });

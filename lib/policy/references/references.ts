@@ -91,15 +91,14 @@ const requireStrings = <Key extends string>(values: Record<Key, unknown>, where:
   return values as Record<Key, string>;
 };
 
-/**
- * Checks a name that becomes a segment of an API server's path: it must not contain characters that change the path.
- */
+/** Checks a name that becomes a segment of an API server's path: no character in the name may change the path. */
 const requirePathSegment = (name: string, field: string): string => {
   if (name === "" || name === "." || name === ".." || name.length > 253 || /[/%]/.test(name))
     throw new Error(`k8s.${field} becomes ${quoteValue(name)}, which is no valid name of an object`);
   return name;
 };
 
+/** Fills the placeholders in the values of a label selector; undefined if a placeholder has no value. */
 const fillLabelSelector = (selector: Record<string, unknown>, object: KubernetesObject): unknown => {
   let isComplete = true;
   const fillText = (value: unknown): unknown => {
@@ -132,10 +131,10 @@ const fetchValue = async (
 ): Promise<FoundOrMissing> => {
   if (!isMap(http)) throw new Error("http must be an object with a url");
   const { url } = requireStrings({ url: http.url }, "http");
-  const { method: written = "" } = requireStrings({ method: http.method ?? "" }, "http");
-  const method = written.toUpperCase() || "GET";
+  const { method: writtenMethod = "" } = requireStrings({ method: http.method ?? "" }, "http");
+  const method = writtenMethod.toUpperCase() || "GET";
   if (method !== "GET" && method !== "POST")
-    throw new Error(`http.method must be GET or POST, not ${quoteValue(written)}`);
+    throw new Error(`http.method must be GET or POST, not ${quoteValue(writtenMethod)}`);
   if (!isMap(http.params ?? {})) throw new Error("http.params must be a map of strings");
 
   const address = fillAddress(url, object);
@@ -164,10 +163,10 @@ const fetchValue = async (
 const fillAddress = (url: string, object: KubernetesObject): string | undefined => {
   const [scheme = ""] = /^https?:\/\//i.exec(url) ?? [];
   if (scheme === "") throw new Error("http.url must begin with http:// or https://");
-  const rest = url.slice(scheme.length).search(/[/?#\\]/);
-  const host = rest < 0 ? url.length : scheme.length + rest;
+  const hostLength = url.slice(scheme.length).search(/[/?#\\]/);
+  const hostEnd = hostLength < 0 ? url.length : scheme.length + hostLength;
   const filled = fillPlaceholders(url, object, (value, at) => {
-    if (at >= host) return encodeURIComponent(value.toWellFormed());
+    if (at >= hostEnd) return encodeURIComponent(value.toWellFormed());
     if (/^[A-Za-z0-9.-]+$/.test(value)) return value;
     throw new Error(`http.url becomes wrong: ${quoteValue(value)} can't be part of a host's name`);
   });

@@ -22,7 +22,7 @@ const cases: Cases = parse(readFileSync(new URL("requests.yaml", import.meta.url
 
 describe("an address", () => {
   for (const { url, params, href } of cases.addresses)
-    it(`is ${href} for ${url} and ${JSON.stringify(params)}`, () =>
+    it(`of ${url} with the parameters ${JSON.stringify(params)} is ${href}`, () =>
       assert.equal(buildReferenceUrl(url, "url", params).href, href));
 
   it("keeps every parameter", () => {
@@ -42,14 +42,14 @@ describe("an address", () => {
 });
 
 describe("a request", () => {
-  it("has its method in capitals", () => {
+  it("has its method in capitals, is a GET by default, and has no other method than the allowed ones", () => {
     assert.equal(parseMethod("post", ["GET", "POST"]), "POST");
     assert.equal(parseMethod(undefined, ["POST"]), "GET");
     assert.equal(parseMethod("", ["POST"]), "GET");
     for (const method of ["PUT", "CONNECT", 1, null, {}])
       assert.throws(() => parseMethod(method, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
   });
-  it("has the given body", () => {
+  it("has its body as JSON; undefined and null are no body", () => {
     assert.deepEqual([0, "", false, {}].map(toJsonRequestBody), ["0", '""', "false", "{}"]);
     assert.deepEqual([undefined, null].map(toJsonRequestBody), [undefined, undefined]);
   });

@@ -1,13 +1,13 @@
 import { isMap } from "../../json.ts";
 
-/** Parses a URL and adds params to its query, sorted and encoded as Go does. */
+/** Parses a URL, and adds `params` to its query, sorted and encoded as Go does. Errors name the `field` of the URL. */
 export const buildReferenceUrl = (text: unknown, field: string, params?: unknown): URL => {
   const url = typeof text === "string" ? URL.parse(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol))
     throw new Error(`${field} must be an address that begins with https:// or http://`);
   const query = new URLSearchParams(parseTextEntries(params ?? {}, "params").sort(compareNames));
-  const written = String(query).replaceAll("*", "%2A").replaceAll("%7E", "~");
-  if (written !== "") url.search = url.search === "" ? written : `${url.search}&${written}`;
+  const queryText = String(query).replaceAll("*", "%2A").replaceAll("%7E", "~");
+  if (queryText !== "") url.search = url.search === "" ? queryText : `${url.search}&${queryText}`;
   return url;
 };
 
@@ -53,9 +53,7 @@ export const buildPolicyRequestHeaders = (
   return Object.fromEntries(headers);
 };
 
-/**
- * An allowed host. With `isEnding`, `name` is an ending such as `.example.com`. `port` is empty for the default port.
- */
+/** An allowed host. With `isEnding`, `name` is an ending, as `.example.com`. An empty `port` is the default port. */
 interface AllowedHost {
   name: string;
   isEnding: boolean;

@@ -19,13 +19,13 @@ describe("a token", () => {
   });
 
   for (const { auth, refused, body, seconds } of rows.kept)
-    it(`${body} is kept for ${seconds} s under ${JSON.stringify(auth)}${refused ? ` after the token "${refused}" was refused` : ""}`, () =>
+    it(`in ${body} is cached for ${seconds} s with auth ${JSON.stringify(auth)}${refused ? `, if the service has refused "${refused}"` : ""}`, () =>
       assert.equal(computeTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
 
-  it("is kept for the same time when its response comes again, because the time counts from the first one", (test) => {
+  it("is cached for the same time when its response comes again, because the life begins with the first response", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
-    assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90);
+    assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90); // 100 s minus a tenth
     test.mock.timers.setTime(1_050_000);
     assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90);
   });
@@ -53,7 +53,8 @@ describe("a duration", () => {
     ".s": undefined,
   };
   for (const [text, milliseconds] of Object.entries(durations))
-    it(`"${text}" is ${milliseconds ?? "none"}`, () => assert.equal(parseGoDurationMilliseconds(text), milliseconds));
+    it(`"${text}" has ${milliseconds ?? "no"} milliseconds`, () =>
+      assert.equal(parseGoDurationMilliseconds(text), milliseconds));
   it("is parsed in linear time for any text", () => {
     fc.assert(fc.property(fc.string(), (text) => void parseGoDurationMilliseconds(text)));
     assert.equal(parseGoDurationMilliseconds("1".repeat(100_000)), undefined);

@@ -35,10 +35,10 @@ interface TermList extends ParentMap {
 }
 
 /** Renders a template of affinities as CUE. */
-export const renderAffinityAsCue = ({ operation: act, affinity }: OverrideTemplate): string => {
+export const renderAffinityAsCue = ({ operation, affinity }: OverrideTemplate): string => {
   const termLists = namedLists.flatMap(({ name, steps }): TermList[] => {
     const terms = lookUp({ affinity }, steps)?.value;
-    return Array.isArray(terms) && (terms.length > 0 || act === "remove")
+    return Array.isArray(terms) && (terms.length > 0 || operation === "remove")
       ? [{ name, steps, terms, within: toFieldName(steps.at(-2)) }]
       : [];
   });
@@ -48,7 +48,9 @@ export const renderAffinityAsCue = ({ operation: act, affinity }: OverrideTempla
   const present = parents.map(({ name, steps, within }) =>
     renderNullableCueField(name, `${within}.${steps.at(-1)}`, "{...}"),
   );
-  const parts = act === "remove" ? renderRemoval(termLists, parents) : renderSetting(termLists, parents, act === "add");
+  const keepsPresent = operation === "add";
+  const parts =
+    operation === "remove" ? renderRemoval(termLists, parents) : renderSetting(termLists, parents, keepsPresent);
   return renderCueScript(podScriptCueInputs, [podSpecCueDefinition, present.join("\n"), ...parts]);
 };
 
@@ -60,21 +62,22 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
 /** Returns the CUE field for a step of a path. It is `required` for the long key of required terms. */
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
-const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolean) => {
+/** Renders the operations `add` (with `keepsPresent`) and `replace`. */
+const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent: boolean) => {
   const existing = termLists.map(({ name, steps, within }) =>
     renderListOrEmptyAsCue(name, `${within}.${steps.at(-1)}`),
   );
   const operations = termLists.flatMap(({ name, steps, terms }) => {
     const path = renderPodTemplatePointerAsCue(...steps);
     const wanted = `${name}Wanted`;
-    if (!adds) return [renderCuePatchOperation("add", path, wanted)];
+    if (!keepsPresent) return [renderCuePatchOperation("add", path, wanted)];
     return [
       renderCuePatchOperation("add", path, wanted, `if len(${name}) == 0`),
       renderPrependMissingAsCue(path, name, terms, wanted),
     ];
   });
   return [
-    adds ? existing.join("\n") : "",
+    keepsPresent ? existing.join("\n") : "",
     termLists.map(({ name, terms }) => `${name}Wanted: ${renderValuesAsCueList(terms)}`).join("\n"),
     renderCuePatchesOutput(
       "podSpec",
@@ -88,15 +91,21 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], adds: boolea
   ];
 };
 
+/**
+ * Renders the removal of lists, and of maps that become empty. The CUE field `<map>Gone` lists the keys that are
+ * removed from a map. In CUE, `x != _|_` means that x exists.
+ */
 const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
   const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();
-  const gone = maps.map(({ name }) => {
-    const isIn = ({ within }: ParentMap) => within === name;
-    const ofLists = termLists.filter(isIn).map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);
-    const ofMaps = parents
-      .filter(isIn)
+  const goneFields = maps.map(({ name }) => {
+    const isInMap = ({ within }: ParentMap) => within === name;
+    const goneLists = termLists
+      .filter(isInMap)
+      .map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);
+    const goneMaps = parents
+      .filter(isInMap)
       .map(({ name: map, steps }) => `if len(${map}Gone) > 0 if len(${map}Gone) == len(${map}) {"${steps.at(-1)}"}`);
-    return `${name}Gone: ${renderCueList([...ofLists, ...ofMaps])}`;
+    return `${name}Gone: ${renderCueList([...goneLists, ...goneMaps])}`;
   });
   const operations = maps.map(({ name, steps }) =>
     renderCuePatchOperation(
@@ -107,7 +116,7 @@ const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
     ),
   );
   return [
-    `// a map that becomes empty is removed, too\n${gone.join("\n")}`,
+    `// a map that becomes empty is removed, too\n${goneFields.join("\n")}`,
     renderCuePatchesOutput("podSpec", renderCueList(operations)),
   ];
 };

@@ -27,15 +27,11 @@ export const formatDecimal = ({ numerator, denominator }: ExactFraction): string
 /** CUE calculates with this number of digits, and rounds longer results. */
 const precision = 24;
 
-/**
- * Returns a regular expression for numbers whose product with a number of `otherFactorDigits` digits is exact in CUE.
- */
+/** Returns a pattern for numbers whose product with a number of `otherFactorDigits` digits is exact in CUE. */
 export const buildExactCueFactorPattern = (otherFactorDigits: number): string =>
   otherFactorDigits < precision ? `^-?[0-9.]{1,${precision - otherFactorDigits}}(E.*)?$` : noNumber;
 
-/**
- * Returns a regular expression for numbers whose sum with `text` is exact in CUE. It matches none if `text` is large.
- */
+/** Returns a pattern for numbers whose sum with `text` is exact in CUE. If `text` is large, it matches none. */
 export const buildExactCueSummandPattern = (text: string): string =>
   new RegExp(smallNumber).test(text) ? smallNumber : noNumber;
 

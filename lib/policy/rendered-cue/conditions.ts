@@ -54,22 +54,23 @@ const renderExistence = ({ cond }: PolicyCondition): RenderedCondition => {
   return { inputs: [], parts: [], hit: `len(found) ${cond === "Exist" ? ">" : "=="} 0`, definitions: [] };
 };
 
+/** Renders a condition that compares the tested value (`one`) with another value (`other`). */
 const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const { cond, valueRef } = condition;
-  const place = valueRef && locateReferenceInCue(valueRef);
-  const value = place ? undefined : parseConstant(condition.value);
-  if (!place && !value) throw new Error("condition needs value or valueRef");
-  const compared = place ? `[if ${place.place} != _|_ {${place.place}}]` : `[${renderConstant(value?.value)}]`;
+  const location = valueRef && locateReferenceInCue(valueRef);
+  const value = location ? undefined : parseConstant(condition.value);
+  if (!location && !value) throw new Error("condition needs value or valueRef");
+  const compared = location ? `[if ${location.place} != _|_ {${location.place}}]` : `[${renderConstant(value?.value)}]`;
   const isProcessed = condition.valueProcess && !cond.endsWith("In");
-  const { test, shape } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
+  const { test, shape: exactNumbers } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
   return {
-    inputs: place ? [place.input] : [],
-    parts: [`// the compared value${place ? ", if it exists" : ""}\ngiven: ${compared}`],
+    inputs: location ? [location.input] : [],
+    parts: [`// the compared value${location ? ", if it exists" : ""}\ngiven: ${compared}`],
     hit: `list.Contains([for one in found for other in given {${test}}], true)`,
     definitions: [
       ...(test.includes("_same") ? [sameDefinition] : []),
       ...(test.includes("_ordered") ? [renderOrderDefinition(signs[cond] ?? "")] : []),
-      ...(/_same|_ordered|_amount/.test(test) ? [renderCueAmountDefinition(shape)] : []),
+      ...(/_same|_ordered|_amount/.test(test) ? [renderCueAmountDefinition(exactNumbers)] : []),
     ],
   };
 };
@@ -120,6 +121,7 @@ _same: {
 
 const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "other": ${right}}).out`;
 
+/** Returns CUE that tests whether `one` equals `other`. A constant allows a simpler test than two references. */
 const renderEquality = (value: ConstantValue): string => {
   if (value === undefined) return renderSame("one", "other");
   const { value: constant } = value;
@@ -150,6 +152,7 @@ const renderSingle = (name: string, constants: unknown[]): string => {
     : `list.Contains([one], ${name})`;
 };
 
+/** Returns CUE that compares `one` with `other` by an operator such as `<`. */
 const renderOrder = (sign: string, value: ConstantValue): string => {
   const constant = value?.value;
   if (typeof constant === "number" || isExactFraction(constant))
@@ -193,15 +196,14 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   return { test: cond === "NotEqual" ? `!${test}` : test, shape };
 };
 
-/**
- * The sides of a comparison in CUE. `amount` is appended to the data's amount, as ` * 3`; `wanted` is the other side.
- */
+/** The sides of a comparison in CUE. `amount` is appended to the data's amount, as ` * 3`; `wanted` is the other. */
 interface ComparedSides {
   amount: string;
   wanted: string;
   shape?: string | undefined;
 }
 
+/** Returns the sides for a constant. If the constant has no finite decimal, both sides are multiplied. */
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
   // If the constant is no number, the rendered CUE fails once there is data to compare, as kinitiras does.
   if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
@@ -215,6 +217,7 @@ const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides =
   };
 };
 
+/** Returns the sides for a referenced value, with which CUE calculates. */
 const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSides => {
   const amount = `${renderAmountExpression("other")}[0]`;
   const text = formatDecimal(operand) ?? "";

@@ -45,9 +45,7 @@ export const renderCuePath = (root: string, steps: readonly PathStep[]): string 
 export const renderCueValueOrElse = (place: string, otherwise: string): string =>
   `[if ${place} != _|_ {${place}}, ${otherwise}][0]`;
 
-/**
- * Returns a CUE field. It is the value at the path `place`, null if there is none, or an error if its type is wrong.
- */
+/** Returns a CUE field: the value at the path `place`, null if there is none, or an error if its type is wrong. */
 export const renderNullableCueField = (name: string, place: string, shape: "{...}" | "[...]"): string =>
   `${name}: (null | ${shape}) & ${renderCueValueOrElse(place, "null")}`;
 
@@ -118,17 +116,13 @@ export const renderFirstContainerAsCue = (...lists: string[]): string =>
     ...lists.map((list) => renderNullableCueField(list, `resources.${list}`, "{...}")),
   ].join("\n");
 
-/**
- * Renders the JSON pointer of a field in the pod spec as a CUE text. The CUE field `place` is the path of the pod spec.
- */
+/** Renders the JSON pointer of a pod spec's field as a CUE text. The CUE field `place` is the path of the pod spec. */
 export const renderPodTemplatePointerAsCue = (...steps: string[]): string => `"\\(place)/${steps.join("/")}"`;
 
 export const renderAddMissingMapOperation = (name: string, path: string): string =>
   renderCuePatchOperation("add", path, "{}", `if ${name} == null`);
 
-/**
- * Renders the output of a script: its list of patch operations. The list is empty if the CUE field `needed` is null.
- */
+/** Renders the output of a script: its list of patch operations, which is empty if the CUE field `needed` is null. */
 export const renderCuePatchesOutput = (needed: string, operations: string): string =>
   `unFlattenPatches: [if ${needed} != null {${operations}}]\npatches: list.FlattenN(unFlattenPatches, 1)`;
 

@@ -12,8 +12,8 @@ import {
 
 /** Renders a template of labels or annotations as CUE. */
 export const renderMetadataAsCue = (template: OverrideTemplate): string => {
-  const { type, operation: act } = template;
-  if (act === "remove")
+  const { type, operation } = template;
+  if (operation === "remove")
     return renderCueScript(["object: data.object"], [renderPresentMaps(type), renderRemoval(type, getKey(template))]);
 
   const constants = renderConstants(template);
@@ -58,6 +58,7 @@ const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${
 
 const getKey = ({ path }: OverrideTemplate): string => unescapeJsonPointerStep(path ?? "");
 
+/** Renders the operations that set the labels or annotations of a template's constant. */
 const renderConstants = (template: OverrideTemplate): string[] => {
   const { string, integer, float, boolean, stringMap } = template.value ?? {};
   const scalar = string ?? integer ?? float ?? boolean;

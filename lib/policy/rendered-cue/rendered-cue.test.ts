@@ -19,7 +19,7 @@ import { type PathStep, parseReferencePath } from "../values/paths.ts";
 import { renderConditionAsCue } from "./conditions.ts";
 import { renderTemplateAsCue } from "./templates.ts";
 
-const runs = 200;
+const runCount = 200;
 const apiVersion = "policy.kcloudlabs.io/v1alpha1";
 
 /** Returns the result as a value, or as an error with its message. */
@@ -117,7 +117,7 @@ const evaluateRenderedCondition = async (
   return { valid, reason };
 };
 
-describe("renderings of measured policies", () => {
+describe("CUE rendered from the templates of example policies", () => {
   for (const policyCase of benchPolicyCases) {
     if (policyCase.expect.policy === "rejected") continue;
     const request = buildPolicyCaseRequest(policyCase);
@@ -126,7 +126,7 @@ describe("renderings of measured policies", () => {
       if (policy.kind === "ClusterValidatePolicy") {
         for (const [index, { template }] of policy.spec.validateRules.entries())
           if (template)
-            it(`decide like validateRules[${index}] of ${policyCase.id}`, async () => {
+            it(`decides like validateRules[${index}] of ${policyCase.id}`, async () => {
               const { condition } = template;
               const expected = await getOutcome(evaluateCondition(condition, request, capabilities));
               assert.equal(await findScriptFault(renderConditionAsCue(condition), capabilities.evaluateCue), undefined);
@@ -140,7 +140,7 @@ describe("renderings of measured policies", () => {
         for (const [index, { overriders }] of policy.spec.overrideRules.entries()) {
           const { template } = overriders;
           if (template)
-            it(`change an object like overrideRules[${index}] of ${policyCase.id}`, async () => {
+            it(`changes an object like overrideRules[${index}] of ${policyCase.id}`, async () => {
               const expected = await getOutcome(applyTemplate(template, request, capabilities));
               assert.equal(await findScriptFault(renderTemplateAsCue(template), capabilities.evaluateCue), undefined);
               assertSame(
@@ -382,11 +382,11 @@ const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, makeOptional(objec
   return oldObject ? { operation: "UPDATE", object, oldObject } : { operation: "CREATE", object };
 });
 
-describe("renderings", () => {
+describe("CUE rendered from any template", () => {
   const capabilities = createPolicyCaseCapabilities();
 
-  it("change any object as the template does", async () => {
-    const law = fc.asyncProperty(template, request, async (template, request) => {
+  it("changes any object as the template does", async () => {
+    const property = fc.asyncProperty(template, request, async (template, request) => {
       const expected = await getOutcome(applyTemplate(template, request, capabilities));
       assertSame(
         expected,
@@ -394,11 +394,11 @@ describe("renderings", () => {
         renderTemplateAsCue(template),
       );
     });
-    await fc.assert(law, { numRuns: runs });
+    await fc.assert(property, { numRuns: runCount });
   });
 
-  it("fail or change an object with wrong types as the template does", async () => {
-    const law = fc.asyncProperty(template, misshapen, async (template, object) => {
+  it("fails for an object with wrong types, or changes the object as the template does", async () => {
+    const property = fc.asyncProperty(template, misshapen, async (template, object) => {
       const request: PolicyRequest = { operation: "CREATE", object };
       const result = await getOutcome(applyRendering(template, request, capabilities));
       if ("value" in result)
@@ -408,11 +408,11 @@ describe("renderings", () => {
           renderTemplateAsCue(template),
         );
     });
-    await fc.assert(law, { numRuns: runs });
+    await fc.assert(property, { numRuns: runCount });
   });
 
-  it("decide as the condition does", async () => {
-    const law = fc.asyncProperty(condition, request, async (condition, request) => {
+  it("decides as the condition does", async () => {
+    const property = fc.asyncProperty(condition, request, async (condition, request) => {
       const result = await getOutcome(evaluateRenderedCondition(condition, request, capabilities));
       if ("message" in result && mayBeSame.test(result.message)) return;
       assertSame(
@@ -421,25 +421,31 @@ describe("renderings", () => {
         renderConditionAsCue(condition),
       );
     });
-    await fc.assert(law, { numRuns: runs });
+    await fc.assert(property, { numRuns: runCount });
   });
 
-  it("compile as scripts", async () => {
-    const texts = fc.oneof(template.map(renderTemplateAsCue), condition.map(renderConditionAsCue));
-    const law = fc.asyncProperty(texts, async (text) =>
-      assert.equal(await findScriptFault(text, capabilities.evaluateCue), undefined),
+  it("compiles as a script", async () => {
+    const scripts = fc.oneof(template.map(renderTemplateAsCue), condition.map(renderConditionAsCue));
+    const property = fc.asyncProperty(scripts, async (script) =>
+      assert.equal(await findScriptFault(script, capabilities.evaluateCue), undefined),
     );
-    await fc.assert(law, { numRuns: 200 });
+    await fc.assert(property, { numRuns: 200 });
   });
 
-  const beyond: Record<string, [data: unknown, condition: Partial<PolicyCondition>]> = {
+  const inexactInCue: Record<string, [data: unknown, condition: Partial<PolicyCondition>]> = {
     "a text of more digits than CUE reads": ["12345678901234567890", { cond: "Gt", value: { integer: 5 } }],
     "a text that is finer than a billionth": ["0.00000000001", { cond: "Gt", value: { integer: 5 } }],
-    "what would be rounded": [123456789012345, { cond: "Gt", value: { integer: 1 }, valueProcess: longDivision }],
-    "lists that are the same but for texts that are numbers": [[5], { cond: "Equal", valueRef: elsewhere }],
+    "a product that CUE would round": [
+      123456789012345,
+      { cond: "Gt", value: { integer: 1 }, valueProcess: longDivision },
+    ],
+    "lists of which one has a number, and the other the same number as a text": [
+      [5],
+      { cond: "Equal", valueRef: elsewhere },
+    ],
   };
-  for (const [what, [data, fields]] of Object.entries(beyond))
-    it(`fail, and don't decide differently, for ${what}`, async () => {
+  for (const [what, [data, fields]] of Object.entries(inexactInCue))
+    it(`fails for ${what}, while the condition itself can be evaluated`, async () => {
       const object = { apiVersion: "v1", kind: "ConfigMap", data, other: ["5"] };
       const condition: PolicyCondition = { cond: "Equal", dataRef: { from: "current", path: "data" }, ...fields };
       await evaluateCondition(condition, { operation: "CREATE", object }, capabilities);

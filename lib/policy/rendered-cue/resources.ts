@@ -34,13 +34,13 @@ const renderRemoval = (list: string, name: string) =>
   renderCuePatchOperation("remove", renderPath(list, name), undefined, `if ${renderCuePath(list, [name])} != _|_`);
 
 /** Renders a template of resources as CUE. */
-export const renderResourcesTemplateAsCue = ({ operation: act, resources = {} }: OverrideTemplate): string => {
+export const renderResourcesTemplateAsCue = ({ operation, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
     const quantities = Object.entries(resources[list] ?? {}).map(
       ([name, quantity]) => [unescapeJsonPointerStep(name), quantity] as const,
     );
-    if (act === "remove") return quantities.map(([name]) => renderRemoval(list, name));
+    if (operation === "remove") return quantities.map(([name]) => renderRemoval(list, name));
     const parent = renderAddMissingMapOperation(list, renderPodTemplatePointerAsCue(...resourcesPath, list));
     return [
       parent,
@@ -50,7 +50,7 @@ export const renderResourcesTemplateAsCue = ({ operation: act, resources = {} }:
     ];
   });
   const parents =
-    act === "remove" || lists.length === 0
+    operation === "remove" || lists.length === 0
       ? []
       : [renderAddMissingMapOperation("resources", renderPodTemplatePointerAsCue(...resourcesPath))];
   return renderCueScript(podScriptCueInputs, [
@@ -60,9 +60,10 @@ export const renderResourcesTemplateAsCue = ({ operation: act, resources = {} }:
   ]);
 };
 
-export const renderOversellTemplateAsCue = ({ operation: act, resourcesOversell = {} }: OverrideTemplate): string => {
+/** Renders a template as CUE that sets requests to limits multiplied by factors, or removes the requests. */
+export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} }: OverrideTemplate): string => {
   const factors = templateOversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
-  if (act === "remove") {
+  if (operation === "remove") {
     const removals = renderCueList(factors.map(({ name }) => renderRemoval("requests", name)));
     return renderCueScript(podScriptCueInputs, [
       podSpecCueDefinition,

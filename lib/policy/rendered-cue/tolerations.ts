@@ -16,18 +16,16 @@ import {
 
 const tolerationsPath = `"\\(place)/tolerations"`;
 
-export const renderTolerationsTemplateAsCue = ({ operation: act, tolerations = [] }: OverrideTemplate): string => {
-  const parts =
-    act === "add"
-      ? renderAddition(tolerations)
-      : act === "remove"
-        ? renderRemoval(tolerations)
-        : renderReplacement(tolerations);
-  return renderCueScript(podScriptCueInputs, [
+export const renderTolerationsTemplateAsCue = ({ operation, tolerations = [] }: OverrideTemplate): string =>
+  renderCueScript(podScriptCueInputs, [
     podSpecCueDefinition,
     renderListOrEmptyAsCue("existing", "podSpec.tolerations"),
-    ...parts,
+    ...renderOperation(operation, tolerations),
   ]);
+
+const renderOperation = (operation: OverrideTemplate["operation"], tolerations: readonly Toleration[]) => {
+  if (operation === "add") return renderAddition(tolerations);
+  return operation === "remove" ? renderRemoval(tolerations) : renderReplacement(tolerations);
 };
 
 /** A patch operation that sets the tolerations if the pod has none. */
@@ -41,9 +39,10 @@ const renderAddition = (tolerations: readonly Toleration[]) => [
   ),
 ];
 
+/** Renders the removal of the tolerations that the template identifies. */
 const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
-meant: ${renderValuesAsCueList(tolerations.flatMap(listMeant))}
+meant: ${renderValuesAsCueList(tolerations.flatMap(listIdentities))}
 gone: [for index, toleration in existing if (_meant & {of: toleration, by: meant}).out {index}]
 ${meantDefinition}`,
   renderCuePatchesOutput(
@@ -66,10 +65,11 @@ const renderStep = (
 ) => `_step${index + 1}: _replacement & {
 	before: ${index === 0 ? "existing" : `_step${index}.after`}
 	by: wanted[${index}]
-	meant: ${renderCueLiteral(listMeant(toleration))}
+	meant: ${renderCueLiteral(listIdentities(toleration))}
 	others: ${renderCueLiteral(tolerations.filter((_, otherIndex) => otherIndex !== index))}
 }`;
 
+/** Renders the replacements by the template's tolerations, one step after another. */
 const renderReplacement = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
   `// each replaces those with its key, or with its key and value; if there are none, it is prepended\n${tolerations.map(renderStep).join("\n")}`,
@@ -100,7 +100,7 @@ _replacement: {
  * Returns a list with the key and value that identify the tolerations which a template's toleration replaces or
  * removes. For the operator Exists, only the key. The list is empty if the toleration identifies none.
  */
-const listMeant = ({ key, operator = "", value }: Toleration): object[] => {
+const listIdentities = ({ key, operator = "", value }: Toleration): object[] => {
   if (typeof key !== "string") return [];
   if (operator === "Exists") return [{ key }];
   return ["", "Equal"].includes(operator) && typeof value === "string" ? [{ key, value }] : [];

@@ -23,7 +23,7 @@ const assertEqual = (left: ExactFraction | undefined, right: ExactFraction | und
 
 suite("an exact number", () => {
   for (const { text, equalText } of rows.equal)
-    test(`${text} is ${equalText}`, () => assertEqual(parseDecimal(text), parseDecimal(equalText)));
+    test(`${text} equals ${equalText}`, () => assertEqual(parseDecimal(text), parseDecimal(equalText)));
 
   for (const text of rows.invalid)
     test(`isn't ${JSON.stringify(text)}`, () => assert.equal(parseDecimal(text), undefined));
@@ -54,7 +54,7 @@ suite("an exact number", () => {
     assert.equal(isExactFraction({ numerator: 1, denominator: 1 }), false);
   });
 
-  test("is calculated like numbers", () => {
+  test("is calculated like an integer of JavaScript", () => {
     const integer = fc.integer({ min: -1000, max: 1000 });
     const requireDecimal = (value: number): ExactFraction => parseDecimal(value) ?? assert.fail();
     fc.assert(
@@ -73,13 +73,13 @@ suite("an exact number", () => {
     assert.equal(calculateWithExactFractions(requireDecimal(1), "%", requireDecimal(1)), undefined);
   });
 
-  test("is not rounded", () => {
-    const [tenth, two] = [parseDecimal("0.1"), parseDecimal("0.2")];
-    assert.ok(tenth && two);
-    assertEqual(calculateWithExactFractions(tenth, "+", two), parseDecimal("0.3"));
+  test("is not rounded in a sum", () => {
+    const [first, second] = [parseDecimal("0.1"), parseDecimal("0.2")];
+    assert.ok(first && second);
+    assertEqual(calculateWithExactFractions(first, "+", second), parseDecimal("0.3"));
   });
 
-  test("compares like numbers of JavaScript", () => {
+  test("is compared like a number of JavaScript", () => {
     const number = fc.double({ noNaN: true, noDefaultInfinity: true });
     fc.assert(
       fc.property(number, number, (left, right) => {

@@ -1,9 +1,7 @@
 import { isMap, isTextOrNumber } from "../../json.ts";
 import { parseQuantity } from "../../objects/quantity.ts";
 
-/**
- * An exact fraction with a positive denominator. A value from JSON can't be mistaken for one, as JSON has no bigint.
- */
+/** An exact fraction with a positive denominator. No value from JSON looks like one, because JSON has no bigint. */
 export interface ExactFraction {
   readonly numerator: bigint;
   readonly denominator: bigint;

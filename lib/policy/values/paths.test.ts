@@ -14,7 +14,7 @@ const cases: Cases = parse(readFileSync(new URL("cases.yaml", import.meta.url), 
 
 suite("a path", () => {
   for (const { id, path, segments } of kinitirasCaseTables.paths)
-    test(`is read as measured: ${id}`, () => assert.deepEqual(parseReferencePath(path), segments));
+    test(`is read as kinitiras reads it: ${id}`, () => assert.deepEqual(parseReferencePath(path), segments));
 
   for (const { name, path, steps } of cases.paths) test(name, () => assert.deepEqual(parseReferencePath(path), steps));
   for (const { name, path, message } of cases.invalidPaths)

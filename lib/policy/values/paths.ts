@@ -18,6 +18,7 @@ const maximumLength = 4096;
 
 const hasSlash = (text: string) => text.startsWith("/") || text.replaceAll(quotedText, "").includes("/");
 
+/** Parses a path such as `/spec/containers/0`. */
 const parseSlashPath = (text: string): PathStep[] =>
   text
     .replace(/^\/+/, "")
@@ -34,6 +35,7 @@ const quotedText = /"(?:[^"\\]|\\.)*"/g;
 const firstStep = /([^\s.[\]"]+)|("(?:[^"\\]|\\.)*")|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/y;
 const nextStep = /\.([^\s.[\]"]+)|\.("(?:[^"\\]|\\.)*")|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/y;
 
+/** Parses a path such as `spec.containers[0]`. */
 const parseDottedPath = (text: string): PathStep[] => {
   const steps: PathStep[] = [];
   for (let at = 0; at < text.length; ) {

@@ -75,9 +75,7 @@ const mask = ({ ip, prefixLength }: Cidr) => {
   return new Cidr(new Ip((ip.number >> hostBits) << hostBits, ip.bits), prefixLength);
 };
 
-/**
- * Returns the cost of comparing a network with another value. If the other value is a text, adds the cost of parsing.
- */
+/** Returns the cost of comparing a network with another value. If that is a text, adds the cost of parsing. */
 const countIpTest = ([cidr = null, other = null]: readonly Value[], _: Value, id?: string): number =>
   countTraversal(2 * getActualSize(cidr)) + (id?.endsWith("_string") ? countTraversal(getActualSize(other)) : 0);
 const countCidrTest: FunctionCost = (args, result, id) => countIpTest(args, result, id) + countReading(args) + 1;

@@ -14,6 +14,7 @@ import { parseRequestUrl } from "./url.ts";
 
 const type = struct("kubernetes.NamedFormat");
 
+/** The value of a named format, such as `format.dns1123Label()`. */
 class Format extends LibraryObject {
   readonly type = type;
   readonly findFaults: (text: string) => string[];

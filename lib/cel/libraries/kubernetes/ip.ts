@@ -42,9 +42,7 @@ const createParseError = (text: string, message: string, rest = "") =>
 const joinParts = (parts: readonly number[], bits: number): bigint =>
   parts.reduce((number, part) => (number << BigInt(bits)) | BigInt(part), 0n);
 
-/**
- * Parses an IPv4 address to four bytes. `text` is the whole address for errors: `address` can be the end of an IPv6.
- */
+/** Parses an IPv4 address to four bytes. For errors, `text` is the whole text: `address` can be the end of an IPv6. */
 const parseIpv4 = (text: string, address: string): number[] => {
   const bytes: number[] = [];
   for (let rest = address; ; rest = rest.slice(1)) {
@@ -63,6 +61,7 @@ const parseIpv4 = (text: string, address: string): number[] => {
   return bytes;
 };
 
+/** Parses an IPv6 address with an optional zone, as in `fe80::1%eth0`. */
 const parseIpv6 = (text: string): { address: Ip; zone: string } => {
   const mark = text.indexOf("%");
   const zone = mark < 0 ? "" : text.slice(mark + 1);

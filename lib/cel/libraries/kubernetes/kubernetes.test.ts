@@ -51,15 +51,15 @@ for (const [library, rows] of Object.entries(readRows<Record<string, Row[]>>(imp
 describe("the authorizer", () => {
   /** Evaluates an expression and returns the questions that it asks the authorizer. */
   const ask = (expression: string): AuthorizationAttributes[] => {
-    const asked: AuthorizationAttributes[] = [];
+    const questions: AuthorizationAttributes[] = [];
     evaluate(expression, (attributes) => {
-      asked.push(attributes);
+      questions.push(attributes);
       return { allowed: false };
     });
-    return asked;
+    return questions;
   };
 
-  it("is asked for a resource with everything that the expression states about it", () => {
+  it("is asked about a resource with everything that the expression states about the resource", () => {
     const chain = 'group("apps").resource("deployments").subresource("scale").namespace("a").name("b")';
     assert.deepEqual(ask(`authorizer.${chain}.check("patch").allowed()`), [
       {
@@ -78,32 +78,26 @@ describe("the authorizer", () => {
     ]);
   });
 
-  it("is asked for the resource of the request, with what the expression changes", () => {
-    const asked = ask('authorizer.requestResource.name("other").check("get").allowed()');
-    const resourceAttributes = {
-      group: "",
-      version: "*",
-      resource: "pods",
-      namespace: "a",
-      name: "other",
-      verb: "get",
-    };
-    assert.deepEqual(asked, [{ user: "alice", groups: ["developers"], resourceAttributes }]);
+  it("is asked about the resource of the request, with the name that the expression sets", () => {
+    const questions = ask('authorizer.requestResource.name("other").check("get").allowed()');
+    const resource = { group: "", version: "*", resource: "pods", namespace: "a", name: "other" };
+    const resourceAttributes = { ...resource, verb: "get" };
+    assert.deepEqual(questions, [{ user: "alice", groups: ["developers"], resourceAttributes }]);
   });
 
-  it("is asked for a path, for a service account instead of the user", () => {
-    const asked = ask('authorizer.serviceAccount("ns", "app").path("/metrics").check("get").allowed()');
+  it("is asked whether a service account, instead of the user, may read a path", () => {
+    const questions = ask('authorizer.serviceAccount("ns", "app").path("/metrics").check("get").allowed()');
     const nonResourceAttributes = { path: "/metrics", verb: "get" };
     const groups = ["system:serviceaccounts", "system:serviceaccounts:ns"];
-    assert.deepEqual(asked, [{ user: "system:serviceaccount:ns:app", groups, nonResourceAttributes }]);
+    assert.deepEqual(questions, [{ user: "system:serviceaccount:ns:app", groups, nonResourceAttributes }]);
   });
 
   it("is asked with selectors as they were written", () => {
     const chain = 'group("").resource("pods").fieldSelector("a=b").labelSelector("c in (")';
-    const [asked] = ask(`authorizer.${chain}.check("list").allowed()`);
-    assert.ok(asked && "resourceAttributes" in asked);
-    assert.deepEqual(asked.resourceAttributes.fieldSelector, { rawSelector: "a=b" });
-    assert.deepEqual(asked.resourceAttributes.labelSelector, { rawSelector: "c in (" });
+    const [question] = ask(`authorizer.${chain}.check("list").allowed()`);
+    assert.ok(question && "resourceAttributes" in question);
+    assert.deepEqual(question.resourceAttributes.fieldSelector, { rawSelector: "a=b" });
+    assert.deepEqual(question.resourceAttributes.labelSelector, { rawSelector: "c in (" });
   });
 
   const answers: [method: string, answer: AuthorizationAnswer, value: unknown][] = [

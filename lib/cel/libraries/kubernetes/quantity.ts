@@ -26,6 +26,7 @@ interface Amount {
 
 const type = struct("kubernetes.Quantity");
 
+/** The value of the function `quantity`, or of a calculation with quantities. */
 export class Quantity extends LibraryObject {
   readonly type = type;
   readonly amount: Amount;
@@ -64,6 +65,7 @@ const maxExponentGap = 10_000;
 /** A large amount with a larger exponent isn't converted to nanos, because that would take too long. */
 const maxExponent = 1000;
 
+/** Parses a quantity such as `1.5Gi`, `500m` or `1e3`, as upstream does. */
 const parseAmount = (text: string): Amount => {
   const [number = "", integer = "", fraction = ""] = /^[+-]?(\d*)(?:\.(\d*))?/.exec(text) ?? [];
   const suffix = text.slice(number.length);
@@ -72,6 +74,7 @@ const parseAmount = (text: string): Amount => {
   if (text.length > maxLength) throw createNumberError();
 
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
+  // Upstream's exponent has 32 bits.
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
   const integerDigits = integer.replace(/^0+/, "") || "0";
   const isLarge =
@@ -112,6 +115,7 @@ const alignDigits = (left: Amount, right: Amount): [left: bigint, right: bigint]
   return gap > 0 ? [left.digits * factor, right.digits] : [left.digits, right.digits * factor];
 };
 
+/** Adds two amounts. The sum is large if an amount is large, or if 64 bits are too few to add them. */
 const addAmounts = (left: Amount, right: Amount): Amount => {
   const isLarge = left.isLarge || right.isLarge;
   if (!isLarge && right.digits === 0n) return left;
@@ -136,6 +140,7 @@ const subtractAmounts = (left: Amount, right: Amount): Amount => {
 
 const getSign = (digits: bigint): number => Number(digits > 0n) - Number(digits < 0n);
 
+/** Returns -1, 0 or 1 if the left amount is smaller, equal or larger. */
 const compareAmounts = (left: Amount, right: Amount): number => {
   const [sign, other] = [getSign(left.digits), getSign(right.digits)];
   if (sign !== other || sign === 0) return Math.sign(sign - other);

@@ -27,6 +27,7 @@ export class Semver extends LibraryObject {
   }
 }
 
+/** Compares two versions as Semantic Versioning does. A version with a prerelease is smaller than the same without. */
 const compareVersions = (left: Semver, right: Semver): number => {
   for (const [index, number] of left.numbers.entries()) {
     const order = comparePart(number, right.numbers[index] ?? 0n);
@@ -49,8 +50,8 @@ const comparePart = (left: bigint | string, right: bigint | string): number => {
 };
 
 /** Parses a version as github.com/blang/semver/v4 does, with its error messages. */
-const parseSemver = (text: string, isNormalized = false): Semver => {
-  const source = isNormalized ? normalize(text) : text;
+const parseSemver = (text: string, normalizes = false): Semver => {
+  const source = normalizes ? normalize(text) : text;
   if (source === "") throw new EvaluationError("Version string empty");
   const [major = "", minor, end] = splitParts(source);
   if (minor === undefined || end === undefined) throw new EvaluationError("No Major.Minor.Patch elements found");
@@ -98,6 +99,7 @@ const parseUint = (text: string): bigint => {
   return BigInt(text);
 };
 
+/** Parses a part of a prerelease, such as `rc` or `1`. A part of digits is a number. */
 const parsePrerelease = (text: string): bigint | string => {
   if (text === "") throw new EvaluationError("Prerelease is empty");
   if (!isIdentifier(text)) throw new EvaluationError(`Invalid character(s) found in prerelease ${quoteAsGo(text)}`);

@@ -26,6 +26,7 @@ interface Parts {
   readonly fragment: string;
 }
 
+/** The value of the function `url`. */
 class Url extends LibraryObject {
   readonly type = type;
   readonly parts: Parts;
@@ -157,6 +158,7 @@ const requirePort = (port: string): void => {
   if (!/^(:\d*)?$/.test(port)) throw new EvaluationError(`invalid port ${quote(port)} after host`);
 };
 
+/** Parses a host with an optional port. An IPv6 address has brackets, and may have a zone after `%25`. */
 const parseHost = (scheme: string, bytes: string): string => {
   const bracket = bytes.lastIndexOf("[");
   if (bracket > 0) throw new EvaluationError("invalid IP-literal");
@@ -173,7 +175,9 @@ const parseHost = (scheme: string, bytes: string): string => {
   const name = bytes.slice(1, end);
   const zone = name.indexOf("%25");
   const address =
-    zone < 0 ? unescapeHost(name) : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), true);
+    zone < 0
+      ? unescapeHost(name)
+      : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), /* isZone */ true);
   const { bits } = rewordErrors(
     () => parseAddress(toMarkedText(address)),
     (message) => showMarks(`invalid host: ${message}`),
@@ -192,6 +196,7 @@ const parseNamed = <Result>(url: string, parse: () => Result): Result =>
 /** Parses a URL that is valid in a request. Errors contain the URL. */
 export const parseRequestUrl = (text: string) => parseNamed(text, () => parseRequest(text));
 
+/** Parses a URL with an optional fragment. Errors have upstream's texts. */
 const parseUrl = (text: string): Url =>
   rewordErrors(
     () => {
@@ -199,12 +204,13 @@ const parseUrl = (text: string): Url =>
       const [beforeFragment, fragment = ""] = cut(text, "#");
       // Upstream parses the URL a second time, because a request has no fragment. The errors contain the text before
       // the fragment, or the whole text if the fragment is wrong.
-      const parts = parseNamed(beforeFragment, () => parseParts(toBytes(beforeFragment), false));
+      const parts = parseNamed(beforeFragment, () => parseParts(toBytes(beforeFragment), /* isRequest */ false));
       return new Url({ ...parts, fragment: parseNamed(text, () => requireEscapes(toBytes(fragment))) });
     },
     (message) => `URL parse error during conversion from string: ${message}`,
   );
 
+/** Formats the parts of a URL as Go does. */
 const formatUrl = ({ scheme, opaque, user, host, hasNoAuthority, path, query, hasEmptyQuery, fragment }: Parts) => {
   const hasAuthority = host !== "" || user !== undefined || (scheme !== "" && path !== "" && !hasNoAuthority);
   const authority = hasAuthority ? `//${user === undefined ? "" : `${user}@`}${escapeBytes(host, "host")}` : "";
@@ -230,6 +236,7 @@ const getEscapedPath = ({ parts: { path } }: Url) => toText(normalizeEscapes(pat
 /** For a query with more parameters, upstream returns none. */
 const maxParameters = 10_000;
 
+/** Returns the values of each parameter in the query of a URL. */
 const parseQuery = ({ parts: { query } }: Url): CelMap => {
   const entries = new Map<string, [key: Value, values: string[]]>();
   const parameters = query.split("&");
