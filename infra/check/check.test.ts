@@ -33,7 +33,7 @@ interface CheckCase {
   alsoPods?: boolean;
   strict?: boolean;
   validate?: FieldValidation;
-  /** True for a case about Kubernetes' own handlers; the others have the same outcome without them. */
+  /** True for a case that needs Kubernetes' own handlers; other cases have the same outcome without the handlers. */
   needsKubernetes?: boolean;
   /** By default none, so that a case shows what rules do. */
   plugins?: string[];
@@ -41,9 +41,9 @@ interface CheckCase {
   assumed?: Record<string, string[]>;
   notes?: string[];
   passed?: Record<string, string[]>;
-  /** The rules that exceptions exempt objects from, with the texts of these. */
+  /** The rules that exceptions exempt each object from, with the texts of the exceptions. */
   exempt?: Record<string, string[]>;
-  /** What changes the objects that are changed. */
+  /** The rules and policies that change each object. */
   changes?: Record<string, string[]>;
   /** The annotations for the audit log of the objects that have some. */
   audit?: Record<string, Record<string, string>>;
@@ -154,19 +154,24 @@ describe("check", () => {
       }
       if (expected.notes !== undefined) assertTexts(notes, expected.notes);
       if (expected.assumed !== undefined) assert.deepEqual(assumed, expected.assumed);
-      const collect = (members: ((typeof objects)[0] & { found: object })[]) =>
-        Object.fromEntries(
-          members.flatMap(({ name, found }) => (Object.keys(found).length > 0 ? [[name, found]] : [])),
-        );
-      const listChangers = ({ changes }: (typeof objects)[0]) => changes.map(({ rule }) => rule);
-      if (expected.changes !== undefined)
-        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: listChangers(one) }))), expected.changes);
-      if (expected.audit !== undefined)
-        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: one.audit }))), expected.audit);
+      /** Collects findings of one kind by the object's name. Objects without findings are absent. */
+      const collect = (listFindings: (reported: (typeof objects)[0]) => object) => {
+        const findings = objects.map((reported): [string, object] => [reported.name, listFindings(reported)]);
+        return Object.fromEntries(findings.filter(([, found]) => Object.keys(found).length > 0));
+      };
       const listExemptions = ({ exempt = [] }: (typeof objects)[0]) =>
         exempt.map(({ rule, text }) => `${rule} ${text}`);
-      if (expected.exempt !== undefined)
-        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: listExemptions(one) }))), expected.exempt);
+      if (expected.changes !== undefined)
+        assert.deepEqual(
+          collect(({ changes }) => changes.map(({ rule }) => rule)),
+          expected.changes,
+        );
+      if (expected.audit !== undefined)
+        assert.deepEqual(
+          collect(({ audit }) => audit),
+          expected.audit,
+        );
+      if (expected.exempt !== undefined) assert.deepEqual(collect(listExemptions), expected.exempt);
       if (expected.passed !== undefined) assert.deepEqual(passed, expected.passed);
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);
       if (expected.stored !== undefined) assert.partialDeepStrictEqual(stored, expected.stored);
@@ -231,18 +236,24 @@ describe("check", () => {
     ]);
   });
 
-  const buildChange = (name: string, resource: string, expression: string, params: [object, object] = [{}, {}]) => {
+  /** Builds a policy that changes the objects of a resource, and its binding; `policyFields` is added to its spec. */
+  const buildChange = (
+    name: string,
+    resource: string,
+    expression: string,
+    { policyFields = {}, bindingFields = {} } = {},
+  ) => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: [resource], operations: ["CREATE"] }];
     const mutations = [{ patchType: "JSONPatch", jsonPatch: { expression } }];
-    const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "Never", mutations, ...params[0] };
+    const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "Never", mutations, ...policyFields };
     return [
       { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec },
       {
         apiVersion,
         kind: "MutatingAdmissionPolicyBinding",
         metadata: { name },
-        spec: { policyName: name, ...params[1] },
+        spec: { policyName: name, ...bindingFields },
       },
     ];
   };
@@ -268,10 +279,10 @@ describe("check", () => {
           "copy",
           "configmaps",
           '[JSONPatch{op: "add", path: "/data", value: {"a": string(params.data.a)}}]',
-          [
-            { paramKind: { apiVersion: "v1", kind: "Secret" } },
-            { paramRef: { name: "s", parameterNotFoundAction: "Deny" } },
-          ],
+          {
+            policyFields: { paramKind: { apiVersion: "v1", kind: "Secret" } },
+            bindingFields: { paramRef: { name: "s", parameterNotFoundAction: "Deny" } },
+          },
         ),
       ],
     });

@@ -73,6 +73,7 @@ const getDefinedKind = (definition: KubernetesObject): string => {
   return `${group} ${toMap(names).kind}`;
 };
 
+/** Returns the functions by which a check asks Kubernetes' own handlers. */
 export const createRequestHandlers = async (
   module: Pick<Kubernetes, "handle">,
   options: {

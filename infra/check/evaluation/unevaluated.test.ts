@@ -8,7 +8,7 @@ import { buildKindIndex } from "../../apiserver/kinds/kinds.ts";
 import { buildAdmissionAttributes } from "./requests.ts";
 import { createUnevaluatedPolicyMatcher } from "./unevaluated.ts";
 
-/** A request, and what is known of its namespace. */
+/** A request, its namespace (`home`), and whether only the name of this namespace is known (`isAssumed`). */
 interface RequestSample {
   object?: object;
   operation?: Operation;

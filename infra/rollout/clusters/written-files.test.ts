@@ -43,7 +43,7 @@ describe("the files of --write", () => {
   });
 
   for (const part of ["roles", "policies", "entries"])
-    it(`are not replaced if ${part} are from elsewhere`, async () => {
+    it(`are refused if Postern has not written the file with the ${part}`, async () => {
       const write = await openFolder();
       await writeFile(join(write, `prod.${part}.yaml`), configuration);
       await assert.rejects(readWrittenEntries(write, "prod"), (error: Error) => {
@@ -65,7 +65,7 @@ describe("the files of --write", () => {
 });
 
 describe("the entries that an earlier deployment wrote", () => {
-  it("are those of all documents; there are none without a file", async () => {
+  it("are those of all YAML documents in the file; without a file, there are none", async () => {
     const folder = await openFolder();
     const documents = ["a", "b"].map((name) => `${configuration}webhooks: [{ name: ${name} }]\n`);
     await writeFile(join(folder, "prod.entries.yaml"), `${head}${documents.join("---\n")}`);

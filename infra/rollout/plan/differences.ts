@@ -218,8 +218,8 @@ const compareAlarms = async (scope: Scope): Promise<StageDifference[]> => {
 };
 
 /**
- * Compares the properties of an alarm that are texts, numbers or lists of texts. Others, such as Metrics, are left out,
- * because CloudWatch adds members to them.
+ * Compares the properties of an alarm that are strings, numbers or lists of strings. Other properties, such as Metrics,
+ * are not compared, because CloudWatch adds members to them.
  */
 const compareAlarm = (wanted: Record<string, unknown>, found: object | undefined): string[] => {
   if (found === undefined) return ["doesn't exist"];
