@@ -62,8 +62,9 @@ export const collectFindings = async (
     .filter((name) => ![...changes, ...denials, ...exempt].some(({ rule }) => rule === name));
   const ifDecided: CheckVerdict = changes.length > 0 ? "changed" : "allowed";
   const ifAllowed: CheckVerdict = undecided.length > 0 ? "undecided" : ifDecided;
+  const verdict: CheckVerdict = trace.allowed ? ifAllowed : "denied";
   return {
-    verdict: trace.allowed ? ifAllowed : "denied",
+    verdict,
     denials,
     warnings: [
       ...trace.validationWarnings.map((text) => ({ rule: "API validation", text })),

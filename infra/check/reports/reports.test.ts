@@ -132,7 +132,7 @@ describe("a report without known findings", () => {
 });
 
 describe("what can't be read", () => {
-  it("has equal faults once for some files, unless all are wanted", () => {
+  it("is listed with only some of the inputs that have the same fault, unless all are wanted", () => {
     const unread = ["a", "b", "c", "d", "e"].map((file) => {
       const sentence = file === "b" ? "is no text in UTF-8" : "is a Helm template";
       return { fault: { file, line: 1, sentence }, text: `${file}:1 ${sentence}`, checked: denied };
@@ -273,7 +273,7 @@ describe("the JUnit report", () => {
 });
 
 describe("each report", () => {
-  const reportsByName: [name: string, create: () => CheckResultReportWriter, own: RegExp][] = [
+  const reportsByName: [name: string, create: () => CheckResultReportWriter, lineStart: RegExp][] = [
     ["text", () => toResultWriter(createTextReport(createPainter(false))), /^(?!\s*::)/],
     ["text of all objects", () => toResultWriter(createWholeTextReport(createPainter(false))), /^(?!\s*::)/],
     ["json", () => toResultWriter(createJsonReport()), /^ *["{}[\]]/],
@@ -282,8 +282,8 @@ describe("each report", () => {
     ["github", () => createGithubReport(), /^::(error|warning) /],
     ["policyreport", () => createPolicyReport({ passes: true }, now), /^ *["{}[\]]/],
   ];
-  for (const [name, create, own] of reportsByName)
-    it(`of the form ${name} begins each line of a log itself, and has no command or control character in one`, () =>
+  for (const [name, create, lineStart] of reportsByName)
+    it(`in the format ${name} begins each line itself, and has no control character or workflow command in a line`, () =>
       fc.assert(
         fc.property(anyResults, fc.array(text), (all, names) => {
           const named = names.map((name): ObjectCheckResult => ({ ...denied, file: name, kind: name, name }));
@@ -291,7 +291,7 @@ describe("each report", () => {
             .split("\n")
             .slice(0, -1);
           for (const line of lines) {
-            assert.match(line, own);
+            assert.match(line, lineStart);
             assert.doesNotMatch(line, /\p{Cc}|\p{Bidi_Control}|[\u2028\u2029]|##\w*\[/u);
           }
         }),
