@@ -173,10 +173,7 @@ const buildResources = (
   type: "http" | "url",
   fill: ReturnType<typeof openTemplate>,
 ): { Resources: Record<string, Json>; Outputs: Record<string, Json> } => {
-  const common = {
-    lossOutput: lostReviewsMetricOutputName,
-    retentionOutput: logRetentionOutputName,
-  };
+  const common = { lossOutput: lostReviewsMetricOutputName, retentionOutput: logRetentionOutputName };
   const once = fill(common);
   const ofRules = rules.map((rule) => {
     const { id, name, timeoutSeconds, reconciles } = rule;

@@ -166,10 +166,7 @@ const ruleMembers: Record<string, InputShape> = {
       "requests that are never sent to the rule: one match in `namespaces`, `namespaceLabels`, `users` or `groups` is enough; each of the `exceptions` ends at its `until`",
   },
   record: recordSectionShape,
-  settings: {
-    ...anyShape,
-    description: "merged with the rule's defaults; the README of each rule lists them",
-  },
+  settings: { ...anyShape, description: "merged with the rule's defaults; the README of each rule lists them" },
 };
 const createCountShape = (description: string): InputShape => {
   return { expected: "a whole number from 1", description, type: "integer", minimum: 1 };

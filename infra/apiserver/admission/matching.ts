@@ -132,9 +132,7 @@ const matchObject = (selector: LabelSelector, { latest: { object, oldObject } }:
     return labels !== undefined && isSelected(selector, labels);
   });
 
-/**
- * Returns the labels of an object; undefined for kinds without metadata, which are the options of CONNECT requests.
- */
+/** Returns the labels of an object; undefined for kinds without metadata, which are the options of CONNECT requests. */
 const getLabels = (object: unknown): Record<string, string> | undefined => {
   if (!isMap(object) || connections.has(String(object.kind))) return undefined;
   const { labels } = isMap(object.metadata) ? object.metadata : {};
@@ -263,9 +261,7 @@ const buildConditionRequest = (attributes: AdmissionAttributes, kind: GroupVersi
   return dropEmptyValues(members);
 };
 
-/**
- * Returns the members without empty texts and empty objects: in an API server, CEL sees such fields as absent, too.
- */
+/** Returns the members without empty texts and empty objects: in an API server, CEL sees such fields as absent, too. */
 const dropEmptyValues = (members: object): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(members).filter(

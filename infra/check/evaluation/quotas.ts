@@ -114,9 +114,7 @@ export const createQuotaEvaluation =
     const listed = await list();
     if (listed.length === 0) return { outcome: { allowed: true }, refused: false, operations: 0 };
     if (made?.newPods !== undefined && made.newPods > 1) {
-      const { isComplete, getUse } = await measure([request], listed, opened, evaluate, {
-        fillsZeros: false,
-      });
+      const { isComplete, getUse } = await measure([request], listed, opened, evaluate, { fillsZeros: false });
       // Without an amount that a quota demands, no Pod is created.
       const others = isComplete ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;
       for (const quota of others > 0n ? listed : [])

@@ -48,9 +48,7 @@ export interface ClusterPlan {
   groupAdvice?: GroupAdvice | undefined;
 }
 
-/**
- * Compares a cluster with postern.yaml. Without a keyring, takes what the newest release records of the cluster.
- */
+/** Compares a cluster with postern.yaml. Without a keyring, takes what the newest release records of the cluster. */
 export const planCluster = async (
   targets: DeploymentTargets,
   name: string,

@@ -163,10 +163,7 @@ describe("the plan of a rule", () => {
       const until = new Date(disarmed?.until ?? 0);
       const known = buildState(name, { ...state, ...(disarmed && { disarmed: { ...disarmed, until } }) });
       const all = { ...part.wanted, ...wanted, stackSettings: { ...codeAndSettings.stackSettings, ...stackSettings } };
-      assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), {
-        changes,
-        settings,
-      });
+      assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), { changes, settings });
     });
 
   it("is to test the function's version if nothing differs, but no release has this version", () => {
