@@ -321,9 +321,7 @@ describe("a bundle", () => {
     const buildWith = (server: string, name: string) =>
       bundleRule(asking, { ...buildConfig({}), rule: "reading" }, toOutputPath(name), {
         budgetBytes: largeBudget,
-        connections: {
-          local: { server, credentials: { token: "t" } },
-        },
+        connections: { local: { server, credentials: { token: "t" } } },
       });
     const [one, other] = [
       await buildWith("https://127.0.0.1:1", "here"),

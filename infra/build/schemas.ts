@@ -27,10 +27,7 @@ const createSelectionPlugin = (matches: readonly JsonMap[]): Plugin => ({
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]built-in-schemas\.json$/ }, async () => {
       const { types, ...rest } = JSON.parse(await readFile(join(packageRoot, schemasFile), "utf8"));
-      return {
-        contents: JSON.stringify({ ...rest, types: selectTypes(types, matches) }),
-        loader: "json",
-      };
+      return { contents: JSON.stringify({ ...rest, types: selectTypes(types, matches) }), loader: "json" };
     });
   },
 });

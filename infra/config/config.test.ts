@@ -245,9 +245,7 @@ clusters:
       buildEndpointConfig(config, toCatalogueRule("plain", rule({ summary: "Plain.", match: [], settings: { a: 1 } }))),
       {
         rule: "plain",
-        clusters: {
-          one: { keyVersions: [1], mode: "enforce", settings: {} },
-        },
+        clusters: { one: { keyVersions: [1], mode: "enforce", settings: {} } },
         usual: { keyVersions: [1], mode: "off", settings: { a: 1 } },
       },
     );
