@@ -22,7 +22,7 @@ import { getInflatedContents, readOwnZip } from "./zip.ts";
 
 const folder = await createTestFolder();
 
-/** Writes a rule that reports its own settings into a folder of its own, and reads it. */
+/** Writes a rule that reports its own settings into a folder of its own, and loads it. */
 const createTelltaleRule = async (name = "telltale", phase = "validate", extraSource = ""): Promise<CatalogueRule> => {
   const root = await createTestFolder();
   const folder = join(root, "functions", name);
@@ -52,6 +52,8 @@ const buildConfig = (settings: object): EndpointConfig => {
 };
 
 const review = buildPodReview({ object: {} });
+/** A review for which the rule calls its need `all`. */
+const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
 
 const largeBudget = 60 * 1024;
 
@@ -130,7 +132,7 @@ describe("a bundle", () => {
     assert.equal(await ask("rounding", ""), "9007199254740992");
   });
 
-  it("of a rule whose data for minor versions is in another order is not built", async () => {
+  it("is not built of a rule whose data for minor versions is not in ascending order", async () => {
     for (const since of ['{ "1.34": {} }', '{ "1.0": {}, "1.37": {}, "1.35": {} }', '{ "1.0": {}, "1.x": {} }'])
       await assert.rejects(
         createTelltaleRule("odd", "validate", `since: ${since},`),
@@ -173,7 +175,7 @@ describe("a bundle", () => {
     assert.match(first?.hash ?? "", /^[\w-]{43}$/);
   });
 
-  it("is refused over its budget, with the names of its largest inputs", async () => {
+  it("is refused if it is larger than its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
     const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), { budgetBytes: largeBudget });
     const code = bytes - JSON.stringify(config).length;
@@ -209,7 +211,6 @@ describe("a bundle", () => {
     assert.equal(response.allowed, true, "the rule did not read the cluster");
     const elsewhere = await handler({ phase: "validate", cluster: "other", review }, {});
     assert.equal(elsewhere.response.allowed, true);
-    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     const { code: status, message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
     assert.equal(status, 503);
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
@@ -232,7 +233,6 @@ describe("a bundle", () => {
     assert.ok((sizes.plain ?? 0) < 28_000, `${sizes.plain} bytes`);
     assert.ok((sizes.reading ?? 0) > 30_000 && (sizes.variant ?? 0) > 30_000, JSON.stringify(sizes));
     const { handler } = createRequire(import.meta.url)(toOutputPath("plain/seldom/index.cjs"));
-    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     const ask = (event: object) => handler({ phase: "validate", cluster: "local", review: askingReview, ...event }, {});
     const { code, message } = await ask({});
     assert.deepEqual([code, message], [503, 'nothing can be read from cluster "local": it has no connection here']);
@@ -268,7 +268,6 @@ describe("a bundle", () => {
     );
     await bundleRule(keeping, { ...buildConfig({}), rule: "keeping" }, toOutputPath("keeping"));
     const { handler } = createRequire(import.meta.url)(toOutputPath("keeping/keeping/index.cjs"));
-    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     const ask = async () => {
       const { code, message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
       return [code, message];
@@ -334,11 +333,10 @@ describe("a bundle", () => {
     await rm(toOutputPath("here/reading/clusters.json"));
     const { handler } = createRequire(import.meta.url)(toOutputPath("here/reading/index.cjs"));
     assert.equal((await handler({ phase: "validate", cluster: "local", review }, {})).response.allowed, true);
-    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     assert.equal((await handler({ phase: "validate", cluster: "local", review: askingReview }, {})).code, 500);
   });
 
-  it("is warm before Lambda gets its handler, without a line in the log", async () => {
+  it("has loaded its modules before Lambda gets its handler; a failure to do so writes no line to the log", async () => {
     const rule = await createTelltaleRule("warm", "validate", 'needs: { all: list("namespaces") },');
     await bundleRule(rule, { ...buildConfig({}), rule: "warm" }, toOutputPath("warm"), {
       budgetBytes: largeBudget,

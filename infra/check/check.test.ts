@@ -159,19 +159,13 @@ describe("check", () => {
         const findings = objects.map((reported): [string, object] => [reported.name, listFindings(reported)]);
         return Object.fromEntries(findings.filter(([, found]) => Object.keys(found).length > 0));
       };
-      const listExemptions = ({ exempt = [] }: (typeof objects)[0]) =>
-        exempt.map(({ rule, text }) => `${rule} ${text}`);
-      if (expected.changes !== undefined)
-        assert.deepEqual(
-          collect(({ changes }) => changes.map(({ rule }) => rule)),
-          expected.changes,
-        );
-      if (expected.audit !== undefined)
-        assert.deepEqual(
-          collect(({ audit }) => audit),
-          expected.audit,
-        );
-      if (expected.exempt !== undefined) assert.deepEqual(collect(listExemptions), expected.exempt);
+      const listings: Record<"changes" | "audit" | "exempt", Parameters<typeof collect>[0]> = {
+        changes: ({ changes }) => changes.map(({ rule }) => rule),
+        audit: ({ audit }) => audit,
+        exempt: ({ exempt = [] }) => exempt.map(({ rule, text }) => `${rule} ${text}`),
+      };
+      for (const kind of ["changes", "audit", "exempt"] as const)
+        if (expected[kind] !== undefined) assert.deepEqual(collect(listings[kind]), expected[kind]);
       if (expected.passed !== undefined) assert.deepEqual(passed, expected.passed);
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);
       if (expected.stored !== undefined) assert.partialDeepStrictEqual(stored, expected.stored);
@@ -200,16 +194,11 @@ describe("check", () => {
   it("reports for each call of a policy's variant and of a webhook whether it changed the object", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
-    const buildPolicy = (name: string, member: string) => {
+    const buildAddition = (name: string, member: string) => {
       const expression = `has(object.metadata.${member}) ? [] : [JSONPatch{op: "add", path: "/metadata/${member}", value: {"a": "b"}}]`;
-      const mutations = [{ patchType: "JSONPatch", jsonPatch: { expression } }];
-      const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "IfNeeded", mutations };
-      return [
-        { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec },
-        { apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name }, spec: { policyName: name } },
-      ];
+      return buildChange(name, "pods", expression, { policyFields: { reinvocationPolicy: "IfNeeded" } });
     };
-    const policies = [...buildPolicy("first", "labels"), ...buildPolicy("second", "annotations")];
+    const policies = [...buildAddition("first", "labels"), ...buildAddition("second", "annotations")];
     const webhook = {
       name: "other.example.com",
       rules: resourceRules,
@@ -247,14 +236,10 @@ describe("check", () => {
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: [resource], operations: ["CREATE"] }];
     const mutations = [{ patchType: "JSONPatch", jsonPatch: { expression } }];
     const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "Never", mutations, ...policyFields };
+    const bindingSpec = { policyName: name, ...bindingFields };
     return [
       { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec },
-      {
-        apiVersion,
-        kind: "MutatingAdmissionPolicyBinding",
-        metadata: { name },
-        spec: { policyName: name, ...bindingFields },
-      },
+      { apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name }, spec: bindingSpec },
     ];
   };
 

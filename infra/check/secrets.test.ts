@@ -71,10 +71,8 @@ const clusterPolicies = [
   ),
 ];
 const policies = join(folder, "policies.yaml");
-await writeFile(
-  policies,
-  clusterPolicies.map((object) => stringify(object, { aliasDuplicateObjects: false })).join("---\n"),
-);
+const documents = clusterPolicies.map((object) => stringify(object, { aliasDuplicateObjects: false }));
+await writeFile(policies, documents.join("---\n"));
 const script = {
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
   kind: "ClusterValidatePolicy",
@@ -231,10 +229,7 @@ const breaks: Break[] = [
   (text) => text.replace(/(\w+): (?=[^\n{[])/, "$1: &x ").concat("\nsame: *x\n"),
 ];
 /** One of these changes, or none, and its place in the text: from 0 for its beginning to 1 for its end. */
-const breakAtPlace = fc.tuple(
-  fc.option(fc.constantFrom(...breaks), { freq: 3 }),
-  fc.double({ min: 0, max: 1, noNaN: true }),
-);
+const damage = fc.tuple(fc.option(fc.constantFrom(...breaks), { freq: 3 }), fc.double({ min: 0, max: 1, noNaN: true }));
 
 /** Runs a check as the command does, and returns all that it prints in all forms. */
 const printCheck = async (
@@ -313,7 +308,7 @@ describe("check", () => {
     const numRuns = Number(process.env.POSTERN_SECRETS ?? 150);
     const property = fc.asyncProperty(
       files,
-      breakAtPlace,
+      damage,
       fc.boolean(),
       fc.boolean(),
       async (given, [spoil, place], isJson, isDenied) => {

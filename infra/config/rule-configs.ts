@@ -387,10 +387,10 @@ const readManifestSetting = (
   const parts: unknown[] = typeof value === "string" ? [value] : toList(value);
   if (parts.length === 0) return value;
   return parts.flatMap((part, index): object[] => {
-    const at = typeof value === "string" ? path : [...path, index];
+    const partPath = typeof value === "string" ? path : [...path, index];
     const found = typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [];
     if (typeof found === "string") {
-      complain(at, found);
+      complain(partPath, found);
       return [];
     }
     const files =
@@ -402,8 +402,8 @@ const readManifestSetting = (
         const manifest = manifests[document];
         const { line, column } = manifest ? findPosition(manifest, path) : {};
         const position = line === undefined ? "" : `:${line}:${column}`;
-        if (source) complain(at, `${relative(folder, source.name)}${position}: ${sentence}`);
-        else complain([...at, ...path], sentence);
+        if (source) complain(partPath, `${relative(folder, source.name)}${position}: ${sentence}`);
+        else complain([...partPath, ...path], sentence);
       }
       return objects;
     });

@@ -139,7 +139,7 @@ const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: bool
 };
 
 /**
- * Returns the exemptions of an entry: those in postern.yaml, vital resources, and for `sparesVital` vital namespaces.
+ * Returns the exemptions of an entry: those in postern.yaml, vital resources and, with `sparesVital`, vital namespaces.
  */
 const chooseExemptions = (
   name: string,

@@ -175,7 +175,7 @@ const podParts = new Map<string | undefined, (spec: JsonMap, before: JsonMap) =>
   ],
 ]);
 
-/** Returns the old containers with the new resources. New containers with other names are returned: they are invalid. */
+/** Returns the old containers with the new resources. New containers with other names are kept: they are invalid. */
 const resizeContainers = (now: unknown, before: unknown): unknown => {
   if (!Array.isArray(now) || !Array.isArray(before)) return now;
   const isOther = now.length !== before.length || now.some(({ name }, index) => name !== before[index].name);

@@ -31,8 +31,8 @@ const hint = "may be among the manifests or in --state";
 const formatPlaceOf = (namespace: string | undefined) => (namespace ? ` in namespace ${namespace}` : "");
 
 /**
- * Returns the capabilities of a rule, or of the named plugin, that know only the manifests. An object that a plugin reads
- * by its name is assumed to exist; other objects that no manifest has are assumed not to exist. `tell` gets each
+ * Returns the capabilities of a rule, or of the named plugin, that know only the manifests. An object that a plugin
+ * reads by its name is assumed to exist; other objects that no manifest has are assumed not to exist. `tell` gets each
  * assumption. With `isStrict`, nothing is assumed, and `tell` gets what isn't known.
  */
 export const restrictToManifests = (

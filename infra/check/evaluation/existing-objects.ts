@@ -53,21 +53,18 @@ const toCapabilities = (
     tell(sentence);
     throw new Failure(503, sentence);
   };
-  const reportIfUncertain = <T extends KubernetesObject | undefined>(
-    { resource }: { resource: string },
-    object: T,
-  ): T => {
+  const noteUncertain = <T extends KubernetesObject | undefined>({ resource }: { resource: string }, object: T): T => {
     const reason = object && describeUndecidedChange(object);
     if (reason) tell(`whether ${resource} "${object.metadata?.name}" exists as it is here, because ${reason}`);
     return object;
   };
   const refuseHttp = async ({ url }: { url: string }) => giveUp(`it asks ${getHost(url)}, and nothing is asked here`);
   return {
-    get: async (kind, name, namespace) => reportIfUncertain(kind, find(kind, name, namespace)),
-    list: async (kind, ...more) => (await list(kind, ...more)).map((object) => reportIfUncertain(kind, object)),
+    get: async (kind, name, namespace) => noteUncertain(kind, find(kind, name, namespace)),
+    list: async (kind, ...more) => (await list(kind, ...more)).map((object) => noteUncertain(kind, object)),
     create: async (kind, object) => {
       const { namespace, name = "" } = object.metadata ?? {};
-      if (reportIfUncertain(kind, find(kind, name, namespace)) !== undefined) return "exists";
+      if (noteUncertain(kind, find(kind, name, namespace)) !== undefined) return "exists";
       put(kind, structuredClone(object));
       return "created";
     },

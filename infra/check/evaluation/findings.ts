@@ -16,12 +16,15 @@ import type {
 } from "./object-evaluation.ts";
 import { isReview } from "./requests.ts";
 
-/** Collects what a check reports of an object: its verdict, and what rules, webhooks and API validation say of it. */
+/**
+ * Collects what a check reports of an object: its verdict, and what rules, webhooks and API validation say of it.
+ * `unknownLabels` says why the labels of its namespace are unknown.
+ */
 export const collectFindings = async (
   trace: AdmissionTrace,
   subject: EvaluatedRequestAndManifest,
   environment: ObjectEvaluationEnvironment,
-  reasonForUnknownLabels: string | undefined,
+  unknownLabels: string | undefined,
   unevaluated: readonly string[],
 ) => {
   const { steps } = trace;
@@ -49,9 +52,7 @@ export const collectFindings = async (
   const undecided = [
     ...trace.undecided.map((sentence) => formatUndecided(sentence, environment)),
     ...steps.flatMap((step) => (step.failure && step.ignored ? [`${getName(step)}: ${step.failure}`] : [])),
-    ...(reasonForUnknownLabels === undefined
-      ? []
-      : listUnknownLabels(subject.attributes, environment, reasonForUnknownLabels)),
+    ...(unknownLabels === undefined ? [] : listUnknownLabels(subject.attributes, environment, unknownLabels)),
     ...unevaluated,
   ];
   const exempt = listExceptions(trace.audit, environment);
@@ -96,7 +97,7 @@ const getChangerName = (
 
 const hasWarnings = ({ warnings }: HookTraceStep) => warnings.length > 0;
 
-/** Returns a rule's warnings. In mode warn, they begin with the rule's name; it is removed, as reports show it anyway. */
+/** Returns a rule's warnings. In mode warn, they begin with the rule's name, which is removed: reports show it. */
 const listWarnings = (rule: string, { warnings }: HookTraceStep) =>
   [...new Set(warnings)].filter(isSendableWarningText).map((text) => {
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
@@ -182,12 +183,9 @@ const listFaults = async (
   });
   // An API server lists the members of a map in random order.
   denials.sort(comparePlaces);
-  const omitted = causes.length - mostFaults;
-  return omitted > 0
-    ? [
-        ...denials,
-        placeDenial({ rule: "API validation", message: `… and ${omitted} more faults` }, status, manifest, at),
-      ]
+  const rest = causes.length - mostFaults;
+  return rest > 0
+    ? [...denials, placeDenial({ rule: "API validation", message: `… and ${rest} more faults` }, status, manifest, at)]
     : denials;
 };
 

@@ -6,7 +6,8 @@ import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
 /** What happens at an API server before it answers the request for a page. */
-type Trouble = "none" | "expired, with a token" | "expired" | "too large" | "created" | "deleted";
+const troubles = ["none", "expired, with a token", "expired", "too large", "created", "deleted"] as const;
+type Trouble = (typeof troubles)[number];
 
 const answer = (status: number, body: object): HttpsAnswer => ({
   status,
@@ -53,14 +54,7 @@ const readAll = async (read: ApiGet, limit = 3) => {
 };
 
 const name = fc.stringMatching(/^[a-c][a-d0-9-]{0,3}[a-d0-9]$/);
-const trouble = fc.constantFrom<Trouble[]>(
-  "none",
-  "expired, with a token",
-  "expired",
-  "too large",
-  "created",
-  "deleted",
-);
+const trouble = fc.constantFrom<Trouble>(...troubles);
 
 describe("the pages of a list", () => {
   it("contain each object once and in order, even if lists expire and objects are created and deleted meanwhile", () =>

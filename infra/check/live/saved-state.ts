@@ -156,12 +156,9 @@ export const saveClusterState = async (
       yield* page.items;
     }
   };
-  const [unreadKinds] = found.unknown.filter(({ group }) => Object.keys(saved).some((name) => toGroup(name) === group));
-  if (unreadKinds)
-    throw new Complaint(
-      `the kinds in ${joinApiVersion(unreadKinds)} can't be read, so nothing is saved: ${unreadKinds.why}`,
-      3,
-    );
+  const [lost] = found.unknown.filter(({ group }) => Object.keys(saved).some((name) => toGroup(name) === group));
+  if (lost)
+    throw new Complaint(`the kinds in ${joinApiVersion(lost)} can't be read, so nothing is saved: ${lost.why}`, 3);
   const preferred = new Map(found.resources.toReversed().map((resource) => [toResourceName(resource), resource]));
   for (const [name, kind] of Object.entries(saved)) {
     const resource = preferred.get(name);
@@ -199,23 +196,21 @@ const toKey = ({ apiVersion = "", kind, metadata }: KubernetesObject): string =>
 
 const toSavedObject = (
   object: KubernetesObject,
-  { annotations, keepsAge, isUnsaved, keep }: SavedKind,
+  { annotations: keptNames, keepsAge, isUnsaved, keep }: SavedKind,
 ): KubernetesObject[] => {
   const kept = keep({ ...object });
   if (kept === undefined) return [];
   const { metadata = {} } = object;
-  const isKept = (name: string) => name !== copyAnnotation && (annotations?.includes(name) ?? true);
+  const isKept = (name: string) => name !== copyAnnotation && (keptNames?.includes(name) ?? true);
   const keptAnnotations = isUnsaved
     ? [[unsavedAnnotation, "yes"]]
     : Object.entries(metadata.annotations ?? {}).filter(([name]) => isKept(name));
+  const annotations = Object.fromEntries(keptAnnotations);
   const members = ["name", "namespace", "labels", "deletionTimestamp", ...(keepsAge ? ["creationTimestamp"] : [])];
   return [
     {
       ...pick("apiVersion", "kind")(object),
-      metadata: {
-        ...pick(...members)(metadata),
-        ...(keptAnnotations.length > 0 && { annotations: Object.fromEntries(keptAnnotations) }),
-      },
+      metadata: { ...pick(...members)(metadata), ...(keptAnnotations.length > 0 && { annotations }) },
       ...kept,
     },
   ];

@@ -29,17 +29,14 @@ interface TestFailure {
 }
 
 /** The limit for suites in memory, in characters. A suite starts with its test count, so it is written as a whole. */
-const maxCharactersInMemory = 4 * 1024 * 1024;
+const maxCharacters = 4 * 1024 * 1024;
 
 /**
  * Writes a test for each rule that evaluated an object, in a suite for each file, or for each kind if there are no
  * files. Denials are failures, undecided objects are errors, warnings are output of the suite. The XML fits the schemas
  * of both Ant and Jenkins' xUnit plugin. With very many findings, one file may have several suites.
  */
-export const createJunitReport = (
-  now = new Date(),
-  mostCharacters = maxCharactersInMemory,
-): CheckResultReportWriter => {
+export const createJunitReport = (now = new Date(), maxLength = maxCharacters): CheckResultReportWriter => {
   const timestamp = formatTimestamp(now);
   const suites = new Map<string, JunitTestSuite>();
   /**
@@ -79,7 +76,7 @@ export const createJunitReport = (
   return {
     add: ({ checked }) => {
       addResult(checked);
-      return length > mostCharacters ? flushSuites() : "";
+      return length > maxLength ? flushSuites() : "";
     },
     end: ({ unread }) => {
       for (const { checked } of unread) addResult(checked);
