@@ -55,7 +55,7 @@ const review = buildPodReview({ object: {} });
 /** A review for which the rule calls its need `all`. */
 const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
 
-const largeBudget = 60 * 1024;
+const largeBudget = { budgetBytes: 60 * 1024 };
 
 describe("a bundle", () => {
   const telltale = createTelltaleRule();
@@ -70,7 +70,7 @@ describe("a bundle", () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
-    await bundleRule(await telltale, buildConfig(settings), toOutputPath("odd"), { budgetBytes: largeBudget });
+    await bundleRule(await telltale, buildConfig(settings), toOutputPath("odd"), largeBudget);
     const { handler } = createRequire(import.meta.url)(toOutputPath("odd/telltale/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.auditAnnotations.settings, JSON.stringify(settings));
@@ -78,12 +78,13 @@ describe("a bundle", () => {
   });
 
   it("has the same bytes in any folder", async () => {
-    const firstBundle = await bundleRule(await telltale, buildConfig({}), toOutputPath("one"), {
-      budgetBytes: largeBudget,
-    });
-    const secondBundle = await bundleRule(await createTelltaleRule(), buildConfig({}), toOutputPath("other"), {
-      budgetBytes: largeBudget,
-    });
+    const firstBundle = await bundleRule(await telltale, buildConfig({}), toOutputPath("one"), largeBudget);
+    const secondBundle = await bundleRule(
+      await createTelltaleRule(),
+      buildConfig({}),
+      toOutputPath("other"),
+      largeBudget,
+    );
     const [first, second] = await Promise.all(
       ["one", "other"].map((name) => readFile(toOutputPath(`${name}/telltale/index.cjs`), "utf8")),
     );
@@ -167,9 +168,7 @@ describe("a bundle", () => {
 
   it("has another hash for other settings", async () => {
     const [first, second] = await Promise.all(
-      [1, 2].map(async (any) =>
-        bundleRule(await telltale, buildConfig({ any }), toOutputPath(`${any}`), { budgetBytes: largeBudget }),
-      ),
+      [1, 2].map(async (any) => bundleRule(await telltale, buildConfig({ any }), toOutputPath(`${any}`), largeBudget)),
     );
     assert.notEqual(first?.hash, second?.hash);
     assert.match(first?.hash ?? "", /^[\w-]{43}$/);
@@ -177,7 +176,7 @@ describe("a bundle", () => {
 
   it("is refused if it is larger than its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
-    const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), { budgetBytes: largeBudget });
+    const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), largeBudget);
     const code = bytes - JSON.stringify(config).length;
     assert.ok(code < 24_000, "the settings are not counted");
     await assert.rejects(bundleRule(await telltale, config, toOutputPath("over"), { budgetBytes: code - 1 }), {
@@ -190,7 +189,7 @@ describe("a bundle", () => {
 
   it("does not contain code that only webhook entries and checks use, or that the rule can't reach", async () => {
     const rule = await createTelltaleRule("bare", "validate", 'suggest: () => "use another name",');
-    const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), { budgetBytes: largeBudget });
+    const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), largeBudget);
     const code = await readFile(toOutputPath(`bare/${name}/index.cjs`), "utf8");
     assert.doesNotMatch(code, /Reports its settings|use another name|new Proxy|no answer is recorded/);
     assert.match(code, /JSON.stringify\(\w+\)/, "the code contains the rule's function");
@@ -201,7 +200,7 @@ describe("a bundle", () => {
     const credentials = { token: "t" };
     const connections = { local: { server: "https://127.0.0.1:1", credentials } };
     await bundleRule(asking, { ...buildConfig({}), rule: "asking" }, toOutputPath("asking"), {
-      budgetBytes: largeBudget,
+      ...largeBudget,
       connections,
     });
     const code = await readFile(toOutputPath("asking/asking/index.cjs"), "utf8");
@@ -240,8 +239,8 @@ describe("a bundle", () => {
   });
 
   it("of a rule that calls services outside the cluster contains their client; other bundles don't", async () => {
-    const asked = { ask: true, with: { url: "https://127.0.0.1:1" } };
-    const askingReview = { ...review, request: { ...review.request, object: asked } };
+    const object = { ask: true, with: { url: "https://127.0.0.1:1" } };
+    const callingReview = { ...review, request: { ...review.request, object } };
     for (const [name, need, isOutside] of [
       ["outside", "https()", true] as const,
       ["inside", 'list("pods")', false] as const,
@@ -251,7 +250,7 @@ describe("a bundle", () => {
       const file = toOutputPath(`${name}/${name}/index.cjs`);
       assert.equal((await readFile(file, "utf8")).includes("could not ask"), isOutside);
       const { handler } = createRequire(import.meta.url)(file);
-      const { message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
+      const { message } = await handler({ phase: "validate", cluster: "local", review: callingReview }, {});
       assert.match(
         message,
         isOutside ? /^could not ask 127\.0\.0\.1:1: / : /^nothing can be listed|^nothing can be read/,
@@ -319,7 +318,7 @@ describe("a bundle", () => {
     const asking = await createTelltaleRule("reading", "validate", 'needs: { all: list("namespaces") },');
     const buildWith = (server: string, name: string) =>
       bundleRule(asking, { ...buildConfig({}), rule: "reading" }, toOutputPath(name), {
-        budgetBytes: largeBudget,
+        ...largeBudget,
         connections: { local: { server, credentials: { token: "t" } } },
       });
     const [one, other] = [
@@ -339,7 +338,7 @@ describe("a bundle", () => {
   it("has loaded its modules before Lambda gets its handler; a failure to do so writes no line to the log", async () => {
     const rule = await createTelltaleRule("warm", "validate", 'needs: { all: list("namespaces") },');
     await bundleRule(rule, { ...buildConfig({}), rule: "warm" }, toOutputPath("warm"), {
-      budgetBytes: largeBudget,
+      ...largeBudget,
       connections: { local: { server: "https://127.0.0.1:1", credentials: { token: "t" } } },
     });
     const code = `const { handler } = await import(${JSON.stringify(toOutputPath("warm/warm/index.mjs"))});
@@ -359,7 +358,7 @@ describe("a bundle", () => {
         ...(typeof usual === "object" && { usual }),
         clusters: { ...clusters, ...otherClusters },
       };
-      const { accepts } = await bundleRule(await telltale, config, toOutputPath(name), { budgetBytes: largeBudget });
+      const { accepts } = await bundleRule(await telltale, config, toOutputPath(name), largeBudget);
       return { accepts, keys: JSON.parse(await readFile(toOutputPath(`${name}/telltale/keys.json`), "utf8")) };
     };
     const raised = { b: { ...setup, keyVersions: [1, 2] }, c: { ...setup, keyVersions: [] }, d: "c", e: setup };
@@ -465,7 +464,7 @@ describe("a bundle", () => {
   });
 
   it("loads only the needed modules of Node", async () => {
-    await bundleRule(await telltale, buildConfig({}), toOutputPath("lean"), { budgetBytes: largeBudget });
+    await bundleRule(await telltale, buildConfig({}), toOutputPath("lean"), largeBudget);
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
       "./review-faults.cjs",

@@ -66,7 +66,7 @@ describe("a zip archive", () => {
       Buffer.alloc(99),
     ])
       assert.equal(readOwnZip(archive), undefined);
-    // Bytes of flags, method, checksum, size, the lengths of name and extra field, the name, and the end of the archive.
+    // Bytes of flags, method, checksum, size, the lengths of name and extra field, the name, and the archive's end.
     for (const position of [6, 8, 14, 18, 26, 28, 35, end]) {
       const broken = Buffer.from(bytes);
       broken[position] = (broken[position] ?? 0) ^ 1;

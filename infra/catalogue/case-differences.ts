@@ -26,7 +26,7 @@ export const parseDecision = (answer: unknown, uid: string): RuleDecision | unde
 
 /** Returns a copy of the object with the outcome's patch, as the API server applies it. */
 export const applyOutcomePatch = (object: unknown, { patch }: ReviewOutcome): unknown =>
-  patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
+  patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, /* validate */ true).newDocument;
 
 /** Returns a sentence for each way in which a rule's decision differs from what a case expects. */
 export const describeCaseDifferences = (ruleCase: Case, { outcome }: RuleDecision): string[] => {

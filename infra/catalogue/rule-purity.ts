@@ -186,6 +186,7 @@ const findRefusedModule = (imported: Import, inputs: ImportedFiles): string[] | 
   for (const [file, chain] of chains)
     for (const { path, original = path, external } of inputs[file]?.imports ?? []) {
       if (external && isBuiltin(path) && !moduleOfPackages.test(path)) return [...chain, path];
+      // A chain doesn't name files of the same package.
       if (!external && !chains.has(path)) chains.set(path, /^[.#]/.test(original) ? chain : [...chain, original]);
     }
   return undefined;

@@ -70,7 +70,7 @@ export const describeLeftOut = (
   ];
 };
 
-/** Names the files that hold what programs read. */
+/** Names files that a program reads, such as a KubeletConfiguration, and that are no objects of a cluster. */
 export const describeProgramFiles = (manifests: readonly Manifest[]): string[] => {
   if (manifests.length === 0) return [];
   const kinds = formatNames(new Set(manifests.map(({ object }) => String(object.kind))));

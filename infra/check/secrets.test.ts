@@ -115,6 +115,7 @@ const around = fc.constantFrom("", '"', "'", "\\", "\n", "{", ": ", " #", "é", 
 /** A string with a core, for which the printed reports are searched, and which is part of secret values. */
 const marked = fc.tuple(around, core, around).map(([before, text, after]) => before + text + after);
 const number = fc.integer({ min: 100_000_000, max: 999_999_999 });
+/** A value in the data of a Secret, in base64 or of a wrong type. */
 const value = fc.oneof(
   { weight: 4, arbitrary: marked.map((text) => Buffer.from(text).toString("base64")) },
   { weight: 2, arbitrary: marked },

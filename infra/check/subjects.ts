@@ -35,6 +35,7 @@ interface StartedCheck {
 
 interface CheckRequest {
   options: ParsedOptions;
+  /** The files, folders and globs in the command line. */
   words: readonly string[];
   /** The path of postern.yaml. */
   file: string;

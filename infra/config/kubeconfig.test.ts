@@ -44,7 +44,7 @@ const writeKubeconfig = (name: string, user: object, cluster: object = {}) =>
   );
 /** Returns the settings of the service in each cluster. */
 const readServices = async (settings: object, clusters: Record<string, object> = { local: {} }) => {
-  const ofClusters = Object.entries(clusters).map(([name, own]) => [name, { rules: { asking: { settings: own } } }]);
+  const ofClusters = Object.entries(clusters).map(([name, settings]) => [name, { rules: { asking: { settings } } }]);
   await writeFile(file, stringify({ rules: { asking: { settings } }, clusters: Object.fromEntries(ofClusters) }));
   const config = await readConfig(file, [toCatalogueRule("asking", asking)]);
   return Object.fromEntries(

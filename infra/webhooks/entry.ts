@@ -49,7 +49,7 @@ const defaultTimeoutSeconds = 3;
 
 /**
  * Returns a rule's entries in one phase: one entry, or one for each variant. An entry that would match nothing is left
- * out.
+ * out. With `harden`, entries of rules that guard security fail closed.
  */
 export const buildRuleWebhookEntries = (
   listed: CatalogueRule,

@@ -8,7 +8,7 @@ import type { Phase } from "#lib/rule.ts";
 import type { Assumption, Doubt, Tell } from "./assumptions.ts";
 import { hideUnknownFields } from "./unknown-fields.ts";
 
-/** How the object of a request uses quotas otherwise than as one new object, and what is assumed for it. */
+/** What a request doesn't say of its object: how the object uses quotas, and what is assumed for it. */
 export interface QuotaSubject {
   /** For a Pod of a workload: how many such Pods are created; undefined if that isn't known. */
   made?: { newPods: number | undefined } | undefined;

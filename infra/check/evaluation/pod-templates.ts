@@ -11,6 +11,7 @@ interface WorkloadKind {
 }
 
 const inSpec = ["spec", "template"];
+/** The kinds that create Pods, by their apiVersions and names. */
 const workloadKinds: Record<string, WorkloadKind> = {
   "apps/v1 Deployment": {
     at: inSpec,

@@ -206,7 +206,8 @@ const countFitting = (quotas: readonly Quota[], getUse: (quota: Quota) => Quanti
     const [hard, used] = [parseAmounts(quota.status?.hard), parseAmounts(quota.status?.used)];
     return [...getUse(quota)].flatMap(([name, { nanos }]) => {
       const room = (hard.get(name) ?? zeroQuantity).nanos - (used.get(name) ?? zeroQuantity).nanos;
-      return nanos <= 0n ? [] : [room < 0n ? 0n : room / nanos];
+      if (nanos <= 0n) return [];
+      return [room < 0n ? 0n : room / nanos];
     });
   });
   return [most, ...fitting].reduce((least, number) => (number < least ? number : least));

@@ -113,12 +113,14 @@ export const buildAdmissionAttributes = (
   { operation, user }: CheckRequestOptions,
 ): AdmissionAttributes => {
   const { name, namespace } = object.metadata ?? {};
-  const place = isNamespaceResource(resource) ? name : namespaced ? namespace : undefined;
+  // The namespace of the request for a Namespace is that Namespace.
+  const ownNamespace = namespaced ? namespace : undefined;
+  const requestNamespace = isNamespaceResource(resource) ? name : ownNamespace;
   return {
     kind,
     resource,
     ...(name && { name }),
-    ...(place && { namespace: place }),
+    ...(requestNamespace && { namespace: requestNamespace }),
     operation,
     userInfo: user,
     object: operation === "DELETE" ? null : object,

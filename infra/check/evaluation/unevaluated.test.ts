@@ -18,6 +18,7 @@ interface RequestSample {
   subResource?: string;
   home?: KubernetesObject;
   isAssumed?: boolean;
+  /** False if other policies may exist. */
   isComplete?: boolean;
 }
 
@@ -66,7 +67,8 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };
   const { findMatching } = createUnevaluatedPolicyMatcher(objects, sample.isComplete ?? true);
-  const last = operation === "DELETE" ? null : sample.last ? toObject(sample.last) : object;
+  const changed = sample.last ? toObject(sample.last) : object;
+  const last = operation === "DELETE" ? null : changed;
   return findMatching(attributes, last, context, isAssumed).map((sentence) => sentence.split(" ", 2).join(" "));
 };
 

@@ -163,9 +163,9 @@ const nestValue = ([step, ...rest]: readonly string[], value: unknown, changed: 
 };
 
 const applyToDocument = (document: Document.Parsed, place: FieldPath, { steps, op, value }: YamlEdit): void => {
-  let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, true);
+  let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, /* keepScalar */ true);
   for (const step of steps.slice(0, -1))
-    holder = isCollection(holder) ? holder.get(toCollectionKey(holder, step), true) : undefined;
+    holder = isCollection(holder) ? holder.get(toCollectionKey(holder, step), /* keepScalar */ true) : undefined;
   if (!isCollection(holder)) return;
   const key = toCollectionKey(holder, steps.at(-1) ?? "");
   const node = createQuotedNode(document, value);

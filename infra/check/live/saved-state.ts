@@ -16,7 +16,7 @@ import { toResourceName } from "./selected-kinds.ts";
 
 /** What is saved of a kind's objects beside name, namespace and labels. */
 interface SavedKind {
-  /** The annotations that are kept; all but kubectl's copy of the object without it. */
+  /** The only annotations that are kept. If absent, all are kept, except kubectl's copy of the object. */
   annotations?: readonly string[];
   /** True if plugins choose an object by its age. */
   keepsAge?: boolean;
@@ -51,6 +51,7 @@ const keepHost = (config: unknown): JsonMap => {
   return { url: URL.canParse(String(url)) ? `https://${new URL(String(url)).host}/` : "https://unknown.invalid/" };
 };
 
+/** Keeps a CustomResourceDefinition, without its descriptions and without the path of its webhook. */
 const keepDefinition: SavedKind["keep"] = ({ spec }) => {
   const { versions, conversion, ...rest } = toMap(spec);
   return {

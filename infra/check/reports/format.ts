@@ -224,6 +224,7 @@ const buildGroupKey = ({ checked, audit }: ObjectEvaluation): string => {
     describeWouldBeDecisions(audit),
     exempt,
   ]);
+  // A name in quotes is replaced, for instance in `pods "web" is forbidden`.
   const names = name === "" ? [] : [name, `${name}${generatedSuffix}`];
   return names.reduce((text, one) => text.replaceAll(`\\"${one}\\"`, "the name"), key);
 };

@@ -42,6 +42,7 @@ const finished: FinishedCheck = {
   isCut: false,
 };
 
+const uncoloured = createPainter(false);
 /** Returns the text that a report writes for these results. */
 const writeReport = (
   report: CheckResultReportWriter,
@@ -92,7 +93,7 @@ describe("the text report", () => {
       const undecided = index % 2 === 0 ? [] : ["which quota counts it"];
       return { ...denied, name, line: index + 1, denials: [denial], warnings: [], undecided };
     });
-    const report = toResultWriter(createTextReport(createPainter(false)));
+    const report = toResultWriter(createTextReport(uncoloured));
     assert.equal(writeReport(report, [undecidedResult, web, results.exempt, ...pods, denied]), reports.text);
   });
 });
@@ -104,7 +105,7 @@ describe("a report without known findings", () => {
   const denialId = computeFingerprint(denied, rule, suggested);
   const warningId = computeFingerprint(denied, warning.rule, warning.text);
   const write = (all: readonly ObjectCheckResult[], known: string[]) => {
-    const report = toResultWriter(createTextReport(createPainter(false)));
+    const report = toResultWriter(createTextReport(uncoloured));
     const left = leaveOutKnownFindings(report as CheckReportWriter, new Set(known));
     return writeReport(toResultWriter(left), all);
   };
@@ -274,8 +275,8 @@ describe("the JUnit report", () => {
 
 describe("each report", () => {
   const reportsByName: [name: string, create: () => CheckResultReportWriter, lineStart: RegExp][] = [
-    ["text", () => toResultWriter(createTextReport(createPainter(false))), /^(?!\s*::)/],
-    ["text of all objects", () => toResultWriter(createWholeTextReport(createPainter(false))), /^(?!\s*::)/],
+    ["text", () => toResultWriter(createTextReport(uncoloured)), /^(?!\s*::)/],
+    ["text of all objects", () => toResultWriter(createWholeTextReport(uncoloured)), /^(?!\s*::)/],
     ["json", () => toResultWriter(createJsonReport()), /^ *["{}[\]]/],
     ["junit", () => createJunitReport(now), /^ *</],
     ["sarif", () => createSarifReport(), /^ *["{}[\]]/],
@@ -330,6 +331,7 @@ describe("the SARIF report", () => {
           locations[0]?.physicalLocation.artifactLocation.uri,
       );
     const { file: _, line: __, ...live } = denied;
+    // Each has a result for its denial, and one for its warning.
     assert.deepEqual(listUris({ ...denied, file: "-" }), ["stdin", "stdin"]);
     assert.deepEqual(listUris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
   });

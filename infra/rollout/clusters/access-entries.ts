@@ -64,7 +64,7 @@ export const describeAccessEntryChanges = async (
     ...missing.map(({ rule }) => `EKS access entry of ${rule} is missing`),
     ...changed.map(({ rule, group }) => `EKS access entry of ${rule} is not in the group ${group} alone`),
     ...obsolete
-      .filter(isUnused(targets, outputs))
+      .filter(createUnusedPredicate(targets, outputs))
       .map(({ groups }) => `EKS access entry in the group ${groups.join(", ")} should not be there`),
   ];
 };
@@ -96,7 +96,7 @@ export const deleteAccessEntries = async (
   const entries = await openAccessEntries(targets, name);
   if (entries === undefined) return 0;
   const { obsolete } = await entries.compare(listWantedEntries(manifests, outputs));
-  const unused = obsolete.filter(isUnused(targets, outputs));
+  const unused = obsolete.filter(createUnusedPredicate(targets, outputs));
   await runInParallel(atOnce, unused, async ({ principal }) => entries.remove(principal));
   return unused.length;
 };
@@ -105,7 +105,7 @@ export const deleteAccessEntries = async (
  * Returns a function that reports whether an access entry may be deleted. With --write, the cluster may call a function
  * until the files are applied, so the access entry of a role that the stack still has is not deleted.
  */
-const isUnused = ({ write }: Targets, outputs: Record<string, string>) => {
+const createUnusedPredicate = ({ write }: Targets, outputs: Record<string, string>) => {
   const roles = write === undefined ? [] : Object.values(outputs);
   return ({ principal }: AccessEntry) => !roles.includes(principal);
 };

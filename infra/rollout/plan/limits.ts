@@ -79,7 +79,7 @@ const findConcurrencyLimits = (
   const [before, wanted] = [sumReserved(deployed), sumReserved(template)];
   const free = Math.max(0, quotas.unreserved + before - wanted);
   const packaged = parts.map(({ part }) => part);
-  const called = findMostCallingRequest(packaged, free);
+  const worst = findMostCallingRequest(packaged, free);
   // A stage that already has too little concurrency can still be deployed if the deployment needs no more of it.
   const needsMore = wanted > before || parts.some(({ known }) => known === undefined);
   return [
@@ -89,9 +89,9 @@ const findConcurrencyLimits = (
         ]
       : []),
     ...findWarmLimits(parts, warm, Math.max(0, free - leastUnreserved)),
-    ...(needsMore && called.count > free
+    ...(needsMore && worst.count > free
       ? [
-          `a ${called.request} calls ${called.count} functions at the same time, and the account has ${free} concurrent executions that no function reserves: ask AWS for a higher quota`,
+          `a ${worst.request} calls ${worst.count} functions at the same time, and the account has ${free} concurrent executions that no function reserves: ask AWS for a higher quota`,
         ]
       : []),
   ];

@@ -315,41 +315,40 @@ describe("a rule that was turned off", () => {
 
   describe("in a stack that had the rules a and a-b", () => {
     const off = { parts, template: buildTemplate("a-b"), notes: [] };
+    const [withoutOtherChanges, withOtherChanges] = [false, true];
     const releasesBefore = [buildRelease(1, { a: "1", "a-b": "1" })];
     const releasesSince = [buildRelease(2, { "a-b": "1" }), ...releasesBefore];
     const templateWithBoth = buildTemplate("a", "a-b");
 
-    it("keeps its function for one release, so that the stack doesn't change", () => {
-      const { template, stack, kept } = planStack("test", off, templateWithBoth, releasesBefore, false);
-      assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
-      assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
-    });
-
-    it("is kept by further deployments without other changes", () => {
-      const { template, stack, kept } = planStack("test", off, templateWithBoth, releasesSince, false);
-      assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
-      assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
-    });
+    for (const [title, releases] of [
+      ["keeps its function for one release, so that the stack doesn't change", releasesBefore],
+      ["keeps its function during further deployments without other changes", releasesSince],
+    ] as const)
+      it(title, () => {
+        const { template, stack, kept } = planStack("test", off, templateWithBoth, releases, withoutOtherChanges);
+        assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+        assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
+      });
 
     it("is removed by the next deployment with a change in the stack or elsewhere", () => {
       const removed = ["ALambdaFunction", "ARole"];
-      const elsewhere = planStack("test", off, templateWithBoth, releasesSince, true);
+      const elsewhere = planStack("test", off, templateWithBoth, releasesSince, withOtherChanges);
       assert.deepEqual([listFunctions(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
       assert.deepEqual(elsewhere.stack, { isNew: false, added: [], changed: [], removed });
       const grown = { ...off, parts: [...parts, buildPart("b")], template: buildTemplate("a-b", "b") };
-      const here = planStack("test", grown, templateWithBoth, releasesSince, false);
+      const here = planStack("test", grown, templateWithBoth, releasesSince, withoutOtherChanges);
       assert.deepEqual([listFunctions(here.template), here.kept], [["ADashb", "B"], []]);
       assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
     });
 
     it("changes nothing in the stack if it is turned on again", () => {
       const again = { parts: [buildPart("a"), ...parts], template: templateWithBoth, notes: [] };
-      const { stack, kept } = planStack("test", again, templateWithBoth, releasesSince, true);
+      const { stack, kept } = planStack("test", again, templateWithBoth, releasesSince, withOtherChanges);
       assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
     });
 
     it("is not kept in a new stack", () => {
-      const { template, stack, kept } = planStack("test", off, undefined, [], true);
+      const { template, stack, kept } = planStack("test", off, undefined, [], withOtherChanges);
       assert.deepEqual([template, kept, stack.isNew], [off.template, [], true]);
     });
   });
