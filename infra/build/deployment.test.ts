@@ -57,6 +57,7 @@ describe("a function's version", () => {
   });
 
   it("has a longer timeout than its entries, and at most 30 s in the gateway", async () => {
+    // The function gets a second more than its entries, and at least 10 s.
     const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => writeTestDeployment({ timeoutSeconds })));
     assert.deepEqual(
       times.map(({ lambda }) => lambda?.timeout),

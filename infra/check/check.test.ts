@@ -290,19 +290,11 @@ describe("check", () => {
       },
     ];
     const metadata = { name: "a" };
+    const policySpec = { matchConstraints: { resourceRules }, validations };
+    const bindingSpec = { policyName: "a", validationActions: ["Deny"] };
     const policies = [
-      {
-        apiVersion,
-        kind: "ValidatingAdmissionPolicy",
-        metadata,
-        spec: { matchConstraints: { resourceRules }, validations },
-      },
-      {
-        apiVersion,
-        kind: "ValidatingAdmissionPolicyBinding",
-        metadata,
-        spec: { policyName: "a", validationActions: ["Deny"] },
-      },
+      { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec: policySpec },
+      { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata, spec: bindingSpec },
     ];
     const buildPod = (name: string, terminationGracePeriodSeconds: bigint) => ({
       apiVersion: "v1",

@@ -324,6 +324,7 @@ describe("entries", () => {
     const yaml = `rules: { ${rules.map(({ name }) => `${name}: `).join(", ")} }`;
     const cluster = parseConfig(yaml, rules).clusters.get("local");
     assert.ok(cluster);
+    // Pods wait 3 s for a and 2 s for b, bindings 3 s for a and 5 s for c.
     assert.equal(
       describeWaits(rules, cluster),
       "if endpoints hang, writes wait at most: leases 0 s, pods 5 s, pods/binding 8 s, serviceaccounts/token 3 s, deployments 3 s, configmaps 3 s, namespaces 3 s",

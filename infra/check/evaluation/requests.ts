@@ -106,6 +106,7 @@ const optionKinds: Partial<Record<Operation, string>> = {
   DELETE: "DeleteOptions",
 };
 
+/** Returns what a request has before admission: `oldObject` is the stored object, null if the request creates it. */
 export const buildAdmissionAttributes = (
   object: KubernetesObject,
   oldObject: KubernetesObject | null,

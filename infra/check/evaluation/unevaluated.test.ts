@@ -86,13 +86,9 @@ describe("a request that admission policies match", () => {
       const conditions = policyCase.condition && { matchConditions: [{ name: "c", expression: policyCase.condition }] };
       const spec = { matchConstraints, ...Object(conditions) };
       const policy = { apiVersion: group, kind, metadata: { name: "p" }, spec };
-      const bound = bindings.map((bindingSpec) => {
-        return {
-          apiVersion: group,
-          kind: `${kind}Binding`,
-          metadata: { name: "b" },
-          spec: { policyName: "p", ...bindingSpec },
-        };
+      const bound = bindings.map((fields) => {
+        const bindingSpec = { policyName: "p", ...fields };
+        return { apiVersion: group, kind: `${kind}Binding`, metadata: { name: "b" }, spec: bindingSpec };
       });
       assert.deepEqual(findNames([...(isAlone ? [] : [policy]), ...bound], sample), found ? [`${kind} p`] : []);
     });

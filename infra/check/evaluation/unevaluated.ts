@@ -17,6 +17,7 @@ interface Selection {
   excluded: DefaultedWebhookEntry;
 }
 
+/** An admission policy with its bindings, or the bindings of a policy that isn't among the manifests. */
 interface Policy {
   isMutating: boolean;
   sentence: string;
@@ -180,6 +181,7 @@ const buildHook = (members: object): DefaultedWebhookEntry | undefined => {
   ]).validating[0];
 };
 
+/** Reports whether a selection includes a request; `isAssumed` says that only the name of its namespace is known. */
 const isSelectedBy = (
   { hook, excluded }: Selection,
   attributes: AdmissionAttributes,
@@ -187,12 +189,12 @@ const isSelectedBy = (
   isAssumed: boolean,
 ): boolean => {
   const view = () => createConvertibleRequestObjects(attributes, context.convert);
-  const isTaken = (candidate: DefaultedWebhookEntry) =>
+  const isMatched = (candidate: DefaultedWebhookEntry) =>
     !("skipped" in matchHook(candidate, attributes, view(), context));
-  if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes)) })) return false;
+  if (isMatched({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes)) })) return false;
   const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;
   const rules = hook.rules.filter((rule) => includesName(rule, attributes, { guesses: true }));
-  return isTaken({ ...hook, namespaceSelector, rules });
+  return isMatched({ ...hook, namespaceSelector, rules });
 };
 
 /**
@@ -209,12 +211,11 @@ const includesName = (rule: object, { name, object }: AdmissionAttributes, { gue
 
 const nameLabel = "kubernetes.io/metadata.name";
 
-const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): LabelSelector => {
-  return {
-    matchLabels: Object.fromEntries(Object.entries(matchLabels).filter(([key]) => key === nameLabel)),
-    matchExpressions: matchExpressions.filter(({ key }) => key === nameLabel),
-  };
-};
+/** Returns a namespace selector without what it requires of labels other than the namespace's name. */
+const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): LabelSelector => ({
+  matchLabels: Object.fromEntries(Object.entries(matchLabels).filter(([key]) => key === nameLabel)),
+  matchExpressions: matchExpressions.filter(({ key }) => key === nameLabel),
+});
 
 /**
  * Reports whether no ValidatingAdmissionPolicy or MutatingAdmissionPolicy is evaluated for a request, because it is

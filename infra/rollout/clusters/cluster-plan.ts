@@ -140,14 +140,7 @@ const planAccessEntries = async (
 const planObjects = async (
   targets: DeploymentTargets,
   name: string,
-  {
-    newest,
-    keyring,
-    outputs,
-    cluster,
-    manifests,
-    api,
-  }: {
+  wanted: {
     newest: Release | undefined;
     keyring: Keyring | undefined;
     outputs: Record<string, string>;
@@ -156,6 +149,7 @@ const planObjects = async (
     api: ClusterApi | undefined;
   },
 ): Promise<Pick<ClusterPlan, "differences" | "unknown">> => {
+  const { newest, keyring, outputs, cluster, manifests, api } = wanted;
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const hasRelay = cluster.service !== undefined;
@@ -172,8 +166,8 @@ const planObjects = async (
   try {
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
     if (!isServed) return { differences: isAsReleased ? ["the stack has no URL for some entries"] : differences };
-    const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
-    const found = (await findDifferences(api, wanted, webhookConfigurationName)).map(({ sentence }) => sentence);
+    const objects = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
+    const found = (await findDifferences(api, objects, webhookConfigurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isAsReleased) return { differences: found };
     if (hasRelay) return { differences };
     return { differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };

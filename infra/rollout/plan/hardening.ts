@@ -85,11 +85,7 @@ export type StageCountsReader = (from: Date) => Promise<StageCounts>;
  * reads once for clusters whose entries were applied in the same minute. CloudWatch charges for what a query reads.
  */
 export const createStageCountsReader = (
-  {
-    stage,
-    catalogue,
-    config,
-  }: Pick<DeploymentTargets, "catalogue"> & {
+  targets: Pick<DeploymentTargets, "catalogue"> & {
     stage: Pick<AwsStage, "name" | "metrics"> & { logs: Pick<AwsStage["logs"], "query"> } & {
       functions: Pick<StageFunctions, "getFunctionName">;
     };
@@ -97,6 +93,7 @@ export const createStageCountsReader = (
   },
   outputs: Record<string, string>,
 ): StageCountsReader => {
+  const { stage, catalogue, config } = targets;
   const names = [...catalogue.filter((listed) => listed.rule.guards), ...config.groups].map(({ name }) => name);
   const countsByStart = new Map<number, Promise<StageCounts>>();
   const read = async (from: Date): Promise<StageCounts> => {

@@ -116,6 +116,7 @@ export interface StackDifferences {
   removed: string[];
 }
 
+/** Lists the resources, outputs and tags that differ between two templates; without the first, the stack is new. */
 export const compareStacks = (before: StackTemplate | undefined, after: StackTemplate): StackDifferences => {
   const [old, fresh] = [listComparedParts(before), listComparedParts(after)];
   const isChanged = (id: string) => old.has(id) && fresh.has(id) && !isDeepStrictEqual(old.get(id), fresh.get(id));
