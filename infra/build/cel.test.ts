@@ -32,6 +32,7 @@ const bundle = async (texts: readonly string[]) => {
   return { bytes: withMark.length, compile: module.exports };
 };
 
+/** The object that the expressions of these tests read. */
 const object: Value = {
   n: 1,
   f: 1.5,

@@ -163,6 +163,7 @@ const findMistakesOfRow = ({ path, row }: MatchRow): DefinitionMistake[] => {
   return [...mistakes, ...unknown];
 };
 
+/** Returns the members of a map that are unknown or have wrong values; `start` is the path to the map. */
 const findMistakesOfMap = (
   value: object,
   members: Readonly<Record<string, InputShape>>,

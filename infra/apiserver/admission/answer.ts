@@ -116,6 +116,7 @@ const findTypeFault = ({ response }: JsonMap): string | undefined => {
   return undefined;
 };
 
+/** Returns the fault of a value that doesn't decode into a Go field of this type. */
 const checkType = (value: unknown, type: string, place: string): string | undefined => {
   const describeWrong = (what: unknown, wanted: string) => describeMismatch(what, `struct field ${place}`, wanted);
   if (type === "bool") return typeof value === "boolean" ? undefined : describeWrong(value, type);

@@ -67,6 +67,7 @@ interface MutationState {
   countsEmptyPatch: boolean;
 }
 
+/** Calls a hook if it matches, and applies its patch. Returns the refusal of the request, if there is one. */
 const runHook = async (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,
