@@ -53,11 +53,11 @@ export const buildFunctions = async (
       const reserved = configs.flatMap((ruleConfig) => ruleConfig.reserved ?? []);
       const warm = configs.flatMap((ruleConfig) => (ruleConfig.mode === "off" ? [] : (ruleConfig.warm ?? [])));
       // A function gets the connections only of clusters that its rules read, and its role may read only their tokens.
-      const asked = [...connections].filter(
+      const neededConnections = [...connections].filter(
         ([name]) => listRulesAskingCluster(members, config.clusters.get(name)).length > 0,
       );
       const bundle = await bundleRule(listed, buildEndpointConfig(config, listed), distFolder, {
-        connections: Object.fromEntries(asked),
+        connections: Object.fromEntries(neededConnections),
         places: listRecordingBucketSettings(config, listed),
       });
       return {

@@ -22,7 +22,7 @@ import { getInflatedContents, readOwnZip } from "./zip.ts";
 
 const folder = await createTestFolder();
 
-/** Writes a rule that reports its own settings into a folder of its own, and reads it. */
+/** Writes a rule that reports its own settings into a folder of its own, and loads it. */
 const createTelltaleRule = async (name = "telltale", phase = "validate", extraSource = ""): Promise<CatalogueRule> => {
   const root = await createTestFolder();
   const folder = join(root, "functions", name);
@@ -52,8 +52,10 @@ const buildConfig = (settings: object): EndpointConfig => {
 };
 
 const review = buildPodReview({ object: {} });
+/** A review for which the rule calls its need `all`. */
+const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
 
-const largeBudget = 60 * 1024;
+const largeBudget = { budgetBytes: 60 * 1024 };
 
 describe("a bundle", () => {
   const telltale = createTelltaleRule();
@@ -68,7 +70,7 @@ describe("a bundle", () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
-    await bundleRule(await telltale, buildConfig(settings), toOutputPath("odd"), { budgetBytes: largeBudget });
+    await bundleRule(await telltale, buildConfig(settings), toOutputPath("odd"), largeBudget);
     const { handler } = createRequire(import.meta.url)(toOutputPath("odd/telltale/index.cjs"));
     const { response } = await handler({ phase: "validate", cluster: "local", review }, {});
     assert.equal(response.auditAnnotations.settings, JSON.stringify(settings));
@@ -76,12 +78,13 @@ describe("a bundle", () => {
   });
 
   it("has the same bytes in any folder", async () => {
-    const firstBundle = await bundleRule(await telltale, buildConfig({}), toOutputPath("one"), {
-      budgetBytes: largeBudget,
-    });
-    const secondBundle = await bundleRule(await createTelltaleRule(), buildConfig({}), toOutputPath("other"), {
-      budgetBytes: largeBudget,
-    });
+    const firstBundle = await bundleRule(await telltale, buildConfig({}), toOutputPath("one"), largeBudget);
+    const secondBundle = await bundleRule(
+      await createTelltaleRule(),
+      buildConfig({}),
+      toOutputPath("other"),
+      largeBudget,
+    );
     const [first, second] = await Promise.all(
       ["one", "other"].map((name) => readFile(toOutputPath(`${name}/telltale/index.cjs`), "utf8")),
     );
@@ -130,7 +133,7 @@ describe("a bundle", () => {
     assert.equal(await ask("rounding", ""), "9007199254740992");
   });
 
-  it("of a rule whose data for minor versions is in another order is not built", async () => {
+  it("is not built of a rule whose data for minor versions is not in ascending order", async () => {
     for (const since of ['{ "1.34": {} }', '{ "1.0": {}, "1.37": {}, "1.35": {} }', '{ "1.0": {}, "1.x": {} }'])
       await assert.rejects(
         createTelltaleRule("odd", "validate", `since: ${since},`),
@@ -165,17 +168,15 @@ describe("a bundle", () => {
 
   it("has another hash for other settings", async () => {
     const [first, second] = await Promise.all(
-      [1, 2].map(async (any) =>
-        bundleRule(await telltale, buildConfig({ any }), toOutputPath(`${any}`), { budgetBytes: largeBudget }),
-      ),
+      [1, 2].map(async (any) => bundleRule(await telltale, buildConfig({ any }), toOutputPath(`${any}`), largeBudget)),
     );
     assert.notEqual(first?.hash, second?.hash);
     assert.match(first?.hash ?? "", /^[\w-]{43}$/);
   });
 
-  it("is refused over its budget, with the names of its largest inputs", async () => {
+  it("is refused if it is larger than its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
-    const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), { budgetBytes: largeBudget });
+    const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), largeBudget);
     const code = bytes - JSON.stringify(config).length;
     assert.ok(code < 24_000, "the settings are not counted");
     await assert.rejects(bundleRule(await telltale, config, toOutputPath("over"), { budgetBytes: code - 1 }), {
@@ -188,7 +189,7 @@ describe("a bundle", () => {
 
   it("does not contain code that only webhook entries and checks use, or that the rule can't reach", async () => {
     const rule = await createTelltaleRule("bare", "validate", 'suggest: () => "use another name",');
-    const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), { budgetBytes: largeBudget });
+    const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), largeBudget);
     const code = await readFile(toOutputPath(`bare/${name}/index.cjs`), "utf8");
     assert.doesNotMatch(code, /Reports its settings|use another name|new Proxy|no answer is recorded/);
     assert.match(code, /JSON.stringify\(\w+\)/, "the code contains the rule's function");
@@ -199,7 +200,7 @@ describe("a bundle", () => {
     const credentials = { token: "t" };
     const connections = { local: { server: "https://127.0.0.1:1", credentials } };
     await bundleRule(asking, { ...buildConfig({}), rule: "asking" }, toOutputPath("asking"), {
-      budgetBytes: largeBudget,
+      ...largeBudget,
       connections,
     });
     const code = await readFile(toOutputPath("asking/asking/index.cjs"), "utf8");
@@ -209,7 +210,6 @@ describe("a bundle", () => {
     assert.equal(response.allowed, true, "the rule did not read the cluster");
     const elsewhere = await handler({ phase: "validate", cluster: "other", review }, {});
     assert.equal(elsewhere.response.allowed, true);
-    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     const { code: status, message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
     assert.equal(status, 503);
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
@@ -232,7 +232,6 @@ describe("a bundle", () => {
     assert.ok((sizes.plain ?? 0) < 28_000, `${sizes.plain} bytes`);
     assert.ok((sizes.reading ?? 0) > 30_000 && (sizes.variant ?? 0) > 30_000, JSON.stringify(sizes));
     const { handler } = createRequire(import.meta.url)(toOutputPath("plain/seldom/index.cjs"));
-    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     const ask = (event: object) => handler({ phase: "validate", cluster: "local", review: askingReview, ...event }, {});
     const { code, message } = await ask({});
     assert.deepEqual([code, message], [503, 'nothing can be read from cluster "local": it has no connection here']);
@@ -240,8 +239,8 @@ describe("a bundle", () => {
   });
 
   it("of a rule that calls services outside the cluster contains their client; other bundles don't", async () => {
-    const asked = { ask: true, with: { url: "https://127.0.0.1:1" } };
-    const askingReview = { ...review, request: { ...review.request, object: asked } };
+    const object = { ask: true, with: { url: "https://127.0.0.1:1" } };
+    const callingReview = { ...review, request: { ...review.request, object } };
     for (const [name, need, isOutside] of [
       ["outside", "https()", true] as const,
       ["inside", 'list("pods")', false] as const,
@@ -251,7 +250,7 @@ describe("a bundle", () => {
       const file = toOutputPath(`${name}/${name}/index.cjs`);
       assert.equal((await readFile(file, "utf8")).includes("could not ask"), isOutside);
       const { handler } = createRequire(import.meta.url)(file);
-      const { message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
+      const { message } = await handler({ phase: "validate", cluster: "local", review: callingReview }, {});
       assert.match(
         message,
         isOutside ? /^could not ask 127\.0\.0\.1:1: / : /^nothing can be listed|^nothing can be read/,
@@ -268,7 +267,6 @@ describe("a bundle", () => {
     );
     await bundleRule(keeping, { ...buildConfig({}), rule: "keeping" }, toOutputPath("keeping"));
     const { handler } = createRequire(import.meta.url)(toOutputPath("keeping/keeping/index.cjs"));
-    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     const ask = async () => {
       const { code, message } = await handler({ phase: "validate", cluster: "local", review: askingReview }, {});
       return [code, message];
@@ -320,10 +318,8 @@ describe("a bundle", () => {
     const asking = await createTelltaleRule("reading", "validate", 'needs: { all: list("namespaces") },');
     const buildWith = (server: string, name: string) =>
       bundleRule(asking, { ...buildConfig({}), rule: "reading" }, toOutputPath(name), {
-        budgetBytes: largeBudget,
-        connections: {
-          local: { server, credentials: { token: "t" } },
-        },
+        ...largeBudget,
+        connections: { local: { server, credentials: { token: "t" } } },
       });
     const [one, other] = [
       await buildWith("https://127.0.0.1:1", "here"),
@@ -336,14 +332,13 @@ describe("a bundle", () => {
     await rm(toOutputPath("here/reading/clusters.json"));
     const { handler } = createRequire(import.meta.url)(toOutputPath("here/reading/index.cjs"));
     assert.equal((await handler({ phase: "validate", cluster: "local", review }, {})).response.allowed, true);
-    const askingReview = { ...review, request: { ...review.request, object: { ask: true } } };
     assert.equal((await handler({ phase: "validate", cluster: "local", review: askingReview }, {})).code, 500);
   });
 
-  it("is warm before Lambda gets its handler, without a line in the log", async () => {
+  it("has loaded its modules before Lambda gets its handler; a failure to do so writes no line to the log", async () => {
     const rule = await createTelltaleRule("warm", "validate", 'needs: { all: list("namespaces") },');
     await bundleRule(rule, { ...buildConfig({}), rule: "warm" }, toOutputPath("warm"), {
-      budgetBytes: largeBudget,
+      ...largeBudget,
       connections: { local: { server: "https://127.0.0.1:1", credentials: { token: "t" } } },
     });
     const code = `const { handler } = await import(${JSON.stringify(toOutputPath("warm/warm/index.mjs"))});
@@ -363,7 +358,7 @@ describe("a bundle", () => {
         ...(typeof usual === "object" && { usual }),
         clusters: { ...clusters, ...otherClusters },
       };
-      const { accepts } = await bundleRule(await telltale, config, toOutputPath(name), { budgetBytes: largeBudget });
+      const { accepts } = await bundleRule(await telltale, config, toOutputPath(name), largeBudget);
       return { accepts, keys: JSON.parse(await readFile(toOutputPath(`${name}/telltale/keys.json`), "utf8")) };
     };
     const raised = { b: { ...setup, keyVersions: [1, 2] }, c: { ...setup, keyVersions: [] }, d: "c", e: setup };
@@ -469,7 +464,7 @@ describe("a bundle", () => {
   });
 
   it("loads only the needed modules of Node", async () => {
-    await bundleRule(await telltale, buildConfig({}), toOutputPath("lean"), { budgetBytes: largeBudget });
+    await bundleRule(await telltale, buildConfig({}), toOutputPath("lean"), largeBudget);
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
       "./review-faults.cjs",

@@ -404,13 +404,13 @@ const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, v
  */
 const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatch[] | undefined => {
   const setups = listRuleSettings(listed, config);
-  const rows = setups.flatMap(({ rule, settings }) =>
+  const elements = setups.flatMap(({ rule, settings }) =>
     [rule, ...(getVariants(rule, settings) ?? [])].flatMap(({ match }) =>
       listPhases(rule).flatMap((phase) => selectPhase(match, phase, settings) ?? []),
     ),
   );
-  const isKnown = rows.length > 0 && setups.every(({ rule }) => !rule.inspectForSettings);
-  return isKnown ? [...new Map(rows.map((row) => [JSON.stringify(row), row])).values()] : undefined;
+  const isKnown = elements.length > 0 && setups.every(({ rule }) => !rule.inspectForSettings);
+  return isKnown ? [...new Map(elements.map((element) => [JSON.stringify(element), element])).values()] : undefined;
 };
 
 const getRuleFile = ({ folder, file }: CatalogueRule) => join(folder, file);

@@ -32,6 +32,7 @@ const bundle = async (texts: readonly string[]) => {
   return { bytes: withMark.length, compile: module.exports };
 };
 
+/** The object that the expressions of these tests read. */
 const object: Value = {
   n: 1,
   f: 1.5,
@@ -46,7 +47,7 @@ const object: Value = {
   spec: { containers: [{ image: "registry.corp/a" }, { image: "registry.corp/b:1" }] },
 };
 
-/** Writes what an expression compiles and evaluates to, whatever the names of classes are. */
+/** Writes what an expression compiles and evaluates to, without the names of classes, which a bundle shortens. */
 const show = (compiled: ReturnType<typeof compile>): string => {
   const find = (name: string) => (name === "object" ? object : undefined);
   const outcome: Outcome | { error: string } =
@@ -115,8 +116,8 @@ describe("a bundle with expressions of CEL", () => {
     assert.equal(new Set(codes).size, 1);
   });
 
-  it("has 28 KB, and 86 with all functions", async () => {
-    const [least, most] = [await bundle(["'a'"]), await bundle(texts)];
-    assert.ok(least.bytes < 28 * 1024 && most.bytes < 86 * 1024, `${least.bytes} and ${most.bytes} bytes`);
+  it("has less than 28 KB with one literal, and less than 86 KB with all functions", async () => {
+    const [small, large] = [await bundle(["'a'"]), await bundle(texts)];
+    assert.ok(small.bytes < 28 * 1024 && large.bytes < 86 * 1024, `${small.bytes} and ${large.bytes} bytes`);
   });
 });

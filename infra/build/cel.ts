@@ -9,12 +9,10 @@ import type { FunctionDeclaration } from "#lib/cel/functions.ts";
 /** A placeholder in a bundle's code. The checked expressions replace it, as JSON. */
 export const expressionsMark = "POSTERN EXPRESSIONS";
 
-/**
- * Returns all texts in a JSON value. For checked expressions, these include the names of the overloads that they call.
- */
-export const listTexts = (value: unknown): string[] => {
+/** Returns all strings in a JSON value, for instance the names of the overloads that checked expressions call. */
+export const listStrings = (value: unknown): string[] => {
   if (typeof value === "string") return [value];
-  return typeof value === "object" && value !== null ? Object.values(value).flatMap(listTexts) : [];
+  return typeof value === "object" && value !== null ? Object.values(value).flatMap(listStrings) : [];
 };
 
 /**
@@ -24,8 +22,8 @@ export const listTexts = (value: unknown): string[] => {
 export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
   name: "checked-expressions",
   setup({ onLoad }) {
-    const texts = new Set(listTexts([checks.repeated, checks.results]));
-    const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => texts.has(id));
+    const strings = new Set(listStrings([checks.repeated, checks.results]));
+    const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => strings.has(id));
     /** Returns the source of a list of functions, without the functions that no expression calls. */
     const reduceList = (
       code: string,
@@ -33,7 +31,7 @@ export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
       functions: readonly FunctionDeclaration[],
     ): string => {
       const called = new Set(functions.filter(isCalled).map(({ name }) => name));
-      // A spread element, such as `...listFunctions`, is the last one, so all functions from its index on are its.
+      // A spread element, such as `...listFunctions`, is the last one: it stands for all functions from its index on.
       const kept = elements.filter((element, index) =>
         functions
           .slice(index, element?.type === "SpreadElement" ? undefined : index + 1)

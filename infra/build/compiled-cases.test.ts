@@ -13,8 +13,8 @@ import { bundleRule } from "./bundle.ts";
 const folder = await createTestFolder();
 for (const listed of (await readCatalogue()).filter(({ rule }) => rule.compileExpressions)) {
   const cases = await readCases(listed);
-  const setups = cases.map((entry, index) => {
-    const { settings } = applyCaseSettingsAndVariant(listed.rule, entry);
+  const setups = cases.map((ruleCase, index) => {
+    const { settings } = applyCaseSettingsAndVariant(listed.rule, ruleCase);
     return [`c${index}`, { keyVersions: [1], mode: "enforce" as const, settings }];
   });
   await bundleRule(listed, { rule: listed.name, clusters: Object.fromEntries(setups) }, folder);
@@ -24,13 +24,13 @@ for (const listed of (await readCatalogue()).filter(({ rule }) => rule.compileEx
   describe(`the bundle of ${listed.name}`, () => {
     it("has no parser", async () => assert.doesNotMatch(await readFile(file, "utf8"), /Syntax error/));
 
-    for (const [index, entry] of cases.entries())
-      it(entry.name, async () => {
-        const event = { ...buildInvocationEvent(listed, entry), settings: undefined, cluster: `c${index}` };
+    for (const [index, ruleCase] of cases.entries())
+      it(ruleCase.name, async () => {
+        const event = { ...buildInvocationEvent(listed, ruleCase), settings: undefined, cluster: `c${index}` };
         const answer = await handler(event, {});
-        const decision = parseDecision(answer, buildReview(listed, entry).request.uid);
+        const decision = parseDecision(answer, buildReview(listed, ruleCase).request.uid);
         assert.ok(decision, JSON.stringify(answer));
-        assert.deepEqual(describeCaseDifferences(entry, decision), []);
+        assert.deepEqual(describeCaseDifferences(ruleCase, decision), []);
       });
   });
 }

@@ -40,7 +40,7 @@ const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key
 };
 
 describe("a function's version", () => {
-  it("is created once by the stack; it and the alias don't change with the function's code, keys or sizing", async () => {
+  it("is created once by the stack, and stays, as the alias does, if the function's code, keys or sizing change", async () => {
     const all = await Promise.all([
       writeTestDeployment(),
       writeTestDeployment({ hash: "bbb", codeSha256: "BBB=" }),
@@ -57,6 +57,7 @@ describe("a function's version", () => {
   });
 
   it("has a longer timeout than its entries, and at most 30 s in the gateway", async () => {
+    // The function gets a second more than its entries, and at least 10 s.
     const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => writeTestDeployment({ timeoutSeconds })));
     assert.deepEqual(
       times.map(({ lambda }) => lambda?.timeout),
@@ -192,7 +193,7 @@ describe("the alarms of a stage", async () => {
     folder,
   );
   for (const type of ["http", "url"] as const)
-    it(`watch as many metrics as a plan says are paid for, with the endpoint type ${type}`, async () => {
+    it(`watch as many metrics as the costs in a plan count, with the endpoint type ${type}`, async () => {
       const { Resources } = JSON.parse(await readFile(join(folder, `${type}.json`), "utf8"));
       const alarms = Object.values<{ Type: string; Properties: { Metrics?: { MetricStat?: object }[] } }>(
         Resources,
@@ -206,7 +207,7 @@ describe("the alarms of a stage", async () => {
 });
 
 describe("a function that calls out", () => {
-  it("is in the stage's VPC, which Lambda may connect to, and the function's code may not", async () => {
+  it("is in the stage's VPC; Lambda may create network interfaces there, and the function's code may not", async () => {
     const { lambda, Resources } = await writeTestDeployment({ callsOut: true });
     assert.equal(lambda?.vpc, `\${param:vpc}`);
     const { Statement } = Resources.LimitDashitRole.Properties.Policies.at(-1).PolicyDocument;
@@ -217,7 +218,7 @@ describe("a function that calls out", () => {
     assert.match(denied.Condition.ArnLike["lambda:SourceFunctionArn"]["Fn::Sub"], /:function:postern-.*-\*$/);
   });
 
-  it("is the only kind of function in it", async () => {
+  it("is in the VPC, and a function that only records reviews is not", async () => {
     const { lambda, Resources } = await writeTestDeployment({ records: ["reviews/a/"] });
     assert.equal(lambda?.vpc, undefined);
     assert.doesNotMatch(JSON.stringify(Resources), /NetworkInterface/);

@@ -83,16 +83,15 @@ export const writeServerlessIncludes = async (
   return Math.min(...counts);
 };
 
+/** What the settings of a function depend on. */
+type ConfiguredBundle = Pick<
+  RuleBundle,
+  "name" | "timeoutSeconds" | "accepts" | "scripts" | "opensLedger" | "reconciles"
+>;
+
 /** Returns memory, timeout and environment variables of a function. */
 export const computeFunctionSettings = (
-  {
-    name,
-    timeoutSeconds,
-    accepts,
-    scripts,
-    opensLedger,
-    reconciles,
-  }: Pick<RuleBundle, "name" | "timeoutSeconds" | "accepts" | "scripts" | "opensLedger" | "reconciles">,
+  { name, timeoutSeconds, accepts, scripts, opensLedger, reconciles }: ConfiguredBundle,
   publicKeys: string,
   stage?: string,
 ): LambdaFunctionSettings => ({
@@ -173,10 +172,7 @@ const buildResources = (
   type: "http" | "url",
   fill: ReturnType<typeof openTemplate>,
 ): { Resources: Record<string, Json>; Outputs: Record<string, Json> } => {
-  const common = {
-    lossOutput: lostReviewsMetricOutputName,
-    retentionOutput: logRetentionOutputName,
-  };
+  const common = { lossOutput: lostReviewsMetricOutputName, retentionOutput: logRetentionOutputName };
   const once = fill(common);
   const ofRules = rules.map((rule) => {
     const { id, name, timeoutSeconds, reconciles } = rule;

@@ -7,7 +7,7 @@ import { splitApiVersion } from "#lib/objects/api-version.ts";
 import { toPlural } from "#lib/recording/recorded-answers.ts";
 import type { RequestMatch } from "#lib/rule.ts";
 import { moduleExtension, packageRoot } from "../cli/roots.ts";
-import { listTexts } from "./cel.ts";
+import { listStrings } from "./cel.ts";
 
 type Types = ObjectSchema["types"];
 
@@ -27,10 +27,7 @@ const createSelectionPlugin = (matches: readonly JsonMap[]): Plugin => ({
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]built-in-schemas\.json$/ }, async () => {
       const { types, ...rest } = JSON.parse(await readFile(join(packageRoot, schemasFile), "utf8"));
-      return {
-        contents: JSON.stringify({ ...rest, types: selectTypes(types, matches) }),
-        loader: "json",
-      };
+      return { contents: JSON.stringify({ ...rest, types: selectTypes(types, matches) }), loader: "json" };
     });
   },
 });
@@ -49,26 +46,25 @@ export const explanationBeside: Plugin = {
   },
 };
 
-/**
- * Returns the file `explanationFile` for a rule that matches these rows, by default any requests. The file has the
- * schemas of the kinds that the rows match.
- */
-export const readExplanationFiles = (rows: readonly RequestMatch[] = [anyRow]): Promise<Record<string, Uint8Array>> => {
-  const rowsAsJson = JSON.stringify(rows);
-  const files = filesByRows.get(rowsAsJson) ?? createExplanationFiles(rows, rowsAsJson);
-  filesByRows.set(rowsAsJson, files);
+/** Returns the file `explanationFile` for a rule with this `match`. It has the schemas of the kinds that are matched. */
+export const readExplanationFiles = (
+  match: readonly RequestMatch[] = [matchAnything],
+): Promise<Record<string, Uint8Array>> => {
+  const matchAsJson = JSON.stringify(match);
+  const files = filesByMatch.get(matchAsJson) ?? createExplanationFiles(match, matchAsJson);
+  filesByMatch.set(matchAsJson, files);
   return files;
 };
 
-const anyRow: RequestMatch = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] };
-/** The created files, by rows: most rules match the same rows. */
-const filesByRows = new Map<string, Promise<Record<string, Uint8Array>>>();
+const matchAnything: RequestMatch = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] };
+/** The created files, by the JSON of a `match`: many rules have the same one. */
+const filesByMatch = new Map<string, Promise<Record<string, Uint8Array>>>();
 
-const createExplanationFiles = async (rows: readonly RequestMatch[], rowsAsJson: string) => {
+const createExplanationFiles = async (match: readonly RequestMatch[], matchAsJson: string) => {
   const { outputFiles } = await build({
     stdin: {
       contents: `import { findReviewFault as find } from "./lib/core/review-faults${moduleExtension}";
-        export const findReviewFault = (request) => find(request, ${rowsAsJson});`,
+        export const findReviewFault = (request) => find(request, ${matchAsJson});`,
       resolveDir: packageRoot,
     },
     absWorkingDir: packageRoot,
@@ -80,7 +76,7 @@ const createExplanationFiles = async (rows: readonly RequestMatch[], rowsAsJson:
     target: "node24",
     minify: true,
     legalComments: "none",
-    plugins: [createSelectionPlugin(rows.map((row) => ({ ...row })))],
+    plugins: [createSelectionPlugin(match.map((element) => ({ ...element })))],
     logLevel: "silent",
   });
   const [file] = outputFiles;
@@ -110,7 +106,7 @@ const selectTypes = (types: Types, matches: readonly JsonMap[]): Types => {
   const kept = new Set(matches.length === 0 ? [] : [metadataType, ...Object.keys(types).filter(isMatched)]);
   // The loop also visits names that it adds to `kept`.
   for (const name of kept)
-    for (const reference of listTexts(types[name])) if (Object.hasOwn(types, reference)) kept.add(reference);
+    for (const reference of listStrings(types[name])) if (Object.hasOwn(types, reference)) kept.add(reference);
   return Object.fromEntries(Object.entries(types).filter(([name]) => kept.has(name)));
 };
 

@@ -7,12 +7,13 @@ import { getInflatedContents, readOwnZip, zip } from "./zip.ts";
 describe("a zip archive", () => {
   const contents = Buffer.from("module.exports = 1;\n");
   const bytes = zip({ "index.cjs": contents });
+  // The fields at the positions that the tests add to these two are those of the zip format.
   const end = bytes.length - 22;
   const directory = bytes.readUInt32LE(end + 16);
 
   it("ends with a directory that has the position of its file", () => {
     assert.equal(bytes.readUInt32LE(end), 0x06054b50);
-    assert.equal(bytes.readUInt16LE(end + 10), 1);
+    assert.equal(bytes.readUInt16LE(end + 10), [contents].length);
     assert.equal(bytes.readUInt32LE(end + 12), end - directory);
     assert.equal(bytes.readUInt32LE(directory), 0x02014b50);
     assert.equal(bytes.readUInt32LE(directory + 42), 0);
@@ -66,6 +67,7 @@ describe("a zip archive", () => {
       Buffer.alloc(99),
     ])
       assert.equal(readOwnZip(archive), undefined);
+    // Bytes of flags, method, checksum, size, the lengths of name and extra field, the name, and the archive's end.
     for (const position of [6, 8, 14, 18, 26, 28, 35, end]) {
       const broken = Buffer.from(bytes);
       broken[position] = (broken[position] ?? 0) ^ 1;

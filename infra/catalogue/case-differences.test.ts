@@ -14,15 +14,15 @@ const { same, different } = readRows<{ same: Row[]; different: (Row & { lines: s
 const toDecision = (outcome: ReviewOutcome) => ({ outcome, refused: !outcome.allowed, operations: 0 });
 
 describe("a rule", () => {
-  for (const { name, case: entry, outcome } of same)
+  for (const { name, case: ruleCase, outcome } of same)
     it(`agrees with a case: it ${name}`, () => {
-      assert.deepEqual(formatCaseDiff({ name, ...entry }, toDecision(outcome)), []);
+      assert.deepEqual(formatCaseDiff({ name, ...ruleCase }, toDecision(outcome)), []);
     });
 
-  for (const { name, case: entry, outcome, lines } of different)
+  for (const { name, case: ruleCase, outcome, lines } of different)
     it(`differs from a case: it ${name}`, () => {
-      assert.ok(describeCaseDifferences({ name, ...entry }, toDecision(outcome)).length > 0);
+      assert.ok(describeCaseDifferences({ name, ...ruleCase }, toDecision(outcome)).length > 0);
       const expected = ["the case says (-), the rule does (+):", ...lines];
-      assert.deepEqual(formatCaseDiff({ name, ...entry }, toDecision(outcome)), expected);
+      assert.deepEqual(formatCaseDiff({ name, ...ruleCase }, toDecision(outcome)), expected);
     });
 });

@@ -26,36 +26,36 @@ export const parseDecision = (answer: unknown, uid: string): RuleDecision | unde
 
 /** Returns a copy of the object with the outcome's patch, as the API server applies it. */
 export const applyOutcomePatch = (object: unknown, { patch }: ReviewOutcome): unknown =>
-  patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, true).newDocument;
+  patch === undefined ? object : jsonPatch.applyPatch(structuredClone(object), patch, /* validate */ true).newDocument;
 
 /** Returns a sentence for each way in which a rule's decision differs from what a case expects. */
-export const describeCaseDifferences = (entry: Case, { outcome }: RuleDecision): string[] => {
+export const describeCaseDifferences = (ruleCase: Case, { outcome }: RuleDecision): string[] => {
   const { status } = outcome;
-  const differs = (what: string, expected: unknown, actual: unknown) =>
+  const compare = (what: string, expected: unknown, actual: unknown) =>
     isDeepStrictEqual(expected, actual)
       ? []
       : [`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
 
   return [
-    ...differs("the refusal", entry.refused, status?.message),
-    ...(status === undefined ? [] : differs("the code", entry.code ?? 403, status.code)),
+    ...compare("the refusal", ruleCase.refused, status?.message),
+    ...(status === undefined ? [] : compare("the code", ruleCase.code ?? 403, status.code)),
     ...(status === undefined
       ? []
-      : differs("the reason", entry.reason === undefined ? "Forbidden" : entry.reason, status.reason ?? null)),
-    ...(entry.details === undefined ? [] : differs("what its details say", entry.details, status?.details)),
-    ...(entry.mutate && entry.refused === undefined
-      ? describeObjectDifferences(entry.becomes ?? entry.mutate, applyOutcomePatch(entry.mutate, outcome))
+      : compare("the reason", ruleCase.reason === undefined ? "Forbidden" : ruleCase.reason, status.reason ?? null)),
+    ...(ruleCase.details === undefined ? [] : compare("what its details say", ruleCase.details, status?.details)),
+    ...(ruleCase.mutate && ruleCase.refused === undefined
+      ? describeObjectDifferences(ruleCase.becomes ?? ruleCase.mutate, applyOutcomePatch(ruleCase.mutate, outcome))
       : []),
-    ...differs("what it warns of", entry.warnings ?? [], outcome.warnings ?? []),
-    ...differs("what it says to the audit log", entry.audit ?? {}, outcome.audit ?? {}),
+    ...compare("what it warns of", ruleCase.warnings ?? [], outcome.warnings ?? []),
+    ...compare("what it says to the audit log", ruleCase.audit ?? {}, outcome.audit ?? {}),
   ];
 };
 
 /** Returns the differences as a diff between the case (-) and the rule (+), or as sentences if no line differs. */
-export const formatCaseDiff = (entry: Case, decision: RuleDecision): string[] => {
-  const sentences = describeCaseDifferences(entry, decision);
+export const formatCaseDiff = (ruleCase: Case, decision: RuleDecision): string[] => {
+  const sentences = describeCaseDifferences(ruleCase, decision);
   if (sentences.length === 0) return [];
-  const [expected, actual] = [toExpected(entry), toActual(entry, decision)];
+  const [expected, actual] = [toExpected(ruleCase), toActual(ruleCase, decision)];
   const hunks = computeHunks(expected, [{ rule: "", after: sortKeysLike(expected, actual) }]);
   if (hunks.length === 0) return sentences;
   const text = hunks.map(({ lines }) => lines.map(({ sign, text }) => `${sign} ${text}`));
@@ -66,9 +66,9 @@ export const formatCaseDiff = (entry: Case, decision: RuleDecision): string[] =>
 };
 
 /** Returns what a case expects, in the format of the diff. */
-const toExpected = (entry: Case): object => {
-  const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = entry;
-  const outcome = entry.mutate ? { becomes: entry.becomes ?? entry.mutate } : { admitted: true };
+const toExpected = (ruleCase: Case): object => {
+  const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = ruleCase;
+  const outcome = ruleCase.mutate ? { becomes: ruleCase.becomes ?? ruleCase.mutate } : { admitted: true };
   return {
     ...(refused === undefined ? outcome : { refused, code, reason, ...(details && { details }) }),
     ...(warnings.length > 0 && { warnings }),
@@ -77,20 +77,20 @@ const toExpected = (entry: Case): object => {
 };
 
 /** Returns what a rule has decided, in the format of the diff. */
-const toActual = (entry: Case, { outcome }: RuleDecision): object => {
+const toActual = (ruleCase: Case, { outcome }: RuleDecision): object => {
   const { status, warnings = [], audit = {} } = outcome;
-  const answer = { name: entry.name, warnings, audit };
+  const answer = { name: ruleCase.name, warnings, audit };
   if (status !== undefined)
     return toExpected({
       ...answer,
       refused: status.message ?? "",
       code: status.code ?? 0,
       reason: status.reason ?? null,
-      ...(entry.details && { details: status.details }),
+      ...(ruleCase.details && { details: status.details }),
     });
-  if (!entry.mutate) return toExpected(answer);
-  const becomes = applyOutcomePatch(entry.mutate, outcome) as KubernetesObject;
-  return toExpected({ ...answer, mutate: entry.mutate, becomes });
+  if (!ruleCase.mutate) return toExpected(answer);
+  const becomes = applyOutcomePatch(ruleCase.mutate, outcome) as KubernetesObject;
+  return toExpected({ ...answer, mutate: ruleCase.mutate, becomes });
 };
 
 /** Sorts the keys of `value` in the order of the keys of `model`, so that a diff doesn't show a different order. */

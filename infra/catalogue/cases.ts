@@ -34,9 +34,9 @@ export const parseCases = (text: string, file: string, phases: readonly Phase[],
   const { value: cases, findLine } = parseYamlDocument(text, file, -1);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
-  const mistakes = cases.flatMap((entry: unknown, index) =>
-    findCaseMistakes(entry, phases, shape).map(({ path, sentence }) => {
-      const { name } = toMap(entry);
+  const mistakes = cases.flatMap((ruleCase: unknown, index) =>
+    findCaseMistakes(ruleCase, phases, shape).map(({ path, sentence }) => {
+      const { name } = toMap(ruleCase);
       const what = typeof name === "string" ? `"${name}"` : "a case";
       return `${file}:${findLine([index, ...path])} ${what} ${sentence}`;
     }),
@@ -47,23 +47,23 @@ export const parseCases = (text: string, file: string, phases: readonly Phase[],
 
 /** Returns the mistakes in members of a case. If there are none, returns the mistakes in the combination of members. */
 const findCaseMistakes = (
-  entry: unknown,
+  ruleCase: unknown,
   phases: readonly Phase[],
   shape: InputShape,
 ): { path: string[]; sentence: string }[] => {
-  if (!isMap(entry) || typeof entry.name !== "string")
+  if (!isMap(ruleCase) || typeof ruleCase.name !== "string")
     return [{ path: [], sentence: 'must be a map with a name, a sentence that completes "it …"' }];
-  const misfits = findMisfits(entry, shape);
+  const misfits = findMisfits(ruleCase, shape);
   if (misfits.length > 0) return misfits.map((misfit) => ({ path: misfit.path, sentence: describeMisfit(misfit) }));
   const possible = outcomes.filter((key) => Object.hasOwn(shape.properties ?? {}, key));
-  const [subject, ...others] = ["mutate", "validate"].filter((key) => key in entry);
-  const expected = possible.filter((key) => key in entry);
+  const [subject, ...others] = ["mutate", "validate"].filter((key) => key in ruleCase);
+  const expected = possible.filter((key) => key in ruleCase);
   const complain = (sentence: string, path: string[] = []) => [{ path, sentence }];
   if (subject === undefined || others.length > 0) return complain("must have either mutate or validate", others);
   if (!phases.some((phase) => phase === subject))
     return complain(`has ${subject}, a phase that the rule does not have`, [subject]);
   if (expected.length !== 1) return complain(`must have one of ${joinWithOr(possible)}`, expected.slice(1, 2));
-  if (subject === "validate" && "becomes" in entry)
+  if (subject === "validate" && "becomes" in ruleCase)
     return complain("can't have an expected object: a validating phase changes nothing", ["becomes"]);
   return [];
 };
@@ -78,27 +78,27 @@ const describeMisfit = (misfit: ShapeMismatch) => {
 
 const joinWithOr = (words: readonly string[]) => `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
 
-export const getCasePhase = (entry: Case): Phase => (entry.mutate === undefined ? "validate" : "mutate");
+export const getCasePhase = (ruleCase: Case): Phase => (ruleCase.mutate === undefined ? "validate" : "mutate");
 
-export const getCaseOperation = (entry: Case): Operation =>
-  entry.operation ?? (entry.oldObject === undefined ? "CREATE" : "UPDATE");
+export const getCaseOperation = (ruleCase: Case): Operation =>
+  ruleCase.operation ?? (ruleCase.oldObject === undefined ? "CREATE" : "UPDATE");
 
 /** Returns a rule and its settings, with the variant and the settings of a case. */
 export const applyCaseSettingsAndVariant = (rule: Rule, { settings, variant }: Case) =>
   applyVariant(rule, mergeWithDefaults(rule.settings ?? {}, settings), variant);
 
 /** Returns the review that the API server would send for a case. */
-export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): AdmissionReview => {
-  if (entry.request) return restoreReview({ ...entry, request: entry.request });
-  const phase = getCasePhase(entry);
-  const operation = getCaseOperation(entry);
-  const object = entry[phase];
-  const oldObject = operation === "DELETE" ? object : entry.oldObject;
-  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule, entry);
+export const buildReview = ({ place, rule }: CatalogueRule, ruleCase: Case): AdmissionReview => {
+  if (ruleCase.request) return restoreReview({ ...ruleCase, request: ruleCase.request });
+  const phase = getCasePhase(ruleCase);
+  const operation = getCaseOperation(ruleCase);
+  const object = ruleCase[phase];
+  const oldObject = operation === "DELETE" ? object : ruleCase.oldObject;
+  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule, ruleCase);
   const matches = selectPhase(variantRule.match, phase, settings) ?? [];
   const plural = object?.kind && toPlural(object.kind);
   const matched = matches.flatMap(({ resources }) => resources);
-  const path = entry.resource ?? matched.find((resource) => resource === plural) ?? matched[0] ?? plural ?? "";
+  const path = ruleCase.resource ?? matched.find((resource) => resource === plural) ?? matched[0] ?? plural ?? "";
   const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
   const [resource = "", subResource] = path.split("/");
   // A wildcard in the rule's match is replaced by the group or version of the case's object.
@@ -109,7 +109,8 @@ export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): Admiss
     resolveWildcard(match?.apiVersions[0], objectVersion.version),
   ];
   const kind = object?.kind ?? kindsByResource[path];
-  if (kind === undefined) throw new Complaint(`${place}/cases.yaml: "${entry.name}" must say the kind of its object`);
+  if (kind === undefined)
+    throw new Complaint(`${place}/cases.yaml: "${ruleCase.name}" must say the kind of its object`);
   const gvk = { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = object?.metadata ?? {};
@@ -122,19 +123,19 @@ export const buildReview = ({ place, rule }: CatalogueRule, entry: Case): Admiss
     requestKind: gvk,
     requestResource: gvr,
     ...(metadata.name && { name: metadata.name }),
-    ...(!clusterScoped.has(resource) && { namespace: entry.namespace ?? namespace ?? "default" }),
+    ...(!clusterScoped.has(resource) && { namespace: ruleCase.namespace ?? namespace ?? "default" }),
     operation,
-    userInfo: entry.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
+    userInfo: ruleCase.user ?? { username: "jane", groups: ["developers", "system:authenticated"] },
     object: operation === "DELETE" ? null : object,
     oldObject: oldObject ?? null,
-    dryRun: entry.dryRun ?? false,
+    dryRun: ruleCase.dryRun ?? false,
     options: null,
   });
 };
 
 /** Returns the AdmissionReview of a recorded request. */
-export const restoreReview = (entry: Parameters<typeof restoreRequest>[0]): AdmissionReview =>
-  createReview(restoreRequest(entry));
+export const restoreReview = (ruleCase: Parameters<typeof restoreRequest>[0]): AdmissionReview =>
+  createReview(restoreRequest(ruleCase));
 
 const createReview = (request: AdmissionRequest): AdmissionReview =>
   requireValidReview({ kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request });
@@ -173,17 +174,17 @@ const kindsByResource: Record<string, string> = {
 /** Evaluates a rule for the review of a case. By default, the case has the answers of the cluster and of services. */
 export const evaluateCase = async (
   { name, rule }: CatalogueRule,
-  entry: Case,
+  ruleCase: Case,
   { request }: AdmissionReview,
-  capabilities = createRecordedCapabilities(entry.needs ?? {}),
+  capabilities = createRecordedCapabilities(ruleCase.needs ?? {}),
 ): Promise<RuleDecision> =>
-  evaluateRule(rule, getCasePhase(entry), request, {
+  evaluateRule(rule, getCasePhase(ruleCase), request, {
     name,
     mode: "enforce",
-    settings: freezeDeep(applyCaseSettingsAndVariant(rule, entry).settings),
-    kubernetes: entry.kubernetes,
-    variant: entry.variant,
-    now: new Date(entry.now ?? "2026-01-01T00:00:00Z"),
+    settings: freezeDeep(applyCaseSettingsAndVariant(rule, ruleCase).settings),
+    kubernetes: ruleCase.kubernetes,
+    variant: ruleCase.variant,
+    now: new Date(ruleCase.now ?? "2026-01-01T00:00:00Z"),
     capabilities,
   });
 
@@ -191,16 +192,16 @@ export const evaluateCase = async (
  * Returns an event for direct invocation of a function. It has the settings, the recorded answers and the time of a
  * case.
  */
-export const buildInvocationEvent = (listed: CatalogueRule, entry: Case) => {
-  const { version, request } = buildReview(listed, entry);
-  const { variant, kubernetes, needs = {}, now = "2026-01-01T00:00:00Z" } = entry;
+export const buildInvocationEvent = (listed: CatalogueRule, ruleCase: Case) => {
+  const { version, request } = buildReview(listed, ruleCase);
+  const { variant, kubernetes, needs = {}, now = "2026-01-01T00:00:00Z" } = ruleCase;
   const review = { kind: "AdmissionReview", apiVersion: `admission.k8s.io/${version}`, request };
   return {
-    phase: getCasePhase(entry),
+    phase: getCasePhase(ruleCase),
     variant,
     kubernetes,
     review,
-    settings: applyCaseSettingsAndVariant(listed.rule, entry).settings,
+    settings: applyCaseSettingsAndVariant(listed.rule, ruleCase).settings,
     needs,
     now,
   };
@@ -209,8 +210,8 @@ export const buildInvocationEvent = (listed: CatalogueRule, entry: Case) => {
 /**
  * Returns what a function on this machine needs to evaluate a case: its review, settings, recorded answers and time.
  */
-export const buildCaseReview = (listed: CatalogueRule, entry: Case) => {
-  const { needs, now, ...review } = buildInvocationEvent(listed, entry);
+export const buildCaseReview = (listed: CatalogueRule, ruleCase: Case) => {
+  const { needs, now, ...review } = buildInvocationEvent(listed, ruleCase);
   const capabilities = createRecordedCapabilities(needs);
   return { ...review, capabilities, now: new Date(now), deadline: Date.now() + 600_000 };
 };

@@ -45,7 +45,7 @@ describe("a plugin in an API server", () => {
     it(`${plugin} ${reason ? `is ${isSure ? "" : "probably "}on` : "isn't known to be on"}: ${JSON.stringify(facts)}`, () =>
       assert.deepEqual(findReasonToBeOn(plugin, facts), reason && { isSure, reason }));
 
-  const asked: [plugin: string, facts: ApiServerFacts, isAsked: boolean][] = [
+  const versionNeeds: [plugin: string, facts: ApiServerFacts, isNeeded: boolean][] = [
     ["NodeRestriction", {}, true],
     ["NodeRestriction", { service: "eks" }, true],
     ["NodeRestriction", { service: "eks", kubernetes: "1.35" }, false],
@@ -59,9 +59,9 @@ describe("a plugin in an API server", () => {
     ["LimitRanger", {}, false],
     ["AlwaysPullImages", {}, false],
   ];
-  for (const [plugin, facts, isAsked] of asked)
-    it(`${isAsked ? "needs" : "doesn't need"} the cluster's version for ${plugin}: ${JSON.stringify(facts)}`, () =>
-      assert.equal(isDecidedByVersion(plugin, facts), isAsked));
+  for (const [plugin, facts, isNeeded] of versionNeeds)
+    it(`${isNeeded ? "needs" : "doesn't need"} the cluster's version for ${plugin}: ${JSON.stringify(facts)}`, () =>
+      assert.equal(isDecidedByVersion(plugin, facts), isNeeded));
 
   const cells: [plugin: string | undefined, service: ManagedService, cell: string][] = [
     ["LimitRanger", "gke", "on"],
@@ -77,7 +77,7 @@ describe("a plugin in an API server", () => {
       assert.equal(describeMinorsOfService(plugin, service), cell));
 });
 
-it("is listed in docs/reference/managed-services.md with each page that says so", async () => {
+it("docs/reference/managed-services.md lists each plugin of a managed service, with the page that says so", async () => {
   const page = await readFile(new URL("../../docs/reference/managed-services.md", import.meta.url), "utf8");
   const rows = page.split("\n").filter((line) => line.startsWith("| `"));
   const facts = (["eks", "gke", "aks"] as const).flatMap((service) =>

@@ -58,15 +58,15 @@ const recommendations: Readonly<Record<string, string>> = {
   "pod-group-workload-exists": noPodGroups,
 };
 
-const order = ["yes", "if", "no"];
+const answers = ["yes", "if", "no"];
 
 /**
  * Returns the recommendation for a rule, and its rank for sorting: "yes" comes before "if" and "no". Returns undefined
  * for a rule of another catalogue.
  */
 export const findRecommendation = (rule: string, hasPlugin: boolean): { rank: number; text: string } | undefined => {
-  const known = Object.hasOwn(recommendations, rule) ? recommendations[rule] : undefined;
-  const text = known ?? (hasPlugin ? "no: the API server does it by itself" : undefined);
+  const recommendation = Object.hasOwn(recommendations, rule) ? recommendations[rule] : undefined;
+  const text = recommendation ?? (hasPlugin ? "no: the API server does it by itself" : undefined);
   if (text === undefined) return undefined;
-  return { rank: order.findIndex((answer) => text.startsWith(answer)), text };
+  return { rank: answers.findIndex((answer) => text.startsWith(answer)), text };
 };

@@ -22,12 +22,12 @@ const pureGlobals = new Set(
  * In a parsed file, esbuild adds this prefix to globals. A local variable of the same name stays as it is, so that the
  * two can be distinguished.
  */
-const mark = "POSTERN_GLOBAL_";
+const globalPrefix = "POSTERN_GLOBAL_";
 const markedGlobals = Object.fromEntries(
   Object.getOwnPropertyNames(globalThis)
     .concat("require", "module", "__dirname", "__filename")
     .filter((name) => !pureGlobals.has(name))
-    .map((name) => [name, `${mark}${name}`]),
+    .map((name) => [name, `${globalPrefix}${name}`]),
 );
 
 /** What a rule must use in place of globals and Node's modules with these names. */
@@ -130,17 +130,17 @@ const partlyPure: Record<string, RegExp> = { Date: /^(UTC|parse|prototype)$/, Ma
 const describeGlobal = (node: AnyNode, parent: AnyNode): string | undefined => {
   if (node.type === "MetaProperty" && node.meta.name === "import")
     return `uses import.meta, but ${describeSubstitute("import.meta")}`;
-  if (node.type !== "Identifier" || !node.name.startsWith(mark)) return undefined;
-  const name = node.name.slice(mark.length);
+  if (node.type !== "Identifier" || !node.name.startsWith(globalPrefix)) return undefined;
+  const name = node.name.slice(globalPrefix.length);
   const pure = partlyPure[name];
   const members = pure ? listMembers(node, parent) : [];
   const refused = members.find((member) => !pure?.test(member));
   if (members.length > 0 && refused === undefined) return undefined;
   const isNew = parent.type === "NewExpression" && parent.callee === node;
-  const isDate = name === "Date" && (isNew ? parent.arguments.length > 0 : isInstanceOf(parent));
-  if (isDate) return undefined;
-  const used = isNew ? `new ${name}()` : refused === undefined ? name : `${name}.${refused}`;
-  return `uses ${used}, but ${describeSubstitute(name)}`;
+  // `new Date(time)` and `instanceof Date` don't depend on the present time.
+  if (name === "Date" && (isNew ? parent.arguments.length > 0 : isInstanceOf(parent))) return undefined;
+  const used = refused === undefined ? name : `${name}.${refused}`;
+  return `uses ${isNew ? `new ${name}()` : used}, but ${describeSubstitute(name)}`;
 };
 
 const isInstanceOf = (node: AnyNode) => node.type === "BinaryExpression" && node.operator === "instanceof";
@@ -186,6 +186,7 @@ const findRefusedModule = (imported: Import, inputs: ImportedFiles): string[] | 
   for (const [file, chain] of chains)
     for (const { path, original = path, external } of inputs[file]?.imports ?? []) {
       if (external && isBuiltin(path) && !moduleOfPackages.test(path)) return [...chain, path];
+      // A chain doesn't name files of the same package.
       if (!external && !chains.has(path)) chains.set(path, /^[.#]/.test(original) ? chain : [...chain, original]);
     }
   return undefined;

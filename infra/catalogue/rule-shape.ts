@@ -64,7 +64,7 @@ const variantMembers: Record<keyof RuleVariant<object>, InputShape> = {
   native: anyShape,
 };
 
-const someTexts: InputShape = {
+const nonEmptyListShape: InputShape = {
   expected: "a list of one or more texts",
   type: "array",
   items: { type: "string" },
@@ -72,10 +72,10 @@ const someTexts: InputShape = {
 };
 
 const rowMembers: Record<keyof RequestMatch, InputShape> = {
-  apiGroups: someTexts,
-  apiVersions: someTexts,
-  resources: someTexts,
-  operations: someTexts,
+  apiGroups: nonEmptyListShape,
+  apiVersions: nonEmptyListShape,
+  resources: nonEmptyListShape,
+  operations: nonEmptyListShape,
   scope: createEnumShape("*, Cluster or Namespaced", "*", "Cluster", "Namespaced"),
 };
 
@@ -163,6 +163,7 @@ const findMistakesOfRow = ({ path, row }: MatchRow): DefinitionMistake[] => {
   return [...mistakes, ...unknown];
 };
 
+/** Returns the members of a map that are unknown or have wrong values; `start` is the path to the map. */
 const findMistakesOfMap = (
   value: object,
   members: Readonly<Record<string, InputShape>>,

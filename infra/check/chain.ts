@@ -32,15 +32,15 @@ interface ObjectSource {
   isUseKnown: boolean;
   /** The webhook configurations of other programs. */
   foreign: readonly Manifest[];
-  /** Opens what answers the questions of rules, or of the named plugin; `tell` gets what has no answer. */
+  /** Opens what answers the questions of rules, or of the named plugin; `tell` gets each question without an answer. */
   openCapabilities(tell: Tell, milliseconds: number, plugin?: string): Capabilities;
   /** Returns the admission policies, quotas and definitions of kinds; and the kinds of policies that can't be read. */
   readPolicies(): Promise<{ objects: KubernetesObject[]; unreadable: string[] }>;
-  /** The requests that create what exists, if it is known without asking a cluster. */
+  /** The requests that create the existing objects; absent if only a cluster knows these. */
   creations?: readonly AdmissionRequest[];
-  /** Returns the objects of a kind that are checked, and will exist. */
+  /** Returns the checked objects of a kind, which will exist later. */
   listComing?(kind: ResourceType): KubernetesObject[];
-  /** As in QuotaKnowledge. */
+  /** Returns the creations of all objects in a namespace, from which the use of its quotas is counted. */
   listCreations?(namespace: string): readonly AdmissionRequest[];
 }
 
@@ -73,19 +73,17 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
 
   const policies = await source.readPolicies();
   const isNativeCopy = createNativeCopyPredicate(catalogue, config);
-  const found = policies.objects.filter((object) => !isNativeCopy(object));
-  const objects = found.filter((object) => !isTurnedOff(changes, object.kind));
+  const withoutCopies = policies.objects.filter((object) => !isNativeCopy(object));
+  const objects = withoutCopies.filter((object) => !isTurnedOff(changes, object.kind));
   const uncertainUse = createUncertainUse();
   const chosen = choosePlugins(changes, kubernetes, note);
-  const off = policyKinds.filter((kind) => !chosen.includes(kind));
-  const isOption = (kind: string) => changes[0] === "none" || isTurnedOff(changes, kind);
-  const turnedOff = listPolicies(found, off.filter(isOption));
-  for (const sentence of describePoliciesNotEvaluated(turnedOff, "of --plugins")) note(sentence);
-  const without = listPolicies(
-    objects,
-    off.filter((kind) => !isOption(kind)),
-  );
-  for (const sentence of describePoliciesNotEvaluated(without, `Kubernetes ${kubernetes} has the plugin off`))
+  const unchosenKinds = policyKinds.filter((kind) => !chosen.includes(kind));
+  const isOffByOption = (kind: string) => changes[0] === "none" || isTurnedOff(changes, kind);
+  const offByOption = listPolicies(withoutCopies, unchosenKinds.filter(isOffByOption));
+  for (const sentence of describePoliciesNotEvaluated(offByOption, "of --plugins")) note(sentence);
+  const kindsOffByDefault = unchosenKinds.filter((kind) => !isOffByOption(kind));
+  const offByDefault = listPolicies(objects, kindsOffByDefault);
+  for (const sentence of describePoliciesNotEvaluated(offByDefault, `Kubernetes ${kubernetes} has the plugin off`))
     note(sentence);
   const plugins = await loadCallablePlugins({
     plugins: chosen,
@@ -100,8 +98,8 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
   const chain = plugins.insert(webhooks);
   if (!rules.hasRules && chain.mutating.length + chain.validating.length + faults.length === 0)
     throw new Complaint(`no rule is on for cluster "${name}"; postern.yaml says which are, and --rules names others`);
-  const own = rules.configurations.flatMap((configuration) => listEntryFaults(configuration, kubernetes));
-  if (own.length > 0) throw new Complaint(own.join("\n"));
+  const entryFaults = rules.configurations.flatMap((configuration) => listEntryFaults(configuration, kubernetes));
+  if (entryFaults.length > 0) throw new Complaint(entryFaults.join("\n"));
   if (faults.length > 0) throw new Complaint(faults.map((fault) => `--webhooks: ${fault}`).join("\n"));
   for (const warning of warnings) note(warning);
   const unevaluated = createUnevaluatedPolicyMatcher(objects, isStateKnown, policies.unreadable, plugins.evaluates);
@@ -140,7 +138,7 @@ const listEntryFaults = (configuration: CallableRules["configurations"][number],
 const createConditionEvaluator = async (rules: CallableRules, isNeeded: boolean): Promise<CelEvaluator> => {
   if (!isNeeded)
     return {
-      // Only plugins have conditions then, over the authorizer.
+      // Then only plugins have conditions, and these ask the cluster's authorizer.
       compile: () => () => ({ unsupported: "only the cluster's authorizer knows whether the user has the right" }),
       createBudget: () => ({ left: 0 }),
     };
@@ -150,6 +148,7 @@ const createConditionEvaluator = async (rules: CallableRules, isNeeded: boolean)
     compile: (expression, kubernetes) => {
       const evaluate = celEvaluator.compile(expression, kubernetes);
       if (!rules.isSavingCondition(expression)) return evaluate;
+      // A condition that only saves calls counts as true if it can't be evaluated.
       return (variables, budget) => {
         const evaluated = evaluate(variables, budget);
         return "unsupported" in evaluated ? { holds: true } : evaluated;

@@ -33,7 +33,7 @@ interface CheckCase {
   alsoPods?: boolean;
   strict?: boolean;
   validate?: FieldValidation;
-  /** True for a case about Kubernetes' own handlers; the others have the same outcome without them. */
+  /** True for a case that needs Kubernetes' own handlers; other cases have the same outcome without the handlers. */
   needsKubernetes?: boolean;
   /** By default none, so that a case shows what rules do. */
   plugins?: string[];
@@ -41,9 +41,9 @@ interface CheckCase {
   assumed?: Record<string, string[]>;
   notes?: string[];
   passed?: Record<string, string[]>;
-  /** The rules that exceptions exempt objects from, with the texts of these. */
+  /** The rules that exceptions exempt each object from, with the texts of the exceptions. */
   exempt?: Record<string, string[]>;
-  /** What changes the objects that are changed. */
+  /** The rules and policies that change each object. */
   changes?: Record<string, string[]>;
   /** The annotations for the audit log of the objects that have some. */
   audit?: Record<string, Record<string, string>>;
@@ -154,19 +154,18 @@ describe("check", () => {
       }
       if (expected.notes !== undefined) assertTexts(notes, expected.notes);
       if (expected.assumed !== undefined) assert.deepEqual(assumed, expected.assumed);
-      const collect = (members: ((typeof objects)[0] & { found: object })[]) =>
-        Object.fromEntries(
-          members.flatMap(({ name, found }) => (Object.keys(found).length > 0 ? [[name, found]] : [])),
-        );
-      const listChangers = ({ changes }: (typeof objects)[0]) => changes.map(({ rule }) => rule);
-      if (expected.changes !== undefined)
-        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: listChangers(one) }))), expected.changes);
-      if (expected.audit !== undefined)
-        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: one.audit }))), expected.audit);
-      const listExemptions = ({ exempt = [] }: (typeof objects)[0]) =>
-        exempt.map(({ rule, text }) => `${rule} ${text}`);
-      if (expected.exempt !== undefined)
-        assert.deepEqual(collect(objects.map((one) => ({ ...one, found: listExemptions(one) }))), expected.exempt);
+      /** Collects findings of one kind by the object's name. Objects without findings are absent. */
+      const collect = (listFindings: (reported: (typeof objects)[0]) => object) => {
+        const findings = objects.map((reported): [string, object] => [reported.name, listFindings(reported)]);
+        return Object.fromEntries(findings.filter(([, found]) => Object.keys(found).length > 0));
+      };
+      const listings: Record<"changes" | "audit" | "exempt", Parameters<typeof collect>[0]> = {
+        changes: ({ changes }) => changes.map(({ rule }) => rule),
+        audit: ({ audit }) => audit,
+        exempt: ({ exempt = [] }) => exempt.map(({ rule, text }) => `${rule} ${text}`),
+      };
+      for (const kind of ["changes", "audit", "exempt"] as const)
+        if (expected[kind] !== undefined) assert.deepEqual(collect(listings[kind]), expected[kind]);
       if (expected.passed !== undefined) assert.deepEqual(passed, expected.passed);
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);
       if (expected.stored !== undefined) assert.partialDeepStrictEqual(stored, expected.stored);
@@ -195,16 +194,11 @@ describe("check", () => {
   it("reports for each call of a policy's variant and of a webhook whether it changed the object", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
-    const buildPolicy = (name: string, member: string) => {
+    const buildAddition = (name: string, member: string) => {
       const expression = `has(object.metadata.${member}) ? [] : [JSONPatch{op: "add", path: "/metadata/${member}", value: {"a": "b"}}]`;
-      const mutations = [{ patchType: "JSONPatch", jsonPatch: { expression } }];
-      const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "IfNeeded", mutations };
-      return [
-        { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec },
-        { apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name }, spec: { policyName: name } },
-      ];
+      return buildChange(name, "pods", expression, { policyFields: { reinvocationPolicy: "IfNeeded" } });
     };
-    const policies = [...buildPolicy("first", "labels"), ...buildPolicy("second", "annotations")];
+    const policies = [...buildAddition("first", "labels"), ...buildAddition("second", "annotations")];
     const webhook = {
       name: "other.example.com",
       rules: resourceRules,
@@ -231,19 +225,21 @@ describe("check", () => {
     ]);
   });
 
-  const buildChange = (name: string, resource: string, expression: string, params: [object, object] = [{}, {}]) => {
+  /** Builds a policy that changes the objects of a resource, and its binding; `policyFields` is added to its spec. */
+  const buildChange = (
+    name: string,
+    resource: string,
+    expression: string,
+    { policyFields = {}, bindingFields = {} } = {},
+  ) => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: [resource], operations: ["CREATE"] }];
     const mutations = [{ patchType: "JSONPatch", jsonPatch: { expression } }];
-    const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "Never", mutations, ...params[0] };
+    const spec = { matchConstraints: { resourceRules }, reinvocationPolicy: "Never", mutations, ...policyFields };
+    const bindingSpec = { policyName: name, ...bindingFields };
     return [
       { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name }, spec },
-      {
-        apiVersion,
-        kind: "MutatingAdmissionPolicyBinding",
-        metadata: { name },
-        spec: { policyName: name, ...params[1] },
-      },
+      { apiVersion, kind: "MutatingAdmissionPolicyBinding", metadata: { name }, spec: bindingSpec },
     ];
   };
 
@@ -268,10 +264,10 @@ describe("check", () => {
           "copy",
           "configmaps",
           '[JSONPatch{op: "add", path: "/data", value: {"a": string(params.data.a)}}]',
-          [
-            { paramKind: { apiVersion: "v1", kind: "Secret" } },
-            { paramRef: { name: "s", parameterNotFoundAction: "Deny" } },
-          ],
+          {
+            policyFields: { paramKind: { apiVersion: "v1", kind: "Secret" } },
+            bindingFields: { paramRef: { name: "s", parameterNotFoundAction: "Deny" } },
+          },
         ),
       ],
     });
@@ -294,19 +290,11 @@ describe("check", () => {
       },
     ];
     const metadata = { name: "a" };
+    const policySpec = { matchConstraints: { resourceRules }, validations };
+    const bindingSpec = { policyName: "a", validationActions: ["Deny"] };
     const policies = [
-      {
-        apiVersion,
-        kind: "ValidatingAdmissionPolicy",
-        metadata,
-        spec: { matchConstraints: { resourceRules }, validations },
-      },
-      {
-        apiVersion,
-        kind: "ValidatingAdmissionPolicyBinding",
-        metadata,
-        spec: { policyName: "a", validationActions: ["Deny"] },
-      },
+      { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec: policySpec },
+      { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata, spec: bindingSpec },
     ];
     const buildPod = (name: string, terminationGracePeriodSeconds: bigint) => ({
       apiVersion: "v1",

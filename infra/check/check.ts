@@ -70,8 +70,8 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const note = (sentence: string) => void notes.add(sentence);
   const unknown = describeUnknownMinor(kubernetes);
   if (unknown !== undefined) note(unknown);
-  const given = [...state, ...old, ...read, ...recorded].map(({ object }) => object);
-  const kinds = buildKindIndex(given, kubernetes);
+  const objects = [...state, ...old, ...read, ...recorded].map(({ object }) => object);
+  const kinds = buildKindIndex(objects, kubernetes);
   const manifests = read.filter((manifest) => !isForProgram(manifest, kinds));
   for (const remark of describeProgramFiles(read.filter((manifest) => isForProgram(manifest, kinds)))) note(remark);
   const all = [...manifests, ...recorded];
@@ -99,7 +99,7 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
     objects.flatMap((object) => buildCreation(object, kinds, user));
   // Each admission policy or quota among the manifests concerns all of them, also earlier ones: the API server
   // applies it only some time after it was sent.
-  const standing = mapStanding([...state, ...manifests], namespace);
+  const policyManifests = mapPoliciesToManifests([...state, ...manifests], namespace);
   const { environment, secretsRead, idle } = await assembleChain(
     options,
     {
@@ -119,7 +119,7 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
           },
         });
       },
-      readPolicies: async () => ({ objects: [...standing.keys()], unreadable: [] }),
+      readPolicies: async () => ({ objects: [...policyManifests.keys()], unreadable: [] }),
       creations: buildCreations(filled),
       listCreations: (namespace) => buildCreations(existing.listAll(namespace)),
       listComing: (resource) => {
@@ -162,21 +162,21 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
     noteMissingNamespace: (namespace) => void missing.add(namespace),
   });
   const denied = new Set<Manifest>();
-  const end = () => {
-    const findManifest = (object: KubernetesObject) => standing.get(object);
-    // A denial has its own cause.
-    const isKept = (object: KubernetesObject) => !denied.has(findManifest(object) as Manifest);
-    const refused = idle.refused.filter(({ object }) => isKept(object));
-    const unbound = idle.unbound.filter(isKept);
+  const addFinalNotes = () => {
+    const findManifest = (object: KubernetesObject) => policyManifests.get(object);
+    // A policy whose own manifest is denied needs no further note.
+    const isAdmitted = (object: KubernetesObject) => !denied.has(findManifest(object) as Manifest);
+    const refused = idle.refused.filter(({ object }) => isAdmitted(object));
+    const unbound = idle.unbound.filter(isAdmitted);
     for (const sentence of describeIdlePolicies({ refused, unbound }, findManifest)) note(sentence);
     if (isStateKnown) for (const sentence of describeMissingNamespaces(missing)) note(sentence);
     for (const sentence of describeUnknownValidation(unvalidated)) note(sentence);
     for (const sentence of describeAssumptions([...assumptions.values()])) note(sentence);
   };
-  const take = ({ subject, checked }: ObjectEvaluation) => {
+  const recordDenial = ({ subject, checked }: ObjectEvaluation) => {
     if (checked.verdict === "denied") denied.add(subject.manifest);
   };
-  return { faults, notes, secretsRead, evaluations: watch(evaluations, take, end) };
+  return { faults, notes, secretsRead, evaluations: watch(evaluations, recordDenial, addFinalNotes) };
 };
 
 const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
@@ -189,7 +189,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   const input = await readInput(paths, { acceptsRepeated: true, parts: { build } });
   const recorded = await readInput(reviews);
   const old = await readManifests(options.old, "--old");
-  const state = await readManifests(options.state, "--state", true);
+  const state = await readManifests(options.state, "--state", /* mayBeEmpty */ true);
   const webhooks = await readManifests(options.webhooks, "--webhooks");
   for (const { source, line, object } of webhooks.filter((manifest) => !isConfiguration(manifest)))
     throw new Complaint(
@@ -209,7 +209,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...ofCluster], faults, notes };
 };
 
-/** Yields all elements, each after a call of `take`, then calls `end`; also calls it if the consumer stops early. */
+/** Yields all elements, each after a call of `take`, and calls `end` at the end, also if the consumer stops early. */
 const watch = async function* <T>(all: AsyncGenerator<T>, take: (one: T) => void, end: () => void): AsyncGenerator<T> {
   try {
     for await (const one of all) {
@@ -251,6 +251,7 @@ const isForProgram = (manifest: Manifest, kinds: KindIndex): boolean => {
   return kinds.of(String(apiVersion), String(kind)) === undefined;
 };
 
+/** Returns the manifests' objects as an API server stores them, with defaults, by their keys. */
 const fillAll = (
   manifests: readonly Manifest[],
   kinds: KindIndex,
@@ -266,15 +267,15 @@ const fillAll = (
     }),
   );
 
-/**
- * Maps the policies and quotas, and the definitions of kinds that policies change, to their manifests; the last one of each
- * name counts.
- */
-const mapStanding = (manifests: readonly Manifest[], namespace: string): Map<KubernetesObject, Manifest> => {
-  const all = manifests
-    .filter(({ object }) => isPolicyOrQuota(object) || object.kind === "CustomResourceDefinition")
-    .map((manifest) => [setDefaultNamespace(manifest.object, namespace), manifest] as const);
-  return new Map(new Map(all.map((pair) => [toName(pair[0]), pair])).values());
+/** Maps the policies, quotas and definitions of kinds to their manifests; the last object of each name counts. */
+const mapPoliciesToManifests = (manifests: readonly Manifest[], namespace: string): Map<KubernetesObject, Manifest> => {
+  const byName = new Map<string, [KubernetesObject, Manifest]>();
+  for (const manifest of manifests) {
+    if (!isPolicyOrQuota(manifest.object) && manifest.object.kind !== "CustomResourceDefinition") continue;
+    const object = setDefaultNamespace(manifest.object, namespace);
+    byName.set(toName(object), [object, manifest]);
+  }
+  return new Map(byName.values());
 };
 
 const setDefaultNamespace = (object: KubernetesObject, otherwise: string): KubernetesObject => {

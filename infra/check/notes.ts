@@ -22,23 +22,23 @@ export const describeDuplicateOrLostManifests = (
   const readNamed = (all: readonly Manifest[]) =>
     normalizeManifestObjects(all, kinds, asking).filter(({ object }) => object.metadata?.name !== undefined);
   const first = new Map<string, Manifest>();
-  const again: string[] = [];
+  const repeated: string[] = [];
   for (const { key, manifest } of readNamed(manifests)) {
     const earlier = first.get(key);
     if (earlier === undefined) first.set(key, manifest);
-    // Builds such as overlays are alternatives.
+    // Two builds, such as overlays, may have the same object: they are alternatives.
     else if (earlier.build === manifest.build)
-      again.push(
+      repeated.push(
         `${formatName(manifest)} is in ${formatPlace(earlier)} already; in ${formatPlace(manifest)} it counts as an update of that`,
       );
   }
-  const strange = readNamed(before)
+  const lost = readNamed(before)
     .filter(({ key }) => !first.has(key))
     .map(
       ({ manifest }) =>
         `--old ${formatPlace(manifest)} ${formatName(manifest)} is ignored, because it is not among the manifests`,
     );
-  return [...limitSentences(again), ...limitSentences(strange)];
+  return [...limitSentences(repeated), ...limitSentences(lost)];
 };
 
 /** Says which files of folders aren't read as manifests, and why. */
@@ -54,7 +54,7 @@ export const describeLeftOut = (
       `${formatNames(new Set(folders))} ${what}, ${left}; --build checks ${them}, or ${formatBuildCommand(kind, folder)} | postern check -`,
     ];
   };
-  const others = new Set(strangers);
+  const files = new Set(strangers);
   return [
     ...describe(
       "kustomization",
@@ -62,15 +62,15 @@ export const describeLeftOut = (
       "whose patches are left out",
     ),
     ...describe("chart", charts, "and left out"),
-    ...(others.size > 0
+    ...(files.size > 0
       ? [
-          `${formatNames(others)} ${others.size === 1 ? "holds" : "hold"} no manifest, and ${others.size === 1 ? "is" : "are"} left out`,
+          `${formatNames(files)} ${files.size === 1 ? "holds" : "hold"} no manifest, and ${files.size === 1 ? "is" : "are"} left out`,
         ]
       : []),
   ];
 };
 
-/** Names the files that hold what programs read. */
+/** Names files that a program reads, such as a KubeletConfiguration, and that are no objects of a cluster. */
 export const describeProgramFiles = (manifests: readonly Manifest[]): string[] => {
   if (manifests.length === 0) return [];
   const kinds = formatNames(new Set(manifests.map(({ object }) => String(object.kind))));
@@ -155,18 +155,18 @@ export const describeUnknownValidation = (kinds: ReadonlySet<string>): string[] 
     : [`API validation of ${formatNames(kinds)} isn't evaluated; an API server may refuse what check allows`];
 
 const formatNames = (names: ReadonlySet<string>): string => {
-  const [all, more] = [[...names].sort(), names.size - most];
-  if (more > 0) return `${all.slice(0, most).join(", ")} and ${more} more`;
+  const [all, more] = [[...names].sort(), names.size - maxRemarks];
+  if (more > 0) return `${all.slice(0, maxRemarks).join(", ")} and ${more} more`;
   return [all.slice(0, -1).join(", "), ...all.slice(-1)].filter((part) => part !== "").join(" and ");
 };
 
 /** The most remarks of one kind in a report: a second overlay repeats every object of the first one. */
-const most = 5;
+const maxRemarks = 5;
 
 const limitSentences = (sentences: readonly string[]): string[] =>
-  sentences.length <= most
+  sentences.length <= maxRemarks
     ? [...sentences]
-    : [...sentences.slice(0, most), `… and ${sentences.length - most} more like these`];
+    : [...sentences.slice(0, maxRemarks), `… and ${sentences.length - maxRemarks} more like these`];
 
 const formatName = ({ object: { kind, metadata } }: Manifest) => `${kind} ${toMap(metadata).name}`;
 

@@ -27,7 +27,7 @@ const buildPolicy = (name: string, spec: object, kind = "ValidatingAdmissionPoli
   { apiVersion, kind, metadata: { name }, spec: { matchConstraints: anything, ...spec } },
   { apiVersion, kind: `${kind}Binding`, metadata: { name }, spec: { policyName: name, ...actions } },
 ];
-const showing = [
+const shownExpressions = [
   `object.data.map(k, k + object.data[k]).join(" ")`,
   `object.data.map(k, object.data[k].lowerAscii()).join(" ")`,
   `object.data.map(k, object.data[k].substring(0, 16)).join(" ")`,
@@ -36,13 +36,14 @@ const showing = [
   `params.data.map(k, params.data[k]).join(" ")`,
 ];
 const validations = [
-  ...showing.map((expression) => ({ expression: "false", messageExpression: `"shows " + ${expression}` })),
+  ...shownExpressions.map((expression) => ({ expression: "false", messageExpression: `"shows " + ${expression}` })),
   { expression: "object.data.all(k, int(object.data[k]) > 0)" },
   { expression: `object.data.all(k, duration(object.data[k]) > duration("1s"))` },
 ];
-const auditAnnotations = showing.map((valueExpression, index) => ({ key: `shown-${index}`, valueExpression }));
+const auditAnnotations = shownExpressions.map((valueExpression, index) => ({ key: `shown-${index}`, valueExpression }));
 const paramKind = { apiVersion: "v1", kind: "Secret" };
 const paramRef = { name: "parameters", namespace: "shop", parameterNotFoundAction: "Allow" };
+/** Builds the part of a policy's spec that changes objects by an expression. */
 const change = (expression: string) => ({
   reinvocationPolicy: "Never",
   failurePolicy: "Ignore",
@@ -57,11 +58,11 @@ const buildChanging = (name: string) =>
   changes.flatMap((expression, index) =>
     buildPolicy(`${name}-${index}`, change(expression), "MutatingAdmissionPolicy"),
   );
-const copying = '[JSONPatch{op: "add", path: "/data/copied", value: params.data[params.data.map(k, k)[0]]}]';
+const copyExpression = '[JSONPatch{op: "add", path: "/data/copied", value: params.data[params.data.map(k, k)[0]]}]';
 /** Policies of the cluster, which no rule evaluates. */
-const standing = [
+const clusterPolicies = [
   ...buildChanging("standing"),
-  ...buildPolicy("copying", { paramKind, ...change(copying) }, "MutatingAdmissionPolicy", { paramRef }),
+  ...buildPolicy("copying", { paramKind, ...change(copyExpression) }, "MutatingAdmissionPolicy", { paramRef }),
   ...buildPolicy(
     "writing",
     { paramKind, validations: [{ expression: "false" }], auditAnnotations, failurePolicy: "Ignore" },
@@ -70,7 +71,8 @@ const standing = [
   ),
 ];
 const policies = join(folder, "policies.yaml");
-await writeFile(policies, standing.map((object) => stringify(object, { aliasDuplicateObjects: false })).join("---\n"));
+const documents = clusterPolicies.map((object) => stringify(object, { aliasDuplicateObjects: false }));
+await writeFile(policies, documents.join("---\n"));
 const script = {
   apiVersion: "policy.kcloudlabs.io/v1alpha1",
   kind: "ClusterValidatePolicy",
@@ -110,9 +112,10 @@ const clusters = [parseCluster(["Deny", "Audit"]), parseCluster(["Warn", "Audit"
 
 const core = fc.string({ unit: fc.constantFrom(..."QXZJ0123456789"), minLength: 10, maxLength: 14 });
 const around = fc.constantFrom("", '"', "'", "\\", "\n", "{", ": ", " #", "é", "*", "!", "|", "%", "\t");
-/** A text with a core that is searched for. */
+/** A string with a core, for which the printed reports are searched, and which is part of secret values. */
 const marked = fc.tuple(around, core, around).map(([before, text, after]) => before + text + after);
 const number = fc.integer({ min: 100_000_000, max: 999_999_999 });
+/** A value in the data of a Secret, in base64 or of a wrong type. */
 const value = fc.oneof(
   { weight: 4, arbitrary: marked.map((text) => Buffer.from(text).toString("base64")) },
   { weight: 2, arbitrary: marked },
@@ -180,7 +183,8 @@ const other = fc
     metadata: { ...found, annotations: { [copyAnnotation]: text } },
     ...(kind === "ConfigMap" && { data: { key: "dmFsdWU=" } }),
   }));
-const wrapped = fc
+/** A Secret: alone, in a list, or in a review. */
+const secretOrWrapper = fc
   .tuple(fc.constantFrom("", "List", "SecretList", "Lists", "review", "no kind"), secret, other)
   .map(([wrapper, one, two]) => {
     if (wrapper === "List") return { apiVersion: "v1", kind: "List", items: [one, two] };
@@ -205,7 +209,7 @@ const wrapped = fc
   });
 
 type Break = (text: string, at: number) => string;
-/** What makes a text unreadable, or read otherwise. */
+/** Changes at a place of a YAML text that make the text unreadable, or make it mean something else. */
 const breaks: Break[] = [
   (text, at) => text.slice(0, at),
   (text, at) => `${text.slice(0, at)}\t${text.slice(at)}`,
@@ -220,16 +224,18 @@ const breaks: Break[] = [
         return colon < 0 ? text : text.slice(0, colon) + token + text.slice(colon + 2);
       },
   ),
+  // The first line of a map twice, the whole text twice, and a value with an anchor and an alias.
   (text) => text.replace(/^( *)(\w+: .*)$/m, "$1$2\n$1$2"),
   (text) => `${text}\n${text}`,
   (text) => text.replace(/(\w+): (?=[^\n{[])/, "$1: &x ").concat("\nsame: *x\n"),
 ];
-const broken = fc.tuple(fc.option(fc.constantFrom(...breaks), { freq: 3 }), fc.double({ min: 0, max: 1, noNaN: true }));
+/** One of these changes, or none, and its place in the text: from 0 for its beginning to 1 for its end. */
+const damage = fc.tuple(fc.option(fc.constantFrom(...breaks), { freq: 3 }), fc.double({ min: 0, max: 1, noNaN: true }));
 
 /** Runs a check as the command does, and returns all that it prints in all forms. */
 const printCheck = async (
   files: Record<"paths" | "reviews" | "state" | "old", string>,
-  isDenied: boolean,
+  { isDenied }: { isDenied: boolean },
 ): Promise<string> => {
   const write = async (name: keyof typeof files) => {
     const file = join(folder, `${name}.yaml`);
@@ -291,19 +297,19 @@ const listCores = (text: string): Set<string> => {
 };
 
 describe("check", () => {
-  it("prints no value of a Secret and nothing of kubectl's copy, whatever is wrong with it", async () => {
+  it("prints no value of a Secret, and nothing of the copy that kubectl adds, even if the text is broken", async () => {
     const files = fc.record({
-      paths: fc.array(fc.oneof(wrapped, other), { minLength: 1, maxLength: 3 }),
-      state: fc.option(wrapped, { freq: 2 }),
+      paths: fc.array(fc.oneof(secretOrWrapper, other), { minLength: 1, maxLength: 3 }),
+      state: fc.option(secretOrWrapper, { freq: 2 }),
       old: fc.option(secret, { freq: 2 }),
-      reviews: fc.option(wrapped, { freq: 4 }),
+      reviews: fc.option(secretOrWrapper, { freq: 4 }),
     });
     let shown = 0;
     const { seed = 0 } = fc.readConfigureGlobal();
     const numRuns = Number(process.env.POSTERN_SECRETS ?? 150);
     const property = fc.asyncProperty(
       files,
-      broken,
+      damage,
       fc.boolean(),
       fc.boolean(),
       async (given, [spoil, place], isJson, isDenied) => {
@@ -319,7 +325,7 @@ describe("check", () => {
             old: given.old ? format(given.old) : "",
             reviews: given.reviews ? format(given.reviews) : "",
           },
-          isDenied,
+          { isDenied },
         );
         const hidden = listCores(
           Object.values(given)
@@ -343,7 +349,7 @@ describe("check", () => {
     const data = { a: Buffer.from("QXZJ0123456789").toString("base64") };
     const state = [namespace, { apiVersion: "v1", kind: "Secret", metadata, data }].map((object) => stringify(object));
     const paths = stringify({ apiVersion: "v1", kind: "ConfigMap", metadata, data: { b: "c" } });
-    const printed = await printCheck({ paths, reviews: "", state: state.join("---\n"), old: "" }, false);
+    const printed = await printCheck({ paths, reviews: "", state: state.join("---\n"), old: "" }, { isDenied: false });
     assert.match(printed, /changed by .*MutatingAdmissionPolicy copying/);
     assert.match(printed, /\+ +copied: "\*\*\*"/);
     assert.match(printed, /"writing\/shown-5": "\*\*\*"/);

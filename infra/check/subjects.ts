@@ -35,6 +35,7 @@ interface StartedCheck {
 
 interface CheckRequest {
   options: ParsedOptions;
+  /** The files, folders and globs in the command line. */
   words: readonly string[];
   /** The path of postern.yaml. */
   file: string;
@@ -128,15 +129,15 @@ const requireHost = (text: string): string => {
 
 /** The default of `--page`: how many objects one list request asks a cluster for. */
 export const defaultObjectsPerClusterListPage = 250;
-const mostInPage = 1000;
+const maxObjectsPerPage = 1000;
 
 /** Reads the user's AWS identity. Loads the AWS SDK only now, for a cluster that authenticates through AWS. */
 const loadIdentity = async () => (await import("../aws/stage.ts")).createAwsStageClients("").readIdentity();
 
 const readPage = (options: ParsedOptions): number => {
   const page = options.number("page") ?? defaultObjectsPerClusterListPage;
-  if (page >= 1 && page <= mostInPage) return page;
-  throw new Complaint(`--page takes a number from 1 to ${mostInPage}, not ${page}`);
+  if (page >= 1 && page <= maxObjectsPerPage) return page;
+  throw new Complaint(`--page takes a number from 1 to ${maxObjectsPerPage}, not ${page}`);
 };
 
 export const toUnread = (fault: ManifestFault): InputReadFailure => {

@@ -54,6 +54,7 @@ const parseRuleConfig = (text: string, ruleName: string, name?: string) => {
 const rows = readRows<[string, string, string][]>(import.meta.filename);
 
 describe("an invalid postern.yaml", () => {
+  // Each of eight lists has nine aliases of the list before.
   const bomb = ["a: &a [x, x, x, x, x, x, x, x, x]", ..."bcdefgh"]
     .map((key, index) => {
       const before = Array(9)
@@ -245,9 +246,7 @@ clusters:
       buildEndpointConfig(config, toCatalogueRule("plain", rule({ summary: "Plain.", match: [], settings: { a: 1 } }))),
       {
         rule: "plain",
-        clusters: {
-          one: { keyVersions: [1], mode: "enforce", settings: {} },
-        },
+        clusters: { one: { keyVersions: [1], mode: "enforce", settings: {} } },
         usual: { keyVersions: [1], mode: "off", settings: { a: 1 } },
       },
     );
@@ -319,8 +318,8 @@ clusters:
     assert.equal(parseRuleConfig("rules: { spares: { mode: off } }", "spares").mode, "off");
   });
   it("accepts an exemption that only the cluster sets", () => {
-    const settled = "clusters: { one: { rules: { spares: { exempt: { users: [] } } } } }";
-    assert.deepEqual(parseRuleConfig(`rules: { spares: }\n${settled}`, "spares", "one").exempt, { users: [] });
+    const clusters = "clusters: { one: { rules: { spares: { exempt: { users: [] } } } } }";
+    assert.deepEqual(parseRuleConfig(`rules: { spares: }\n${clusters}`, "spares", "one").exempt, { users: [] });
   });
   for (const exempt of ["users: []", "namespaces: [a]", "namespaceLabels: { a: b }", "users: [a]", "groups: [a]"])
     it(`exempts by ${exempt}`, () =>

@@ -18,10 +18,11 @@ export const describeEndingExceptions = (
   );
   const sentences = found.flatMap(({ rule, exception: { place, ...exception } }) => {
     const end = getExceptionEnd(exception.until);
-    const left = end - now.getTime();
+    const millisecondsLeft = end - now.getTime();
     const what = `${place} the exception from ${rule} ${formatException(exception)}`;
-    if (left <= 0) return [`${what} has ended; it can be deleted`];
-    return left <= noticeDays * dayMilliseconds ? [`${what} ends at ${new Date(end).toISOString()}`] : [];
+    if (millisecondsLeft <= 0) return [`${what} has ended; it can be deleted`];
+    const isSoon = millisecondsLeft <= noticeDays * dayMilliseconds;
+    return isSoon ? [`${what} ends at ${new Date(end).toISOString()}`] : [];
   });
   return [...new Set(sentences)];
 };

@@ -78,6 +78,7 @@ const parsePlugin = (exec: unknown, file: string): ExecPlugin => {
   if (!isText(command) || command === "") throw fail("no command");
   if (!isText(apiVersion) || !apiVersions.includes(apiVersion))
     throw fail(`the apiVersion "${apiVersion}", which must be ${apiVersions.join(" or ")}`);
+  // Only v1beta1 has a default.
   const mode = interactiveMode ?? (apiVersion === apiVersions[1] ? "IfAvailable" : undefined);
   if (!isText(mode) || !interactiveModes.includes(mode))
     throw fail(`the interactiveMode "${mode}", which must be ${interactiveModes.join(", ")}`);

@@ -44,7 +44,7 @@ const writeKubeconfig = (name: string, user: object, cluster: object = {}) =>
   );
 /** Returns the settings of the service in each cluster. */
 const readServices = async (settings: object, clusters: Record<string, object> = { local: {} }) => {
-  const ofClusters = Object.entries(clusters).map(([name, own]) => [name, { rules: { asking: { settings: own } } }]);
+  const ofClusters = Object.entries(clusters).map(([name, settings]) => [name, { rules: { asking: { settings } } }]);
   await writeFile(file, stringify({ rules: { asking: { settings } }, clusters: Object.fromEntries(ofClusters) }));
   const config = await readConfig(file, [toCatalogueRule("asking", asking)]);
   return Object.fromEntries(
@@ -55,32 +55,32 @@ const readServices = async (settings: object, clusters: Record<string, object> =
 describe("a kubeconfig of a service", () => {
   const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:images-AbCdEf";
   const parameter = "arn:aws:ssm:eu-west-1:123456789012:parameter/images";
-  const ofA = { ...service, url: "https://a.example/path" };
-  const named = { backend: { kubeconfig: "a" } };
+  const serviceOfA = { ...service, url: "https://a.example/path" };
+  const withKubeconfigA = { backend: { kubeconfig: "a" } };
 
   it("fills the settings of the service, with places in AWS and on this machine", async () => {
     const user = { "client-certificate": arn, "client-key": arn, tokenFile: parameter };
     await writeKubeconfig("a", user, { "tls-server-name": "b.example" });
     const inAws = { clientCertificate: arn, clientKey: arn, tokenFile: parameter, serverName: "b.example" };
-    assert.deepEqual(await readServices(named), { local: { ...ofA, ...inAws } });
+    assert.deepEqual(await readServices(withKubeconfigA), { local: { ...serviceOfA, ...inAws } });
 
     const { cert: certificate, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     for (const text of [certificate, `${certificate}${key}`, `${key}${certificate}`]) {
       await writeFile(join(folder, "client.crt"), text);
       await writeKubeconfig("a", { "client-certificate": "client.crt", "client-key": "client.key" });
       const here = { clientCertificate: certificate, clientKey: join(folder, "client.key") };
-      assert.deepEqual(await readServices(named), { local: { ...ofA, ...here } });
+      assert.deepEqual(await readServices(withKubeconfigA), { local: { ...serviceOfA, ...here } });
     }
   });
 
   it("of a cluster replaces the general one, and the general service, completely", async () => {
     await writeKubeconfig("a", {});
     await writeKubeconfig("b", { tokenFile: arn });
-    const clusters = { prod: {}, test: named };
+    const clusters = { prod: {}, test: withKubeconfigA };
     const ofB = { ...service, url: "https://b.example/path", tokenFile: arn };
-    assert.deepEqual(await readServices({ backend: { kubeconfig: "b" } }, clusters), { prod: ofB, test: ofA });
+    assert.deepEqual(await readServices({ backend: { kubeconfig: "b" } }, clusters), { prod: ofB, test: serviceOfA });
     const written = { ...service, url: "https://c.example", tokenSecret: arn };
-    assert.deepEqual(await readServices({ service: written }, clusters), { prod: written, test: ofA });
+    assert.deepEqual(await readServices({ service: written }, clusters), { prod: written, test: serviceOfA });
   });
 
   const refused: [name: string, user: object, cluster: object, sentence: RegExp][] = [
@@ -101,7 +101,7 @@ describe("a kubeconfig of a service", () => {
   for (const [name, user, cluster, sentence] of refused)
     it(`${name} is refused`, async () => {
       await writeKubeconfig("a", user, cluster);
-      await assert.rejects(readServices(named), ({ message }: Error) => {
+      await assert.rejects(readServices(withKubeconfigA), ({ message }: Error) => {
         assert.match(message, /^postern\.yaml:\d+ rules\.asking\.settings\.backend\.kubeconfig /);
         assert.match(message, sentence);
         assert.doesNotMatch(message, /SECRET|must have a url/);
@@ -119,7 +119,7 @@ describe("a kubeconfig of a service", () => {
     await writeKubeconfig("a", {});
     const written = { service: { url: "https://c.example" } };
     const sentence = /settings\.service must be left out, because backend\.kubeconfig names a kubeconfig$/m;
-    await assert.rejects(readServices({ ...named, ...written }), sentence);
-    await assert.rejects(readServices(named, { prod: written }), sentence);
+    await assert.rejects(readServices({ ...withKubeconfigA, ...written }), sentence);
+    await assert.rejects(readServices(withKubeconfigA, { prod: written }), sentence);
   });
 });

@@ -166,10 +166,7 @@ const ruleMembers: Record<string, InputShape> = {
       "requests that are never sent to the rule: one match in `namespaces`, `namespaceLabels`, `users` or `groups` is enough; each of the `exceptions` ends at its `until`",
   },
   record: recordSectionShape,
-  settings: {
-    ...anyShape,
-    description: "merged with the rule's defaults; the README of each rule lists them",
-  },
+  settings: { ...anyShape, description: "merged with the rule's defaults; the README of each rule lists them" },
 };
 const createCountShape = (description: string): InputShape => {
   return { expected: "a whole number from 1", description, type: "integer", minimum: 1 };
@@ -390,10 +387,10 @@ const readManifestSetting = (
   const parts: unknown[] = typeof value === "string" ? [value] : toList(value);
   if (parts.length === 0) return value;
   return parts.flatMap((part, index): object[] => {
-    const at = typeof value === "string" ? path : [...path, index];
+    const partPath = typeof value === "string" ? path : [...path, index];
     const found = typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [];
     if (typeof found === "string") {
-      complain(at, found);
+      complain(partPath, found);
       return [];
     }
     const files =
@@ -405,8 +402,8 @@ const readManifestSetting = (
         const manifest = manifests[document];
         const { line, column } = manifest ? findPosition(manifest, path) : {};
         const position = line === undefined ? "" : `:${line}:${column}`;
-        if (source) complain(at, `${relative(folder, source.name)}${position}: ${sentence}`);
-        else complain([...at, ...path], sentence);
+        if (source) complain(partPath, `${relative(folder, source.name)}${position}: ${sentence}`);
+        else complain([...partPath, ...path], sentence);
       }
       return objects;
     });

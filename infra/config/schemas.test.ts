@@ -59,7 +59,7 @@ const configFiles = globSync("test/fixtures/**/postern.yaml", { cwd: packageRoot
 const caseFiles = globSync(["functions/*/cases.yaml", "infra/commands/new/*/cases.yaml"], { cwd: packageRoot });
 
 /** Files with a mistake, as name and text; a postern.yaml and cases with all members. */
-const { wrong, whole } = readRows<{
+const { wrong, whole: complete } = readRows<{
   wrong: { config: [string, string][]; cases: [string, string][] };
   whole: { config: unknown; cases: unknown };
 }>(import.meta.filename);
@@ -74,8 +74,8 @@ describe("the schema of postern.yaml", () => {
     });
 
   it("accepts all members, as commands do", () => {
-    assertValid(isConfigValid, whole.config);
-    checkConfig(JSON.stringify(whole.config));
+    assertValid(isConfigValid, complete.config);
+    checkConfig(JSON.stringify(complete.config));
   });
 
   it("accepts all settings of each rule, with their defaults", () => {
@@ -93,7 +93,7 @@ describe("the schema of postern.yaml", () => {
       return { rules: { [name]: { mode: "off", settings: rule.settings ?? {} } } };
     });
     const files = [...configFiles.map(readText), ...examples.map(([, text]) => text)].map(parseYaml);
-    assertNoFalseAlarm(isConfigValid, checkConfig, [whole.config, ...settings, ...files]);
+    assertNoFalseAlarm(isConfigValid, checkConfig, [complete.config, ...settings, ...files]);
   });
 });
 
@@ -110,13 +110,13 @@ describe("the schema of cases.yaml", () => {
     });
 
   it("accepts all members, as commands do", () => {
-    assertValid(areCasesValid, whole.cases);
-    checkCases(JSON.stringify(whole.cases));
+    assertValid(areCasesValid, complete.cases);
+    checkCases(JSON.stringify(complete.cases));
   });
 
   it("refuses only what commands refuse", () =>
     assertNoFalseAlarm(areCasesValid, checkCases, [
-      whole.cases,
+      complete.cases,
       ...caseFiles.flatMap((file) => toList(parseYaml(readText(file))).map((entry) => [entry])),
     ]));
 });

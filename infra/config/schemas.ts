@@ -46,20 +46,23 @@ export const buildConfigSchema = async (
   const settings = catalogue.map(
     async (listed) => [listed.name, buildSettingsSchema(listed.rule, await readSettingDescriptions(listed))] as const,
   );
-  const unloaded = names.filter((name) => !catalogue.some((listed) => listed.name === name));
+  const brokenRules = names.filter((name) => !catalogue.some((listed) => listed.name === name));
   const definitions: Record<string, unknown> = Object.fromEntries(await Promise.all(settings));
   const buildRulesShape = (section: string, shape: InputShape): InputShape => {
     const { properties, ...keywords } = toJsonSchema(shape);
     definitions[section] = { properties };
     const members = Object.keys(toMap(properties));
-    const common = members.map((member) => [member, { $ref: `#/definitions/${section}/properties/${member}` }]);
+    const commonProperties = members.map((member) => [
+      member,
+      { $ref: `#/definitions/${section}/properties/${member}` },
+    ]);
     for (const { name, rule } of catalogue) {
-      const ruleProperties = { ...Object.fromEntries(common), settings: { $ref: `#/definitions/${name}` } };
+      const ruleProperties = { ...Object.fromEntries(commonProperties), settings: { $ref: `#/definitions/${name}` } };
       definitions[`${section}.${name}`] = { description: rule.summary, ...keywords, properties: ruleProperties };
     }
-    for (const name of unloaded)
-      definitions[`${section}.${name}`] = { ...keywords, properties: Object.fromEntries(common) };
-    const references = [...catalogue.map(({ name }) => name), ...unloaded].map(
+    for (const name of brokenRules)
+      definitions[`${section}.${name}`] = { ...keywords, properties: Object.fromEntries(commonProperties) };
+    const references = [...catalogue.map(({ name }) => name), ...brokenRules].map(
       (name) => [name, { $ref: `#/definitions/${section}.${name}` }] as const,
     );
     return {
@@ -74,7 +77,7 @@ export const buildConfigSchema = async (
   };
   const groupable = [
     ...catalogue.filter((listed) => !findGroupFault(listed, undefined)).map(({ name }) => name),
-    ...unloaded,
+    ...brokenRules,
   ];
   const members = {
     anyOf: [{ enum: groupable }, { type: "string", pattern: `^(${groupable.map(buildPluginPattern).join("|")})$` }],

@@ -118,7 +118,7 @@ const configShape = createConfigShape();
 /** Returns the config in postern.yaml and all mistakes. Settings of rules that can't be loaded are not checked. */
 export const validateConfig = (
   settings: unknown,
-  known: CatalogueAndManifestFiles,
+  catalogueAndFiles: CatalogueAndManifestFiles,
 ): { config: PosternConfig; mistakes: SettingsMistake[] } => {
   const mistakes = findMisfits(settings, configShape).map((misfit): SettingsMistake => {
     const { path, expected, known } = misfit;
@@ -139,15 +139,15 @@ export const validateConfig = (
       "is no name for a stage: it must begin with a letter, and have at most 21 lower-case letters, digits and hyphens",
     );
   const clusterNames = clusters == null ? undefined : Object.keys(toMap(clusters));
-  const reading = { ...known, clusterNames, complain };
+  const reading = { ...catalogueAndFiles, clusterNames, complain };
   const ruleGroups = readGroups(groups, reading);
   const general = parseRulesSection(section, ["rules"], new Map(), reading);
-  const named = Object.entries(toMap(clusters ?? { local: {} })).map(
+  const clusterEntries = Object.entries(toMap(clusters ?? { local: {} })).map(
     ([name, value]) => [name, { ...readCluster(name, toMap(value), general, reading), groups: ruleGroups }] as const,
   );
-  if (named.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
+  if (clusterEntries.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
   const rules = finishGeneralRuleConfigs(general, reading);
-  const config: PosternConfig = { rules, clusters: new Map(named), groups: ruleGroups };
+  const config: PosternConfig = { rules, clusters: new Map(clusterEntries), groups: ruleGroups };
   if (logs === "minimal") config.logs = logs;
   return { config, mistakes };
 };

@@ -98,10 +98,10 @@ export const prepareDeployment = async (
   const readCounts = createStageCountsReader({ stage, catalogue, config }, outputs);
   const clusters = await runInParallel(maxParallelFunctionChanges, job.clusters, async (name) => {
     const planned = await planCluster(job, name, { newest, outputs, readCounts }, keyring);
-    const version = versionNotes.get(name) ?? [];
+    const versionNote = versionNotes.get(name) ?? [];
     return {
       ...planned,
-      notes: [...planned.notes, version, await describeClusterNetwork(job, name, built.parts)].flat(),
+      notes: [...planned.notes, versionNote, await describeClusterNetwork(job, name, built.parts)].flat(),
     };
   });
   const ledger = await planLedger(stage, built.parts);

@@ -37,6 +37,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await readOrCreateKeyring(parameters);
+    // If there are two keys, an earlier rotation was interrupted, and this one continues it.
     if (keyring.signers.length === 1) await requireLive(job, keyring);
     if (keyring.current === keyring.signers[0]) {
       keyring = await addSecondSigningKey(parameters);
@@ -46,8 +47,8 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     }
     job.progress.say("clusters get URLs with the new key");
     await redeploy(job, keyring, lock);
-    const relayed = [...job.config.clusters].flatMap(([name, { service }]) => (service ? [name] : []));
-    tellOperatorsOfRelays(job, relayed);
+    const clustersWithRelay = [...job.config.clusters].flatMap(([name, { service }]) => (service ? [name] : []));
+    tellOperatorsOfRelays(job, clustersWithRelay);
     const [old, fresh] = keyring.signers;
     if (old === undefined || fresh === undefined)
       throw new Complaint(
@@ -57,7 +58,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     const keys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => ({ cluster, key: formatLoggedKey(old, version) })),
     );
-    const relays = relayed.map((cluster) => {
+    const relays = clustersWithRelay.map((cluster) => {
       const { keyVersions = [] } = job.config.clusters.get(cluster) ?? {};
       return { cluster, key: formatLoggedKey(fresh, keyVersions.at(-1)) };
     });
@@ -174,9 +175,8 @@ const awaitUnused = async (
         new Date(now - unused),
         new Date(now),
       );
-      const users = [
-        ...new Set(keys.filter((used) => rows.some((row) => isUse(row, used))).map(({ cluster }) => cluster)),
-      ];
+      const usedKeys = keys.filter((key) => rows.some((row) => isUse(row, key)));
+      const users = [...new Set(usedKeys.map(({ cluster }) => cluster))];
       waiting = waiting.filter((used) => !rows.some((row) => isUse(row, used) && !isDryRun(row)));
       tell(Math.min(now - start, unused) / 1000, unused / 1000);
       if (now - start >= unused && users.length + waiting.length === 0) return "is unused";

@@ -96,16 +96,12 @@ export const resolveRuleEndpoints = async (
  * names.
  */
 export const openTargetCluster = (
-  {
-    stage,
-    file,
-    deployer,
-    config,
-  }: Pick<DeploymentTargets, "file" | "deployer" | "config"> & {
+  targets: Pick<DeploymentTargets, "file" | "deployer" | "config"> & {
     stage: Pick<AwsStage, "readIdentity"> & Partial<AwsStage>;
   },
   name: string,
 ): Promise<ClusterApi> => {
+  const { stage, file, deployer, config } = targets;
   const { kubeconfig, context, right } = deployer;
   const isForSeveral = kubeconfig !== undefined && config.clusters.size > 1;
   return openClusterApi(name, getClusterConfig({ config }, name).connect, {

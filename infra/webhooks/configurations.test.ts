@@ -84,14 +84,15 @@ const buildFor = (yaml: string, change: Partial<WebhookConfigurationOptions> = {
   return buildWebhookConfigurations(rules, cluster, { ...registration, ...change });
 };
 const all = "rules: { first: , second: , third: }";
+/** Builds entries, by keys such as `Mutating first.postern.dev`. */
 const buildEntries = (yaml: string, change: Partial<WebhookConfigurationOptions> = {}): Record<string, WebhookEntry> =>
   Object.fromEntries(
     buildFor(yaml, change).flatMap(({ kind, webhooks }) =>
-      webhooks.map((webhook) => [`${kind.slice(0, -"ingWebhookConfiguration".length)} ${webhook.name}`, webhook]),
+      webhooks.map((webhook) => [`${kind.slice(0, -"WebhookConfiguration".length)} ${webhook.name}`, webhook]),
     ),
   );
 const buildSecondEntry = (section: string, change: Partial<WebhookConfigurationOptions> = {}) => {
-  const entry = buildEntries(`rules: { second: ${section} }`, change)["Validat second.postern.dev"];
+  const entry = buildEntries(`rules: { second: ${section} }`, change)["Validating second.postern.dev"];
   assert.ok(entry);
   return entry;
 };
@@ -191,7 +192,7 @@ describe("an exemption", () => {
 
   const isExempt = (exempt: object, userInfo: UserInfo) => {
     const yaml = JSON.stringify({ rules: { third: { exempt } } });
-    const conditions = buildEntries(yaml)["Mutat third.postern.dev"]?.matchConditions ?? [];
+    const conditions = buildEntries(yaml)["Mutating third.postern.dev"]?.matchConditions ?? [];
     // These conditions read only the request's user.
     const request = { userInfo, object: {} } as AdmissionRequest;
     return !conditions.every(({ expression }) => evaluateMatchCondition(expression, request));
@@ -220,11 +221,12 @@ describe("an exemption", () => {
   });
 });
 
-describe("one line", () => {
-  it("leaves texts as they are", () =>
+describe("a CEL expression that is put on one line", () => {
+  it("keeps the spaces in its strings", () =>
     assert.equal(joinCelExpressionLines('  a == "b   c"\n    || b\n'), 'a == "b   c" || b'));
   for (const text of ["a // why\n|| b", 'a == """x\n  y"""'])
-    it(`keeps the lines of ${JSON.stringify(text)}`, () => assert.equal(joinCelExpressionLines(text), text));
+    it(`keeps its line breaks if they have a meaning: ${JSON.stringify(text)}`, () =>
+      assert.equal(joinCelExpressionLines(text), text));
 });
 
 describe("entries", () => {
@@ -322,6 +324,7 @@ describe("entries", () => {
     const yaml = `rules: { ${rules.map(({ name }) => `${name}: `).join(", ")} }`;
     const cluster = parseConfig(yaml, rules).clusters.get("local");
     assert.ok(cluster);
+    // Pods wait 3 s for a and 2 s for b, bindings 3 s for a and 5 s for c.
     assert.equal(
       describeWaits(rules, cluster),
       "if endpoints hang, writes wait at most: leases 0 s, pods 5 s, pods/binding 8 s, serviceaccounts/token 3 s, deployments 3 s, configmaps 3 s, namespaces 3 s",

@@ -49,7 +49,7 @@ const defaultTimeoutSeconds = 3;
 
 /**
  * Returns a rule's entries in one phase: one entry, or one for each variant. An entry that would match nothing is left
- * out.
+ * out. With `harden`, entries of rules that guard security fail closed.
  */
 export const buildRuleWebhookEntries = (
   listed: CatalogueRule,
@@ -139,7 +139,7 @@ const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: bool
 };
 
 /**
- * Returns the exemptions of an entry: those in postern.yaml, vital resources, and for `sparesVital` vital namespaces.
+ * Returns the exemptions of an entry: those in postern.yaml, vital resources and, with `sparesVital`, vital namespaces.
  */
 const chooseExemptions = (
   name: string,

@@ -48,7 +48,7 @@ const catalogue = [
 ];
 
 const parse = (yaml: string) => parseConfig(yaml, catalogue);
-const buildEntries = (yaml: string, harden = false): WebhookEntry[] => {
+const buildEntries = (yaml: string, { harden = false } = {}): WebhookEntry[] => {
   const cluster = parse(yaml).clusters.get("local");
   assert.ok(cluster);
   const buildAddress = (name: string, phase: string) => `https://host/local.key/${name}/${phase}`;
@@ -56,8 +56,8 @@ const buildEntries = (yaml: string, harden = false): WebhookEntry[] => {
     ({ webhooks }) => webhooks,
   );
 };
-const findGroupEntry = (yaml: string, harden = false): WebhookEntry => {
-  const found = buildEntries(yaml, harden).find(({ name }) => name === "both.postern.dev");
+const findGroupEntry = (yaml: string, options = {}): WebhookEntry => {
+  const found = buildEntries(yaml, options).find(({ name }) => name === "both.postern.dev");
   assert.ok(found);
   return found;
 };
@@ -305,11 +305,11 @@ describe("a group's entry", () => {
     const printConfig = (early: string) => `rules: { early: ${early}, guard: }\n${printGroup("early", "guard")}`;
     assert.equal(findGroupEntry(printConfig("")).failurePolicy, "Ignore");
     const expectRefusal = (early: string, pattern: RegExp) =>
-      assert.throws(() => findGroupEntry(printConfig(early), true), pattern);
+      assert.throws(() => findGroupEntry(printConfig(early), { harden: true }), pattern);
     const twoGroups = `rules: { early: , guard: , always: , late: , second-guard: , subs: }
 groups: { both: [early, guard, always, late], other: [second-guard, subs] }`;
     assert.throws(
-      () => buildEntries(twoGroups, true),
+      () => buildEntries(twoGroups, { harden: true }),
       new Complaint(
         'groups.both must agree in failurePolicy: early, late, always have "Ignore", guard has "Fail"\n' +
           'groups.other must agree in failurePolicy: subs has "Ignore", second-guard has "Fail"',
@@ -319,7 +319,7 @@ groups: { both: [early, guard, always, late], other: [second-guard, subs] }`;
     expectComplaint(printConfig("{ failurePolicy: Fail }"), /must agree in failurePolicy/);
     const explicit = `rules: { early: { failurePolicy: Fail, exempt: { namespaces: [a] } }, guard: { failurePolicy: Fail } }\n${printGroup("early", "guard")}`;
     assert.throws(
-      () => findGroupEntry(explicit, true),
+      () => findGroupEntry(explicit, { harden: true }),
       /groups.both must agree in exempt.namespaces where it fails closed/,
     );
   });

@@ -15,9 +15,7 @@ import { listVitalResourcesByWildcard } from "./vital-resources.ts";
 /** A rule of a group that is on in a cluster, and the entry that it would have alone. */
 type ActiveMember = { listed: CatalogueRule; entry: WebhookEntrySettings; mode: RuleConfig["mode"] };
 
-/**
- * Builds the one webhook entry of a group: it matches what its members match. Returns undefined if no member is on.
- */
+/** Builds the one webhook entry of a group: it matches what its members match. Returns undefined if no member is on. */
 export const buildGroupWebhookEntry = (
   { members }: RuleGroup,
   cluster: ClusterConfig,

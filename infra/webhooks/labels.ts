@@ -7,7 +7,4 @@ export const managedByLabel = "app.kubernetes.io/managed-by";
 /**
  * Returns the labels of each object that Postern writes to a cluster. `name` is the name of the webhook configurations.
  */
-export const buildObjectLabels = (name: string) => ({
-  [managedByLabel]: "postern",
-  [instanceLabel]: name,
-});
+export const buildObjectLabels = (name: string) => ({ [managedByLabel]: "postern", [instanceLabel]: name });

@@ -106,7 +106,7 @@ const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig)
     const setup = rules.get(listed.name);
     if (setup === undefined || setup.mode === "off" || listed.rule.variants === undefined) return [];
     return listed.phases.flatMap((phase) =>
-      buildRuleWebhookEntries(listed, phase, setup, false).flatMap(({ native, ...rest }) =>
+      buildRuleWebhookEntries(listed, phase, setup, /* harden */ false).flatMap(({ native, ...rest }) =>
         native ? [{ listed, setup, variantEntry: { ...rest, native } }] : [],
       ),
     );

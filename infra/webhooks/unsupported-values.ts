@@ -51,25 +51,28 @@ const hasUnconvertedList = (expression: Expression, variables: Variables): boole
     expression.fields.some(({ value }) => isUnconvertedList(value, variables))) ||
   listParts(expression).some((part) => hasUnconvertedList(part, variables));
 
+/** The names that CEL gives to its operators `? :` and `+`. */
+const [conditional, addition] = ["_?_:_", "_+_"];
+
 /** CEL functions that return a list of the Go type []string, which API servers can't convert to a list of an object. */
 const textListFunctions = ["split", "findAll"];
 
 /** Reports whether a value is a list of `textListFunctions`, or a sum with lists or maps, also in a variable. */
 const isUnconvertedList = (value: Expression, variables: Variables): boolean => {
-  if (isCall(value, "_?_:_")) return listParts(value).some((part) => isUnconvertedList(part, variables));
+  if (isCall(value, conditional)) return listParts(value).some((part) => isUnconvertedList(part, variables));
   if (value.kind === "call")
-    return textListFunctions.includes(value.function) || (isCall(value, "_+_") && addsParts(value));
+    return textListFunctions.includes(value.function) || (isCall(value, addition) && addsParts(value));
   const isVariable =
     value.kind === "select" && value.operand.kind === "identifier" && removeDot(value.operand.name) === "variables";
-  const named = isVariable ? variables.get(value.field) : undefined;
-  return named !== undefined && isUnconvertedList(named, variables);
+  const variable = isVariable ? variables.get(value.field) : undefined;
+  return variable !== undefined && isUnconvertedList(variable, variables);
 };
 
 /** Reports whether a sum has a part such as `[{"a": 1}]` or `[[1]]`: a list with maps or lists. */
 const addsParts = (sum: Expression): boolean =>
   listParts(sum).some(
     (part) =>
-      (isCall(part, "_+_") && addsParts(part)) ||
+      (isCall(part, addition) && addsParts(part)) ||
       (part.kind === "list" && part.elements.some(({ value: { kind } }) => kind === "map" || kind === "list")),
   );
 
@@ -83,7 +86,7 @@ const isSafePatch = (expression: Expression): boolean => {
   if (expression.kind === "struct" && removeDot(expression.name) === "JSONPatch")
     return expression.fields.every(({ name, value }) => (name === "value" ? isSafeOperand(value) : hasNoObject(value)));
   if (expression.kind === "list") return expression.elements.every(({ value }) => isSafePatch(value));
-  if (isCall(expression, "_?_:_") || isCall(expression, "_+_")) return listParts(expression).every(isSafePatch);
+  if (isCall(expression, conditional) || isCall(expression, addition)) return listParts(expression).every(isSafePatch);
   // If the inputs of a loop have no Object{}, only the expressions in the loop can make one.
   if (expression.kind === "comprehension")
     return (
@@ -99,7 +102,7 @@ const isSafePatch = (expression: Expression): boolean => {
  */
 const isSafeOperand = (operand: Expression): boolean => {
   if (operand.kind === "struct") return true;
-  return isCall(operand, "_?_:_") ? listParts(operand).every(isSafeOperand) : hasNoObject(operand);
+  return isCall(operand, conditional) ? listParts(operand).every(isSafeOperand) : hasNoObject(operand);
 };
 
 const hasNoObject = (expression: Expression): boolean =>

@@ -35,11 +35,11 @@ const isLetThrough = (resources: string[], request: AdmissionRequest) =>
 describe("the vital resources that a match covers only by a wildcard", () => {
   for (const [name, match, exempt] of rows.matches)
     it(`are ${exempt === "all" ? "all" : exempt.length || "none"} for ${name}`, () => {
-      const full = match.map(
+      const completed = match.map(
         (row): RequestMatch => ({ apiGroups: [""], apiVersions: ["*"], resources: [], operations: ["*"], ...row }),
       );
       const all = vitalResources.map(({ group, path }) => toResourceKey(group, path));
-      assert.deepEqual(listVitalResourcesByWildcard(full), exempt === "all" ? all : exempt);
+      assert.deepEqual(listVitalResourcesByWildcard(completed), exempt === "all" ? all : exempt);
     });
 });
 
@@ -74,17 +74,15 @@ describe("the condition of vital resources", () => {
 describe("the entries of the catalogue, with the settings of each case,", async () => {
   for (const listed of await readCatalogue()) {
     const cases = await readCases(listed);
-    const settings = [{}, ...cases.map((entry) => entry.settings)].map((own) =>
-      mergeWithDefaults(listed.rule.settings ?? {}, own),
-    );
-    const entries = settings.flatMap((own) =>
-      listed.phases.flatMap((phase) =>
-        buildRuleWebhookEntries(listed, phase, { mode: "enforce", settings: own }, true).map(({ entry }) => entry),
-      ),
+    const setups = [{}, ...cases.map(({ settings }) => settings)].map((settings) => {
+      return { mode: "enforce" as const, settings: mergeWithDefaults(listed.rule.settings ?? {}, settings) };
+    });
+    const entries = setups.flatMap((setup) =>
+      listed.phases.flatMap((phase) => buildRuleWebhookEntries(listed, phase, setup, /* harden */ true)),
     );
 
     it(`call ${listed.name} for a vital resource only if its match names the resource`, () => {
-      for (const { match, exempt } of entries)
+      for (const { match, exempt } of entries.map(({ entry }) => entry))
         for (const { group, path } of vitalResources)
           for (const operation of ["CREATE", "UPDATE", "DELETE"] as const) {
             const request = buildRequest(group, path, operation);
@@ -97,7 +95,7 @@ describe("the entries of the catalogue, with the settings of each case,", async 
           }
     });
 
-    if (entries.some(({ exempt }) => exempt.resources !== undefined))
+    if (entries.some(({ entry: { exempt } }) => exempt.resources !== undefined))
       it(`have a link in the README of ${listed.name} to the list of resources that aren't sent to the rule`, async () => {
         const readme = await readFile(join(listed.folder, "README.md"), "utf8");
         assert.ok(readme.includes("(../../docs/how-to/outages.md)"));

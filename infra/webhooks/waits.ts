@@ -135,15 +135,15 @@ const findWait = (entries: TimedEntries, group: string, path: string, operation:
  * group, resource and subresource in the entries. An asterisk in an entry stays, for instance `pods/*`.
  */
 const listResources = ({ mutating, validating }: TimedEntries): [group: string, path: string][] => {
-  const rows = [...mutating, ...validating].flatMap(({ webhook }) => webhook.rules);
-  const known = [...usualWrites, ...vitalResources.map(({ group, path }): [string, string] => [group, path])];
-  const combined = [...new Set(rows.flatMap(({ apiGroups }) => apiGroups))].flatMap((group) => {
-    const paths = rows
+  const rules = [...mutating, ...validating].flatMap(({ webhook }) => webhook.rules);
+  const usualAndVital = [...usualWrites, ...vitalResources.map(({ group, path }): [string, string] => [group, path])];
+  const ofEntries = [...new Set(rules.flatMap(({ apiGroups }) => apiGroups))].flatMap((group) => {
+    const paths = rules
       .filter(({ apiGroups }) => apiGroups.includes(group) || apiGroups.includes("*"))
       .flatMap(({ resources }) => resources.map((path) => path.split("/")));
     const names = [...new Set(paths.map(([name = ""]) => name))];
-    const subs = [...new Set(["", ...paths.flatMap(([, sub]) => sub ?? [])])];
-    return names.flatMap((name) => subs.map((sub): [string, string] => [group, sub === "" ? name : `${name}/${sub}`]));
+    const ends = [...new Set(["", ...paths.flatMap(([, subresource]) => (subresource ? `/${subresource}` : []))])];
+    return names.flatMap((name) => ends.map((end): [string, string] => [group, `${name}${end}`]));
   });
-  return [...known, ...combined];
+  return [...usualAndVital, ...ofEntries];
 };

@@ -61,8 +61,7 @@ const run = async (
   validating: object[],
   stubs: Record<string, HookStub>,
   overrides: Partial<AdmissionAttributes> = {},
-  kubernetes?: string,
-  areBuiltIn = false,
+  { kubernetes, areBuiltIn = false }: { kubernetes?: string | undefined; areBuiltIn?: boolean } = {},
 ) => {
   const called: string[] = [];
   const context: ImitatedServerFunctions = {
@@ -141,7 +140,7 @@ describe("a write", () => {
       ignoring.steps.map(({ failure, ignored }) => [failure, ignored]),
       [[text, true]],
     );
-    const { trace: slow } = await run([], [buildEntry("a")], { a: neverAnswer }, {}, undefined, true);
+    const { trace: slow } = await run([], [buildEntry("a")], { a: neverAnswer }, {}, { areBuiltIn: true });
     assert.ok(slow.allowed);
     assert.deepEqual(slow.undecided, ["a.example.com (x): it took longer than 1 seconds here"]);
   });
@@ -202,7 +201,7 @@ describe("a write", () => {
     [reviews, undefined, ""],
   ] as const)
     it(`calls ${calls === "" ? "no" : "every"} hook for ${resource.resource} in Kubernetes ${kubernetes}`, async () => {
-      const { trace, called } = await run([buildEntry("a")], [buildEntry("v")], {}, { resource }, kubernetes);
+      const { trace, called } = await run([buildEntry("a")], [buildEntry("v")], {}, { resource }, { kubernetes });
       assert.deepEqual([called, trace.allowed], [calls, true]);
     });
 
@@ -210,10 +209,10 @@ describe("a write", () => {
     ["1.33", undefined],
     ["1.34", 'failed calling webhook "a.example.com": received undecodable patch in webhook response'],
   ] as const)
-    it(`is ${message ? "not " : ""}refused for a patch that is none, in Kubernetes ${kubernetes}`, async () => {
+    it(`is ${message ? "not " : ""}refused for a patch that is no JSON patch, in Kubernetes ${kubernetes}`, async () => {
       const entry = buildEntry("a", { failurePolicy: "Ignore" });
       const stub: HookStub = (uid) => answer(uid, buildPatch(7));
-      const { trace } = await run([entry], [], { a: stub }, {}, kubernetes);
+      const { trace } = await run([entry], [], { a: stub }, {}, { kubernetes });
       assert.equal(trace.allowed, message !== undefined);
       assert.equal(trace.status?.code, message ? undefined : 500);
       assert.equal(trace.steps[0]?.failure?.startsWith(message ?? "") ?? true, true);
@@ -240,7 +239,7 @@ describe("a write", () => {
     ],
     ["ephemeralcontainers", {}, { containers }],
   ] as const)
-    it(`writes ${JSON.stringify(stored)} of ${JSON.stringify(now)} by ${subResource}`, async () => {
+    it(`of the subresource ${subResource} stores ${JSON.stringify(stored)} of ${JSON.stringify(now)}`, async () => {
       const { trace } = await run(
         [],
         [],

@@ -38,9 +38,9 @@ export const runAdmissionChain = async (
   context: ImitatedServerFunctions,
 ): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
-  const isRead = context.sent !== undefined;
-  const completed = isGone ? null : isRead ? attributes.object : await context.fill(attributes.object, "request");
-  const filled = { ...attributes, object: completed, oldObject: attributes.oldObject ?? null };
+  const hasDefaults = isGone || context.sent !== undefined;
+  const withDefaults = hasDefaults ? attributes.object : await context.fill(attributes.object, "request");
+  const filled = { ...attributes, object: isGone ? null : withDefaults, oldObject: attributes.oldObject ?? null };
   const run: AdmissionRun = {
     attributes: filled,
     context,
@@ -89,8 +89,8 @@ export const runAdmissionChain = async (
   if (!isGone) result = await context.store?.(assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() }));
   if (result?.undecided !== undefined) run.undecided.push(`API validation: ${result.undecided}`);
   if (result?.status) return buildTrace(object, [result.status]);
-  const named = assignGeneratedMetadata({ ...filled, object });
-  const last = result?.object === undefined ? named : { ...named, object: result.object };
+  const completed = assignGeneratedMetadata({ ...filled, object });
+  const last = result?.object === undefined ? completed : { ...completed, object: result.object };
   const validation = { ...run, attributes: last };
   for (const group of groupValidating(select(hooks.validating))) {
     const refusals = await validate(validation, group);
@@ -112,13 +112,13 @@ const groupValidating = (hooks: readonly DefaultedWebhookEntry[]): DefaultedWebh
 };
 
 /**
- * Calls the matching validating webhooks in parallel and returns all refusals. All are matched before any is called.
+ * Calls the matching validating webhooks in parallel and returns all refusals. Before the first call, all are matched.
  */
 const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry[]): Promise<Status[]> => {
   const calls: {
     hook: DefaultedWebhookEntry;
     invocation: InvocationResourceAndKind;
-    seen: RequestObjectsInVersion;
+    objects: RequestObjectsInVersion;
     step: HookTraceStep;
   }[] = [];
   for (const hook of hooks) {
@@ -127,23 +127,23 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
     // Each hook gets a new view: selectors and conditions see the object in the request's version, not in the version
     // that the previous hook asked for.
     const view = createConvertibleRequestObjects(run.attributes, run.context.convert);
-    const taken = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
-    if ("skipped" in taken) step.why = taken.skipped;
-    else if ("unsupported" in taken) markUndecided(run, step, taken.unsupported);
-    else if ("refusal" in taken) {
+    const match = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
+    if ("skipped" in match) step.why = match.skipped;
+    else if ("unsupported" in match) markUndecided(run, step, match.unsupported);
+    else if ("refusal" in match) {
       for (const call of calls) call.step.why = "the request was refused before anyone was called";
-      return [noteRefusalInTraceStep(step, taken.refusal)];
+      return [noteRefusalInTraceStep(step, match.refusal)];
     } else {
-      const { invocation } = taken;
-      const seen = view.as(invocation.kind);
-      if (seen) calls.push({ hook, invocation, seen, step });
+      const { invocation } = match;
+      const objects = view.as(invocation.kind);
+      if (objects) calls.push({ hook, invocation, objects, step });
       else markUndecided(run, step, describeUnknownConversion(run.attributes, invocation.kind));
     }
   }
 
   const refusals = await Promise.all(
-    calls.map(async ({ hook, invocation, seen, step }) => {
-      const { answer, refusal } = await callHook(run, hook, invocation, seen, step);
+    calls.map(async ({ hook, invocation, objects, step }) => {
+      const { answer, refusal } = await callHook(run, hook, invocation, objects, step);
       if (answer?.allowed === false) return noteRefusalInTraceStep(step, toRefusal(hook, answer.status));
       return refusal;
     }),

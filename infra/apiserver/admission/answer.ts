@@ -33,11 +33,8 @@ export const parseHookResponse = (
   const undecoded = findDecodingFault(version, body);
   if (undecoded !== undefined) return { fault: `failed to call webhook: ${undecoded}` };
   const { response } = body as JsonMap;
-  const invalid = isMap(response)
-    ? version === "v1"
-      ? findContentFault(phase, uid, body as JsonMap, response)
-      : undefined
-    : "webhook response was absent";
+  let invalid = isMap(response) ? undefined : "webhook response was absent";
+  if (isMap(response) && version === "v1") invalid = findContentFault(phase, uid, body as JsonMap, response);
   if (invalid !== undefined) return { fault: `received invalid webhook response: ${invalid}` };
 
   const { allowed, status, patch, patchType, warnings, auditAnnotations } = response as JsonMap;
@@ -58,20 +55,21 @@ export const parseHookResponse = (
   };
 };
 
+/** Returns the API server's error for a body that it can't decode as an AdmissionReview of this version. */
 const findDecodingFault = (version: string, body: unknown): string | undefined => {
   if (!isMap(body)) return `couldn't get version/kind; json parse error: ${describeMismatch(body, "", typeless)}`;
   const { apiVersion = "", kind = "" } = body;
   for (const [key, value] of Object.entries({ apiVersion, kind }))
     if (value !== null && typeof value !== "string")
       return `couldn't get version/kind; json parse error: ${describeMismatch(value, `struct field .${key}`, "string")}`;
-  const [ownVersion, named] = [apiVersion ?? "", kind ?? ""].map(String);
-  const full = ownVersion === "" ? `${group}/${version}` : ownVersion;
-  const known = [`${group}/v1`, `${group}/v1beta1`].includes(full ?? "");
-  if (!known || (named !== "" && named !== "AdmissionReview"))
-    return `no kind "${named || "AdmissionReview"}" is registered for version "${full}" in scheme "pkg/runtime/scheme.go:110"`;
-  if (full !== `${group}/${version}`) {
-    const [own, otherVersion] = version === "v1" ? ["v1", "v1beta1"] : ["v1beta1", "v1"];
-    return `converting (${otherVersion}.AdmissionReview) to (${own}.AdmissionReview): unknown conversion`;
+  const statedVersion = String(apiVersion ?? "") || `${group}/${version}`;
+  const statedKind = String(kind ?? "") || "AdmissionReview";
+  const isKnown = [`${group}/v1`, `${group}/v1beta1`].includes(statedVersion);
+  if (!isKnown || statedKind !== "AdmissionReview")
+    return `no kind "${statedKind}" is registered for version "${statedVersion}" in scheme "pkg/runtime/scheme.go:110"`;
+  if (statedVersion !== `${group}/${version}`) {
+    const otherVersion = version === "v1" ? "v1beta1" : "v1";
+    return `converting (${otherVersion}.AdmissionReview) to (${version}.AdmissionReview): unknown conversion`;
   }
   return findTypeFault(body);
 };
@@ -97,6 +95,7 @@ const statusFields: Record<string, string> = {
   details: "v1.StatusDetails",
 };
 
+/** Returns the error of Go's decoder for the first field of a response that has a wrong type. */
 const findTypeFault = ({ response }: JsonMap): string | undefined => {
   const place = "AdmissionReview.response";
   if (response == null) return undefined;
@@ -108,16 +107,16 @@ const findTypeFault = ({ response }: JsonMap): string | undefined => {
     if (fault !== undefined) return fault;
     if (key !== "status") continue;
     for (const [name, inner] of Object.entries(value as JsonMap)) {
-      const describeWrong =
-        Object.hasOwn(statusFields, name) &&
-        inner !== null &&
-        checkType(inner, statusFields[name] ?? "", `Status.response.status.${name}`);
-      if (describeWrong) return describeWrong;
+      const innerType = Object.hasOwn(statusFields, name) ? statusFields[name] : undefined;
+      if (innerType === undefined || inner === null) continue;
+      const statusFault = checkType(inner, innerType, `Status.response.status.${name}`);
+      if (statusFault !== undefined) return statusFault;
     }
   }
   return undefined;
 };
 
+/** Returns the fault of a value that doesn't decode into a Go field of this type. */
 const checkType = (value: unknown, type: string, place: string): string | undefined => {
   const describeWrong = (what: unknown, wanted: string) => describeMismatch(what, `struct field ${place}`, wanted);
   if (type === "bool") return typeof value === "boolean" ? undefined : describeWrong(value, type);
@@ -125,8 +124,8 @@ const checkType = (value: unknown, type: string, place: string): string | undefi
     return Number.isInteger(value) && Math.abs(Number(value)) < 2 ** 31 ? undefined : describeWrong(value, type);
   if (type === "[]string" || type === "map[string]string") {
     if (type === "[]string" ? !Array.isArray(value) : !isMap(value)) return describeWrong(value, type);
-    const bad = Object.values(value as object).find((member) => member !== null && typeof member !== "string");
-    return bad === undefined ? undefined : describeWrong(bad, "string");
+    const wrongMember = Object.values(value as object).find((member) => member !== null && typeof member !== "string");
+    return wrongMember === undefined ? undefined : describeWrong(wrongMember, "string");
   }
   if (type === "v1.Status" || type === "v1.StatusDetails") return isMap(value) ? undefined : describeWrong(value, type);
   if (typeof value !== "string") return describeWrong(value, type);

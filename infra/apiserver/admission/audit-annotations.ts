@@ -18,8 +18,8 @@ export const createAuditAnnotations = (): AuditAnnotations => {
       if (isAnnotationKey(key)) all[key] ??= value;
     },
     addFailures: (list) => {
-      const before = all[failures];
-      all[failures] = before === undefined ? list : `${before.slice(0, -1)},${list.slice(1)}`;
+      const before = all[failuresKey];
+      all[failuresKey] = before === undefined ? list : `${before.slice(0, -1)},${list.slice(1)}`;
     },
   };
 };
@@ -32,8 +32,8 @@ const isAnnotationKey = (key: string): boolean => {
   return more.length === 0 && prefix.length <= 253 && subdomain.test(prefix) && name.test(lastPart);
 };
 
-const failures = "validation.policy.admission.k8s.io/validation_failure";
-const mutation = "mutation.webhook.admission.k8s.io/";
+const failuresKey = "validation.policy.admission.k8s.io/validation_failure";
+const mutationPrefix = "mutation.webhook.admission.k8s.io/";
 
 /** The call of a webhook entry, `hook`, in a round of a request. */
 interface AnnotatedCall {
@@ -49,7 +49,7 @@ export const buildMutationAnnotation = (
   mutated: boolean,
 ) =>
   [
-    `${mutation}round_${round}_index_${index}`,
+    `${mutationPrefix}round_${round}_index_${index}`,
     escapeAsGo(JSON.stringify({ configuration, webhook, mutated })),
   ] as const;
 
@@ -71,6 +71,6 @@ export const buildPatchAuditAnnotation = (
 /** Returns the audit annotation of a hook whose failure was ignored. */
 export const buildFailedOpenAnnotation = ({ phase, round, index, hook }: AnnotatedCall) =>
   [
-    `failed-open.${phase === "mutate" ? mutation : "validating.webhook.admission.k8s.io/"}round_${round}_index_${index}`,
+    `failed-open.${phase === "mutate" ? mutationPrefix : "validating.webhook.admission.k8s.io/"}round_${round}_index_${index}`,
     hook,
   ] as const;

@@ -87,18 +87,18 @@ export const callHook = async (
     options,
   };
   Object.assign(step, { outcome: "called", request });
-  const called = await callWithTimeout(run, hook, {
+  const result = await callWithTimeout(run, hook, {
     kind: "AdmissionReview",
     apiVersion: `admission.k8s.io/${version}`,
     request,
   });
-  if ("unsupported" in called) {
-    markUndecided(run, step, called.unsupported);
+  if ("unsupported" in result) {
+    markUndecided(run, step, result.unsupported);
     return {};
   }
-  if ("failure" in called) return applyFailurePolicy(run, hook, step, `failed to call webhook: ${called.failure}`);
+  if ("failure" in result) return applyFailurePolicy(run, hook, step, `failed to call webhook: ${result.failure}`);
 
-  const answer = parseHookResponse(hook.phase, version, uid, called.body);
+  const answer = parseHookResponse(hook.phase, version, uid, result.body);
   if ("fault" in answer) return applyFailurePolicy(run, hook, step, answer.fault);
   const source = hook.isPlugin ? hook.policy : hook.name;
   for (const [key, value] of Object.entries(answer.audit))
@@ -184,18 +184,13 @@ export const toRefusal = ({ name, isPlugin }: DefaultedWebhookEntry, answered: J
 };
 
 const parseDetails = ({ name, group, kind, uid, causes, retryAfterSeconds }: JsonMap): Status["details"] & object => {
-  const texts = Object.entries({ name, group, kind, uid }).filter(
-    ([, value]) => typeof value === "string" && value !== "",
-  );
-  const listed = Array.isArray(causes) ? causes.filter(isMap) : [];
+  const keepStrings = (members: object) =>
+    Object.fromEntries(Object.entries(members).filter(([, value]) => typeof value === "string" && value !== ""));
+  const causeMaps = Array.isArray(causes) ? causes.filter(isMap) : [];
   return {
-    ...Object.fromEntries(texts),
-    ...(listed.length > 0 && {
-      causes: listed.map(({ reason, message, field }) =>
-        Object.fromEntries(
-          Object.entries({ reason, message, field }).filter(([, value]) => typeof value === "string" && value !== ""),
-        ),
-      ),
+    ...keepStrings({ name, group, kind, uid }),
+    ...(causeMaps.length > 0 && {
+      causes: causeMaps.map(({ reason, message, field }) => keepStrings({ reason, message, field })),
     }),
     ...(typeof retryAfterSeconds === "number" && retryAfterSeconds !== 0 && { retryAfterSeconds }),
   };

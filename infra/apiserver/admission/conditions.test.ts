@@ -22,13 +22,14 @@ describe("a condition", () => {
       assert.deepEqual(evaluate(expression, object), expected);
     });
 
-  it("may cost as much as an API server allows for each and for all together", () => {
+  it("may cost as much as an API server allows for one condition and for all conditions together", () => {
     const squares = "object.list.all(a, object.list.all(b, a + b >= 0))";
     const createList = (length: number) => ({ list: Array.from({ length }, (_, index) => index) });
     assert.deepEqual(evaluate(squares, createList(2000)), {
       error: `expression '${squares}' resulted in error: operation cancelled: actual cost limit exceeded`,
     });
     const budget = celEvaluator.createBudget();
+    // Two conditions that compare each pair of 300 numbers are within the budget, and four are not.
     const results = [1, 2, 3, 4].map(() => evaluate(squares, createList(300), undefined, budget));
     assert.deepEqual(results.slice(0, 2), [{ holds: true }, { holds: true }]);
     assert.deepEqual(results[3], {

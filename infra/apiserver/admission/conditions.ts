@@ -21,8 +21,8 @@ export const celEvaluator: CelEvaluator = {
   compile: (expression, kubernetes) => {
     const ofMinor = compiled.get(kubernetes) ?? new Map<string, CompiledCondition>();
     compiled.set(kubernetes, ofMinor);
-    const known = ofMinor.get(expression);
-    if (known) return known;
+    const cached = ofMinor.get(expression);
+    if (cached) return cached;
     const program = compile(expression, kubernetes);
     if (ofMinor.size >= mostCompiled) ofMinor.clear();
     ofMinor.set(expression, program);

@@ -186,7 +186,8 @@ const checkRules = (value: unknown): Fault[] => {
   );
 };
 
-const alone: Record<string, string> = {
+/** The fields of a rule in which "*" must be the only element, and what messages call the elements. */
+const wildcardFields: Record<string, string> = {
   operations: "operations",
   apiGroups: "API groups",
   apiVersions: "API versions",
@@ -194,11 +195,11 @@ const alone: Record<string, string> = {
 
 const listRuleFaults = (rule: JsonMap): string[] => {
   const faults: string[] = [];
-  for (const key of [...Object.keys(alone), "resources"]) {
+  for (const key of [...Object.keys(wildcardFields), "resources"]) {
     const { [key]: value } = rule;
     if (!isStringList(value) || value.length === 0) faults.push(`.${key}: Required value`);
-    else if (Object.hasOwn(alone, key) && value.length > 1 && value.includes("*"))
-      faults.push(`.${key}: Invalid value: if '*' is present, must not specify other ${alone[key]}`);
+    else if (Object.hasOwn(wildcardFields, key) && value.length > 1 && value.includes("*"))
+      faults.push(`.${key}: Invalid value: if '*' is present, must not specify other ${wildcardFields[key]}`);
   }
   const { operations, resources, apiVersions } = rule;
   if (isStringList(apiVersions) && apiVersions.includes("")) faults.push(".apiVersions: Required value");
@@ -206,10 +207,10 @@ const listRuleFaults = (rule: JsonMap): string[] => {
     const fault = checkEnum(operation, ".operations", ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
     if (fault) faults.push(fault);
   }
-  const clash = isStringList(resources) && findResourceConflict(resources);
-  if (clash) faults.push(`.resources: Invalid value: ${clash}`);
-  const scope = checkEnum(rule.scope, ".scope", ["*", "Cluster", "Namespaced"]);
-  return scope ? [...faults, scope] : faults;
+  const conflict = isStringList(resources) && findResourceConflict(resources);
+  if (conflict) faults.push(`.resources: Invalid value: ${conflict}`);
+  const scopeFault = checkEnum(rule.scope, ".scope", ["*", "Cluster", "Namespaced"]);
+  return scopeFault ? [...faults, scopeFault] : faults;
 };
 
 const findResourceConflict = (resources: string[]): Fault => {

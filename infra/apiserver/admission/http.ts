@@ -39,10 +39,12 @@ export const parseWebhookHttpAnswer = (answer: { code: number; type: string; tex
   }
   if (isMap(body) && body.kind === "Status" && body.apiVersion === "v1" && typeof body.message === "string")
     return { failure: body.message };
-  return { failure: texts[code] ?? (/^text\//.test(type) ? quoteBody(code, text) : quoteBody(code, "unknown")) };
+  return {
+    failure: messagesByCode[code] ?? (/^text\//.test(type) ? quoteBody(code, text) : quoteBody(code, "unknown")),
+  };
 };
 
-const texts: Record<number, string> = {
+const messagesByCode: Record<number, string> = {
   404: "the server could not find the requested resource",
   429: "the server has received too many requests and has asked us to try again later",
 };

@@ -73,13 +73,13 @@ export const matchHook = (
   view: ConvertibleRequestObjects,
   context: ImitatedServerFunctions,
 ): HookMatch => {
-  const home = matchNamespace(hook.namespaceSelector, attributes, view, context);
-  if (home === false) return { skipped: "its namespaceSelector doesn't match the namespace" };
+  const namespaceMatch = matchNamespace(hook.namespaceSelector, attributes, view, context);
+  if (namespaceMatch === false) return { skipped: "its namespaceSelector doesn't match the namespace" };
   if (!matchObject(hook.objectSelector, view)) return { skipped: "its objectSelector doesn't match the object" };
   const invocation = findInvocation(hook, attributes, context);
   if (invocation === undefined) return { skipped: "none of its rules matches the request" };
   // A refusal for a missing namespace counts only if the hook would otherwise be called.
-  if (home !== true) return { refusal: home };
+  if (namespaceMatch !== true) return { refusal: namespaceMatch };
   return hook.matchConditions.length > 0
     ? evaluateConditions(hook, attributes, view, invocation, context)
     : { invocation };
@@ -108,6 +108,7 @@ const askAndMatch = async (
 const isEmptySelector = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): boolean =>
   matchExpressions.length === 0 && Object.keys(matchLabels).length === 0;
 
+/** Reports whether a namespaceSelector selects the namespace of a request; returns a refusal if that doesn't exist. */
 const matchNamespace = (
   selector: LabelSelector,
   { namespace = "", resource: { resource }, subResource = "", operation }: AdmissionAttributes,
@@ -131,9 +132,7 @@ const matchObject = (selector: LabelSelector, { latest: { object, oldObject } }:
     return labels !== undefined && isSelected(selector, labels);
   });
 
-/**
- * Returns the labels of an object; undefined for kinds without metadata, which are the options of CONNECT requests.
- */
+/** Returns the labels of an object; undefined for kinds without metadata, which are the options of CONNECT requests. */
 const getLabels = (object: unknown): Record<string, string> | undefined => {
   if (!isMap(object) || connections.has(String(object.kind))) return undefined;
   const { labels } = isMap(object.metadata) ? object.metadata : {};
@@ -167,22 +166,23 @@ const findInvocation = (
   return undefined;
 };
 
+/** What is computed once for a request: the request for equivalent resources, and what conditions see of it. */
 interface RequestCache {
   others?: AdmissionRequest[];
   request?: Record<string, unknown>;
 }
 
-const known = new WeakMap<AdmissionAttributes, RequestCache>();
+const requestCaches = new WeakMap<AdmissionAttributes, RequestCache>();
 
 const getCached = <Name extends keyof RequestCache>(
   attributes: AdmissionAttributes,
   name: Name,
   make: () => NonNullable<RequestCache[Name]>,
 ): NonNullable<RequestCache[Name]> => {
-  const found = known.get(attributes) ?? {};
-  known.set(attributes, found);
-  const value = found[name] ?? make();
-  found[name] = value;
+  const cache = requestCaches.get(attributes) ?? {};
+  requestCaches.set(attributes, cache);
+  const value = cache[name] ?? make();
+  cache[name] = value;
   return value;
 };
 
@@ -203,13 +203,13 @@ const evaluateConditions = (
   invocation: InvocationResourceAndKind,
   { cel, kubernetes, authorizations }: ImitatedServerFunctions,
 ): HookMatch => {
-  const seen = view.as(invocation.kind);
-  if (seen === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };
-  const { object = null, oldObject = null } = seen;
-  const isAsAsked = seen.kind === attributes.kind;
-  const request = isAsAsked
-    ? getCached(attributes, "request", () => buildConditionRequest(attributes, seen.kind))
-    : buildConditionRequest(attributes, seen.kind);
+  const objects = view.as(invocation.kind);
+  if (objects === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };
+  const { kind, object = null, oldObject = null } = objects;
+  const request =
+    kind === attributes.kind
+      ? getCached(attributes, "request", () => buildConditionRequest(attributes, kind))
+      : buildConditionRequest(attributes, kind);
   let errors: string[] = [];
   let unsupported: string | undefined;
   let isFalse: string | undefined;
@@ -261,9 +261,7 @@ const buildConditionRequest = (attributes: AdmissionAttributes, kind: GroupVersi
   return dropEmptyValues(members);
 };
 
-/**
- * Returns the members without empty texts and empty objects: in an API server, CEL sees such fields as absent, too.
- */
+/** Returns the members without empty texts and empty objects: in an API server, CEL sees such fields as absent, too. */
 const dropEmptyValues = (members: object): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(members).filter(

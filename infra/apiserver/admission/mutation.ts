@@ -30,85 +30,86 @@ interface MutationResult {
 /**
  * Calls the hooks one after the other, each with the object that the previous hook left. If a webhook or a policy
  * changed the object, all plugins and the earlier webhooks and policies with reinvocationPolicy IfNeeded are called once
- * more. A change in this second
- * round counts as a change for the webhooks after it.
+ * more. A change in this second round counts as a change for the webhooks after it.
  */
 export const runMutatingWebhooks = async (
   run: AdmissionRun,
   hooks: readonly DefaultedWebhookEntry[],
   view: ConvertibleRequestObjects,
 ): Promise<MutationResult> => {
-  const rounds: MutationState = {
-    again: createReinvocationTracker(),
+  const state: MutationState = {
+    reinvocations: createReinvocationTracker(),
     isChanged: false,
-    isStamped: countsEmptyPatchAsChange(run.attributes),
+    countsEmptyPatch: countsEmptyPatchAsChange(run.attributes),
   };
   for (const round of [0, 1] as const) {
-    if (round === 1 && !rounds.isChanged) break;
+    if (round === 1 && !state.isChanged) break;
     for (const [index, hook] of hooks.entries()) {
-      const refusal = await runHook(run, hook, view, createSkippedTraceStep(hook, round, index), rounds);
+      const refusal = await runHook(run, hook, view, createSkippedTraceStep(hook, round, index), state);
       if (refusal) return { refusal, object: view.latest.object };
     }
     // The object is converted back: each round of mutating webhooks starts and ends in the request's version.
-    const back = view.as(run.attributes.kind);
-    if (back === undefined) {
+    const objects = view.as(run.attributes.kind);
+    if (objects === undefined) {
       run.undecided.push(`it can't be said ${describeUnknownConversion(run.attributes, run.attributes.kind)}`);
       return { object: view.latest.object };
     }
     const isPatched = run.steps.some((step) => step.round === round && step.after !== undefined && !step.isPlugin);
-    if (isPatched && isMap(back.object)) view.put(await run.context.fill(back.object, "request"));
+    if (isPatched && isMap(objects.object)) view.put(await run.context.fill(objects.object, "request"));
   }
   return { object: view.latest.object };
 };
 
 interface MutationState {
-  again: ReinvocationTracker<string>;
+  reinvocations: ReinvocationTracker<string>;
   isChanged: boolean;
-  /** True if the next patch counts as a change even if it changes nothing: see `countsEmptyPatchAsChange`. */
-  isStamped: boolean;
+  /** True if the next patch counts as a change even if it changes nothing. */
+  countsEmptyPatch: boolean;
 }
 
+/** Calls a hook if it matches, and applies its patch. Returns the refusal of the request, if there is one. */
 const runHook = async (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,
   view: ConvertibleRequestObjects,
   step: HookTraceStep,
-  rounds: MutationState,
+  state: MutationState,
 ): Promise<Status | undefined> => {
-  const taken = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
+  const match = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
   // Like the API server, matches every hook in the second round. That can refuse the request for a hook that isn't
   // called again.
   const isRepeated = hook.reinvocationPolicy === "Always";
-  if (!("refusal" in taken) && step.round === 1 && !isRepeated && !rounds.again.has(hook.identity)) return undefined;
+  if (!("refusal" in match) && step.round === 1 && !isRepeated && !state.reinvocations.has(hook.identity))
+    return undefined;
   run.steps.push(step);
-  if ("skipped" in taken) {
-    step.why = taken.skipped;
+  if ("skipped" in match) {
+    step.why = match.skipped;
     return undefined;
   }
-  if ("unsupported" in taken) {
-    markUndecided(run, step, taken.unsupported);
+  if ("unsupported" in match) {
+    markUndecided(run, step, match.unsupported);
     return undefined;
   }
-  if ("refusal" in taken) return noteRefusalInTraceStep(step, taken.refusal);
-  const seen = view.as(taken.invocation.kind);
-  if (seen === undefined) {
-    markUndecided(run, step, describeUnknownConversion(run.attributes, taken.invocation.kind));
+  if ("refusal" in match) return noteRefusalInTraceStep(step, match.refusal);
+  const objects = view.as(match.invocation.kind);
+  if (objects === undefined) {
+    markUndecided(run, step, describeUnknownConversion(run.attributes, match.invocation.kind));
     return undefined;
   }
 
-  const { answer, refusal } = await callHook(run, hook, taken.invocation, seen, step);
-  const changed = answer?.allowed
-    ? await applyResponsePatch(run, hook, view, step, answer, rounds.isStamped)
+  const { answer, refusal } = await callHook(run, hook, match.invocation, objects, step);
+  const result = answer?.allowed
+    ? await applyResponsePatch(run, hook, view, step, answer, state.countsEmptyPatch)
     : unchanged;
   const { isPlugin = false } = hook;
   if (!isPlugin && (step.outcome === "called" || refusal))
-    run.audit.add(...buildMutationAnnotation(step, changed.isChanged));
-  if (!isPlugin && (changed.isChanged || changed.isApplied)) rounds.isStamped = false;
-  rounds.isChanged ||= changed.isChanged && !isRepeated;
-  rounds.again.note(hook.identity, changed.isChanged, hook.reinvocationPolicy === "IfNeeded");
+    run.audit.add(...buildMutationAnnotation(step, result.isChanged));
+  if (!isPlugin && (result.isChanged || result.isApplied)) state.countsEmptyPatch = false;
+  state.isChanged ||= result.isChanged && !isRepeated;
+  state.reinvocations.note(hook.identity, result.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
-  const end = refusal ?? changed.refusal;
-  if (end) return end;
+  const finalRefusal = refusal ?? result.refusal;
+  if (finalRefusal) return finalRefusal;
   if (answer && !answer.allowed) return noteRefusalInTraceStep(step, toRefusal(hook, answer.status));
   return step.ignored && performance.now() >= run.end ? noteRefusalInTraceStep(step, createTimeoutStatus()) : undefined;
 };
@@ -137,8 +138,8 @@ const unchanged: PatchResult = { isChanged: false };
 const undecodablePatch: Since<{ isFailure: boolean }> = { "1.0": { isFailure: false }, "1.34": { isFailure: true } };
 
 /**
- * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. With `isStamped`, a patch
- * counts as a change even if it changes nothing: see `countsEmptyPatchAsChange`.
+ * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. With
+ * `countsEmptyPatch`, a patch counts as a change even if it changes nothing.
  */
 const applyResponsePatch = async (
   run: AdmissionRun,
@@ -146,7 +147,7 @@ const applyResponsePatch = async (
   view: ConvertibleRequestObjects,
   step: HookTraceStep,
   { patch, patchType }: HookResponse,
-  isStamped: boolean,
+  countsEmptyPatch: boolean,
 ): Promise<PatchResult> => {
   if (patch === undefined) return unchanged;
   const endRequest = (text: string): PatchResult => {
@@ -191,7 +192,8 @@ const applyResponsePatch = async (
     step.after = after.object;
     if (!hook.isPlugin) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
     view.put(step.after);
-    return { isChanged: (isStamped && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read), isApplied: true };
+    const countsAsChange = (countsEmptyPatch && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read);
+    return { isChanged: countsAsChange, isApplied: true };
   } catch (error) {
     return endRequest(getErrorMessage(error));
   }

@@ -13,11 +13,11 @@ export const normalizePatchedObject = (object: unknown): unknown => {
   if (!isMap(object) || !isBuiltInObject(object)) return object;
   const read = dropNulls(object) as JsonMap;
   if (!isMap(read.metadata)) return read;
-  const kept = Object.entries(read.metadata).filter(([key, value]) => !(omitted.has(key) && isEmpty(value)));
+  const kept = Object.entries(read.metadata).filter(([key, value]) => !(omittedIfEmpty.has(key) && isEmpty(value)));
   return { ...read, metadata: Object.fromEntries(kept) };
 };
 
-const omitted = new Set(["labels", "annotations", "finalizers", "ownerReferences"]);
+const omittedIfEmpty = new Set(["labels", "annotations", "finalizers", "ownerReferences"]);
 
 const isEmpty = (value: unknown): boolean => isObject(value) && Object.keys(value).length === 0;
 
@@ -37,7 +37,7 @@ const dropNulls = (value: unknown, key = ""): unknown => {
   let read = value;
   for (const [name, member] of Object.entries(value)) {
     const kept = isObject(member) ? dropNulls(member, name) : member;
-    if (kept === member && (member !== null || maps.has(key))) continue;
+    if (kept === member && (member !== null || mapMembers.has(key))) continue;
     if (read === value) read = { ...value };
     if (member === null) delete read[name];
     else read[name] = kept;
@@ -53,7 +53,7 @@ export const isSameBesidesEmptyMembers = (left: unknown, right: unknown): boolea
   isMap(left) && !isBuiltInObject(left) ? isSame(left, right) : isSameObject(left, right);
 
 /** Members that are maps in Kubernetes' types; an empty map counts as absent. */
-const maps = new Set(
+const mapMembers = new Set(
   "labels annotations data binaryData stringData matchLabels nodeSelector limits requests capacity selector".split(" "),
 );
 
@@ -78,7 +78,7 @@ const isAbsent = (value: unknown, key: string): boolean =>
   value === undefined ||
   value === null ||
   (Array.isArray(value) && value.length === 0) ||
-  (maps.has(key) && isMap(value) && Object.keys(value).length === 0);
+  (mapMembers.has(key) && isMap(value) && Object.keys(value).length === 0);
 
 /** Returns an object with the empty maps and lists that it had when it was sent. */
 export const restoreEmptyMembers = (object: unknown, sent: unknown): unknown => {
@@ -116,6 +116,7 @@ export const countsEmptyPatchAsChange = ({
   );
 };
 
+/** The fields of metadata that managedFields never list. */
 const unowned = new Set(
   "name generateName namespace uid resourceVersion generation creationTimestamp deletionTimestamp selfLink".split(" "),
 );
@@ -174,7 +175,7 @@ const podParts = new Map<string | undefined, (spec: JsonMap, before: JsonMap) =>
   ],
 ]);
 
-/** Returns the old containers with the new resources. Other containers than the old ones stay, to be refused as invalid. */
+/** Returns the old containers with the new resources. New containers with other names are kept: they are invalid. */
 const resizeContainers = (now: unknown, before: unknown): unknown => {
   if (!Array.isArray(now) || !Array.isArray(before)) return now;
   const isOther = now.length !== before.length || now.some(({ name }, index) => name !== before[index].name);

@@ -32,7 +32,8 @@ export interface KindIndex {
 /** Kinds by the keys that `toKindKey` forms of apiVersion and kind. */
 export type KindsByName = ReadonlyMap<string, ResourceKind>;
 
-interface Row {
+/** A kind as the file of built-in kinds describes it. */
+interface KindDescription {
   resource: string;
   namespaced: boolean;
   subresources?: readonly string[];
@@ -80,17 +81,17 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
  * and namespaced if one of the objects has a namespace.
  */
 export const inferKinds = (objects: readonly KubernetesObject[], kubernetes?: string): KindsByName => {
-  const known = new Map(collectKinds(objects, kubernetes));
+  const kinds = new Map(collectKinds(objects, kubernetes));
   // Objects with a namespace come first, because they show that a kind is namespaced.
   const namespacedFirst = objects.toSorted((left, right) => Number(hasNamespace(right)) - Number(hasNamespace(left)));
   for (const object of namespacedFirst) {
     const { apiVersion = "", kind = "" } = object;
     const name = toKindKey(apiVersion, kind);
-    if (known.has(name)) continue;
-    const row = { resource: toPlural(kind), namespaced: hasNamespace(object) };
-    known.set(name, createResourceKind(splitApiVersion(apiVersion), kind, row));
+    if (kinds.has(name)) continue;
+    const guess = { resource: toPlural(kind), namespaced: hasNamespace(object) };
+    kinds.set(name, createResourceKind(splitApiVersion(apiVersion), kind, guess));
   }
-  return known;
+  return kinds;
 };
 
 export const toKindKey = (apiVersion: string, kind: string) => `${apiVersion} ${kind}`;
@@ -111,24 +112,25 @@ const eventResources = ["/events", "events.k8s.io/events"];
 const createResourceKind = (
   { group, version }: { group: string; version: string },
   kind: string,
-  { resource, namespaced, subresources = [], off = false }: Row,
-  sameInAll = false,
+  { resource, namespaced, subresources = [], off = false }: KindDescription,
+  sameFieldsInAllVersions = false,
 ): ResourceKind => ({
   kind: { group, version, kind },
   resource: { group, version, resource },
   namespaced,
   subresources,
   off,
-  sameFieldsInAllVersions: sameInAll,
+  sameFieldsInAllVersions,
 });
 
+/** Collects the built-in kinds of a minor, and the kinds that CustomResourceDefinitions among the objects define. */
 const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByName => {
-  const known = new Map(listStandardKinds(kubernetes).map(toKindEntry));
+  const kinds = new Map(listStandardKinds(kubernetes).map(toKindEntry));
   for (const [name, kind] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
     // A CustomResourceDefinition replaces a known kind only in kinitiras' group, which is also in standardKinds.
-    if (!known.has(name) || kind.kind.group === policyGroup) known.set(name, kind);
+    if (!kinds.has(name) || kind.kind.group === policyGroup) kinds.set(name, kind);
   }
-  return known;
+  return kinds;
 };
 
 /** Returns the kinds of all known minors of Kubernetes, and those that CustomResourceDefinitions among the objects define. */
@@ -136,7 +138,7 @@ export const listKindsOfAllMinors = (objects: readonly unknown[]): ResourceKind[
   [newestKubernetes, ...Object.keys(olderBuiltIn)].flatMap((minor) => [...collectKinds(objects, minor).values()]);
 
 /** The kinds of the kinitiras policy engine, served only where it is installed. */
-const policies: Record<string, Row> = {
+const policies: Record<string, KindDescription> = {
   ClusterOverridePolicy: { resource: "clusteroverridepolicies", namespaced: false, off: true },
   ClusterValidatePolicy: { resource: "clustervalidatepolicies", namespaced: false, off: true },
   OverridePolicy: { resource: "overridepolicies", namespaced: true, off: true },
@@ -150,10 +152,14 @@ const listStandardKinds = (kubernetes?: string): readonly ResourceKind[] => {
 };
 
 const createStandardKinds = (kubernetes?: string): ResourceKind[] => {
-  const kubernetesKinds: Record<string, Record<string, Row>> = selectMinor(builtIn, olderBuiltIn, kubernetes);
+  const kubernetesKinds: Record<string, Record<string, KindDescription>> = selectMinor(
+    builtIn,
+    olderBuiltIn,
+    kubernetes,
+  );
   const all = { ...kubernetesKinds, [`${policyGroup}/v1alpha1`]: policies };
-  return Object.entries(all).flatMap(([apiVersion, rows]) =>
-    Object.entries(rows).map(([kind, row]) => createResourceKind(splitApiVersion(apiVersion), kind, row)),
+  return Object.entries(all).flatMap(([apiVersion, kinds]) =>
+    Object.entries(kinds).map(([kind, described]) => createResourceKind(splitApiVersion(apiVersion), kind, described)),
   );
 };
 
@@ -178,13 +184,13 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
     const { name: version, served, subresources } = toMap(element);
     if (typeof version !== "string" || served === false) return [];
     const servedSubresources = ["status", "scale"].filter((name) => toMap(subresources)[name] !== undefined);
-    const row = { resource, namespaced: scope === "Namespaced", subresources: servedSubresources };
-    return [createResourceKind({ group, version }, kind, row, isConvertedWithoutWebhook)];
+    const described = { resource, namespaced: scope === "Namespaced", subresources: servedSubresources };
+    return [createResourceKind({ group, version }, kind, described, isConvertedWithoutWebhook)];
   });
 };
 
 /** Reports whether a CustomResourceDefinition may define kinds in a group: domain names that aren't Kubernetes' own. */
-export const isCustomResourceGroup = (group: string): boolean => group.includes(".") && !groups.has(group);
+export const isCustomResourceGroup = (group: string): boolean => group.includes(".") && !builtInGroups.has(group);
 
 /** Says that API servers of a minor don't serve a kind; undefined if a CustomResourceDefinition may define it. */
 export const describeMissingKind = (apiVersion: string, kind: string, kubernetes?: string): string | undefined => {
@@ -212,4 +218,4 @@ export const describeSimilarKinds = (kind: string, kubernetes?: string): string 
   return meant === "" ? "" : `; write ${meant}`;
 };
 
-const groups = new Set(standardKinds.filter(({ off }) => !off).map(({ kind }) => kind.group));
+const builtInGroups = new Set(standardKinds.filter(({ off }) => !off).map(({ kind }) => kind.group));

@@ -13,12 +13,12 @@ export interface Assumption {
 export type Tell = (sentence: string, doubt?: Doubt) => void;
 
 export interface Doubt {
-  /** The outcome that is undecided because of it; without it, none is. */
+  /** The outcome that this makes undecided; absent if no outcome becomes undecided. */
   undecides?: "admitted" | "refused";
   assumed?: Assumption;
 }
 
-/** The kinds of objects that manifests name and that plugins read: their names, and what is assumed to be in such an object. */
+/** By resource, what a missing object contains by assumption, if a manifest names it and a plugin reads it. */
 const readByPlugins: Record<string, { apiVersion: string; kind: string; [member: string]: unknown }> = {
   nodes: { apiVersion: "v1", kind: "Node" },
   priorityclasses: { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", value: 0 },
@@ -31,8 +31,9 @@ const hint = "may be among the manifests or in --state";
 const formatPlaceOf = (namespace: string | undefined) => (namespace ? ` in namespace ${namespace}` : "");
 
 /**
- * Returns the capabilities of a rule, or of the named plugin, that know only the manifests: an object that they lack is assumed
- * to exist, and no other object is. With `isStrict`, what depends on that is unknown instead.
+ * Returns the capabilities of a rule, or of the named plugin, that know only the manifests. An object that a plugin
+ * reads by its name is assumed to exist; other objects that no manifest has are assumed not to exist. `tell` gets each
+ * assumption. With `isStrict`, nothing is assumed, and `tell` gets what isn't known.
  */
 export const restrictToManifests = (
   capabilities: Capabilities,

@@ -8,7 +8,7 @@ import type { Phase } from "#lib/rule.ts";
 import type { Assumption, Doubt, Tell } from "./assumptions.ts";
 import { hideUnknownFields } from "./unknown-fields.ts";
 
-/** How the object of a request uses quotas otherwise than as one new object, and what is assumed for it. */
+/** What a request doesn't say of its object: how the object uses quotas, and what is assumed for it. */
 export interface QuotaSubject {
   /** For a Pod of a workload: how many such Pods are created; undefined if that isn't known. */
   made?: { newPods: number | undefined } | undefined;
@@ -57,15 +57,15 @@ export const callEndpoint = async (
   const tell: Tell = (sentence, doubt) => void unknown.push({ sentence, doubt });
   const { endpoint, capabilities } = open(tell, review.request, subject);
   // Nothing else in a request has integers.
-  const exact = !isExact && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review;
+  const readable = !isExact && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review;
   const { assumed = [], isRecorded = false } = subject;
   const circumstances = { phase, isDraft: phase === "mutate" && !isExact, assumed };
-  const request = seesAll || isRecorded ? exact.request : hideUnknownFields(exact.request, circumstances, tell);
+  const request = seesAll || isRecorded ? readable.request : hideUnknownFields(readable.request, circumstances, tell);
   const { response, status } = await endpoint.evaluateReview({
     phase,
     variant,
     cluster,
-    review: { ...exact, request },
+    review: { ...readable, request },
     capabilities,
     deadline: Date.now() + reviewTime,
   });
@@ -77,16 +77,17 @@ export const callEndpoint = async (
   return sentence === undefined ? { body: response } : { unsupported: sentence };
 };
 
-/** The Kubernetes objects in which bigints were looked for: every rule gets the same objects. */
-const known = new WeakMap<object, boolean>();
+/** Whether Kubernetes objects have bigints. Each object is searched once, because every rule gets the same objects. */
+const searchedObjects = new WeakMap<object, boolean>();
 
 const hasBigInteger = (value: unknown): boolean => {
   if (!mayHaveBigints()) return false;
   if (!isObject(value)) return typeof value === "bigint";
   // To remember parts of an object would take longer than to look again, and much memory.
   const isKubernetesObject = Object.hasOwn(value, "metadata");
-  const found = (isKubernetesObject ? known.get(value) : undefined) ?? Object.values(value).some(hasBigInteger);
-  if (isKubernetesObject) known.set(value, found);
+  const found =
+    (isKubernetesObject ? searchedObjects.get(value) : undefined) ?? Object.values(value).some(hasBigInteger);
+  if (isKubernetesObject) searchedObjects.set(value, found);
   return found;
 };
 

@@ -17,13 +17,13 @@ export interface ExistingObjects extends Omit<ObjectStore, "list" | "findAccess"
 /** The change of an object that is undecided, so that the object may be another one, or not exist. */
 const undecidedChanges = new WeakMap<object, string>();
 
-/** Marks an object: whether it is in the cluster as it is here depends on an undecided request. */
+/** Marks an object as uncertain: an undecided request would create, update or delete it. */
 export const markUndecidedChange = (object: KubernetesObject, operation: Operation): void => {
   const change = { CREATE: "creation", DELETE: "deletion" }[String(operation)] ?? "update";
   undecidedChanges.set(object, `its ${change} is undecided`);
 };
 
-/** Returns why it isn't known whether an object is in the cluster as it is here. */
+/** Returns why a cluster may have an object with other content, or may lack it; undefined if the object is certain. */
 export const describeUndecidedChange = (object: KubernetesObject): string | undefined =>
   undecidedChanges.get(object) ??
   (object.metadata?.annotations?.[unsavedAnnotation] === undefined ? undefined : "its content isn't saved");
@@ -53,18 +53,18 @@ const toCapabilities = (
     tell(sentence);
     throw new Failure(503, sentence);
   };
-  const requireDecided = <T extends KubernetesObject | undefined>({ resource }: { resource: string }, object: T): T => {
+  const noteUncertain = <T extends KubernetesObject | undefined>({ resource }: { resource: string }, object: T): T => {
     const reason = object && describeUndecidedChange(object);
     if (reason) tell(`whether ${resource} "${object.metadata?.name}" exists as it is here, because ${reason}`);
     return object;
   };
   const refuseHttp = async ({ url }: { url: string }) => giveUp(`it asks ${getHost(url)}, and nothing is asked here`);
   return {
-    get: async (kind, name, namespace) => requireDecided(kind, find(kind, name, namespace)),
-    list: async (kind, ...more) => (await list(kind, ...more)).map((object) => requireDecided(kind, object)),
+    get: async (kind, name, namespace) => noteUncertain(kind, find(kind, name, namespace)),
+    list: async (kind, ...more) => (await list(kind, ...more)).map((object) => noteUncertain(kind, object)),
     create: async (kind, object) => {
       const { namespace, name = "" } = object.metadata ?? {};
-      if (requireDecided(kind, find(kind, name, namespace)) !== undefined) return "exists";
+      if (noteUncertain(kind, find(kind, name, namespace)) !== undefined) return "exists";
       put(kind, structuredClone(object));
       return "created";
     },

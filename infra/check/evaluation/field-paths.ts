@@ -13,6 +13,7 @@ export const parseFieldPath = (field: string): FieldPath =>
 const fromGoPath = ([, ...rest]: FieldPath): FieldPath =>
   rest.map((step) => (typeof step === "string" ? step.charAt(0).toLowerCase() + step.slice(1) : step));
 
+/** Matches what looks like a field in a message, such as `spec.containers[0].image`. */
 const looksLikeField = /\b[a-z][A-Za-z0-9]*(?:(?:\.[A-Za-z][\w-]*)|\[[^\]\s]{1,253}\])+/g;
 const quoted = /"([^"]{1,253})"/g;
 

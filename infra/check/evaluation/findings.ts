@@ -16,6 +16,10 @@ import type {
 } from "./object-evaluation.ts";
 import { isReview } from "./requests.ts";
 
+/**
+ * Collects what a check reports of an object: its verdict, and what rules, webhooks and API validation say of it.
+ * `unknownLabels` says why the labels of its namespace are unknown.
+ */
 export const collectFindings = async (
   trace: AdmissionTrace,
   subject: EvaluatedRequestAndManifest,
@@ -57,8 +61,9 @@ export const collectFindings = async (
     .map(getName)
     // A rule with two endpoints passed only if neither refused or changed the object.
     .filter((name) => ![...changes, ...denials, ...exempt].some(({ rule }) => rule === name));
-  const decided = changes.length > 0 ? "changed" : "allowed";
-  const verdict: CheckVerdict = !trace.allowed ? "denied" : undecided.length > 0 ? "undecided" : decided;
+  const ifDecided: CheckVerdict = changes.length > 0 ? "changed" : "allowed";
+  const ifAllowed: CheckVerdict = undecided.length > 0 ? "undecided" : ifDecided;
+  const verdict: CheckVerdict = trace.allowed ? ifAllowed : "denied";
   return {
     verdict,
     denials,
@@ -92,7 +97,7 @@ const getChangerName = (
 
 const hasWarnings = ({ warnings }: HookTraceStep) => warnings.length > 0;
 
-/** Returns a rule's warnings without its name, with which those in mode warn begin: reports show it anyway. */
+/** Returns a rule's warnings. In mode warn, they begin with the rule's name, which is removed: reports show it. */
 const listWarnings = (rule: string, { warnings }: HookTraceStep) =>
   [...new Set(warnings)].filter(isSendableWarningText).map((text) => {
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
@@ -154,7 +159,7 @@ export const placeDenial = (
   return { ...denial, code, ...(reason && { reason }), line, column };
 };
 
-/** Returns a denial for each fault that API validation finds; a fault may come from a change of the object. */
+/** Returns a denial for each fault that API validation finds. If a rule's change caused a fault, its denial says so. */
 const listFaults = async (
   status: Status,
   { steps }: AdmissionTrace,
@@ -164,23 +169,23 @@ const listFaults = async (
   const { handlers } = environment;
   const changing = steps.filter(({ patch }) => patch && patch.length > 0);
   const changed = new Set(changing.map((step) => getChangerName(step, environment)));
-  const alone = changed.size > 0 ? { ...attributes, object: sent ?? attributes.object } : undefined;
-  const unchanged = alone && (await handlers?.store(assignGeneratedMetadata(alone)));
-  const own = unchanged?.status?.details?.causes ?? [];
+  const unchanged = changed.size > 0 ? { ...attributes, object: sent ?? attributes.object } : undefined;
+  const answer = unchanged && (await handlers?.store(assignGeneratedMetadata(unchanged)));
+  const ownCauses = answer?.status?.details?.causes ?? [];
   const at = [...getObjectPath(manifest), ...(made?.at ?? [])];
   const causes = status.details?.causes ?? [];
   const denials = causes.slice(0, mostFaults).map(({ field = "", message }) => {
-    const isOwn = changed.size === 0 || own.some((cause) => cause.field === field && cause.message === message);
-    const origin = isOwn ? "" : `; ${[...changed].join(", ")} changed the object`;
+    const isOwn = changed.size === 0 || ownCauses.some((cause) => cause.field === field && cause.message === message);
+    const explanation = isOwn ? "" : `; ${[...changed].join(", ")} changed the object`;
     // After the first line, an API server prints what differs from the stored object.
-    const denial = { rule: "API validation", message: `${field}: ${message?.split("\n", 1)[0]}${origin}` };
+    const denial = { rule: "API validation", message: `${field}: ${message?.split("\n", 1)[0]}${explanation}` };
     return placeDenial(denial, status, manifest, [...at, ...parseFieldPath(field)]);
   });
   // An API server lists the members of a map in random order.
   denials.sort(comparePlaces);
-  const left = causes.length - mostFaults;
-  return left > 0
-    ? [...denials, placeDenial({ rule: "API validation", message: `… and ${left} more faults` }, status, manifest, at)]
+  const rest = causes.length - mostFaults;
+  return rest > 0
+    ? [...denials, placeDenial({ rule: "API validation", message: `… and ${rest} more faults` }, status, manifest, at)]
     : denials;
 };
 

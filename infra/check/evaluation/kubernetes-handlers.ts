@@ -73,6 +73,7 @@ const getDefinedKind = (definition: KubernetesObject): string => {
   return `${group} ${toMap(names).kind}`;
 };
 
+/** Returns the functions by which a check asks Kubernetes' own handlers. */
 export const createRequestHandlers = async (
   module: Pick<Kubernetes, "handle">,
   options: {
@@ -86,6 +87,7 @@ export const createRequestHandlers = async (
   },
 ): Promise<RequestHandlers> => {
   const refused = await defineKinds(module, options.definitions);
+  // With `until`, the answer has the object as mutating admission gets it, otherwise the object that is stored.
   const ask = async (attributes: AdmissionAttributes, until?: "admission"): Promise<RequestAnswer | undefined> => {
     const { kind, subResource, name, namespace, userInfo, operation, object, oldObject } = attributes;
     const isUpdate = operation === "UPDATE";

@@ -4,7 +4,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 
 // An API server applies the LimitRanges of a namespace in a random order. The defaults of the first one count.
 
-/** Returns the function that evaluates the plugin's port with each LimitRange as the first; `tell` gets a difference. */
+/** Returns a function that evaluates LimitRanger's rule with each LimitRange as the first; `tell` gets a difference. */
 export const createLimitsEvaluation =
   (tell: (sentence: string) => void): EvaluateRequest =>
   async (rule, phase, request, context) => {

@@ -89,7 +89,7 @@ export interface ObjectEvaluationEnvironment {
   getHookName(hook: string, message?: string): string;
   findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;
   asking: Omit<CheckRequestOptions, "operation"> & { operation: CheckRequestOptions["operation"] | undefined };
-  /** The objects of --old, which updates start from, by `toKey`. */
+  /** The objects of --old, which updates start from, by `toObjectKey`. */
   old: ReadonlyMap<string, KubernetesObject>;
   alsoPods: boolean;
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */

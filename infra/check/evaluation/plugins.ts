@@ -64,7 +64,7 @@ export const choosePlugins = (
 export const isTurnedOff = (changes: readonly string[], kind: string | undefined): boolean =>
   changes.includes(`-${kind?.replace(/Binding$/, "")}`);
 
-/** How the ports of plugins are loaded, and what they know of the cluster. */
+/** How the rules that reimplement plugins are loaded, and what these rules know of the cluster. */
 interface PluginsOptions {
   plugins: readonly string[];
   kubernetes: string | undefined;
@@ -74,7 +74,7 @@ interface PluginsOptions {
   quotaKnowledge: QuotaKnowledge;
 }
 
-/** Loads the compiled-in plugins of an API server as webhook entries, and the plugins' ports, which these call. */
+/** Loads the compiled-in plugins of an API server as webhook entries, which call the rules that reimplement them. */
 export const loadCallablePlugins = async ({
   plugins,
   kubernetes,
@@ -84,10 +84,10 @@ export const loadCallablePlugins = async ({
 }: PluginsOptions) => {
   const folders = await listRuleFolders([await resolveCatalogue(posternCatalogue)]);
   const names = folders.map(({ name }) => name);
-  const ownQuotas = objects.filter(({ kind }) => kind === quotas);
+  const ownQuotas = objects.filter(({ kind }) => kind === quotaPlugin);
   // Where the plugin isn't evaluated, quotas are known to count an object.
-  const called = plugins.includes(quotas) || ownQuotas.length === 0 ? plugins : [...plugins, quotas];
-  const isUseKnown = plugins.includes(quotas) && quotaKnowledge.isUseKnown;
+  const called = plugins.includes(quotaPlugin) || ownQuotas.length === 0 ? plugins : [...plugins, quotaPlugin];
+  const isUseKnown = plugins.includes(quotaPlugin) && quotaKnowledge.isUseKnown;
   const wanted = new Map(called.map((plugin) => [findRuleByNameOrPlugin(plugin, names), plugin]));
   const { rules, broken } = await loadRules(folders.filter(({ name }) => wanted.has(name)));
   if (broken[0]) throw new Complaint(broken[0].sentence);
@@ -108,31 +108,27 @@ export const loadCallablePlugins = async ({
         `--plugins: ${plugin} does not start without a configuration; its rule ${name} can have one in postern.yaml`,
       );
     rule.compileExpressions?.(settings, kubernetes);
-    const seesAll = !plugin.endsWith("AdmissionPolicy") && (plugin !== quotas || ownQuotas.length === 0);
+    const seesAll = !plugin.endsWith("AdmissionPolicy") && (plugin !== quotaPlugin || ownQuotas.length === 0);
     // A policy has an entry of its own, with its selectors; other variants would only save calls.
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
     for (const { name: variant, native } of policies ?? [{ name: undefined, native: undefined }]) {
       const policy = native?.policy.metadata.name;
-      const port = { ...applyVariant(rule, settings, variant), variant, policy };
-      const config = buildPortConfig(plugin, port.settings, kubernetes);
-      const endpoint = createEndpoint(port.rule, config, checkHost, (...question) => {
+      const pluginRule = { ...applyVariant(rule, settings, variant), variant, policy };
+      const config = buildPluginConfig(plugin, pluginRule.settings, kubernetes);
+      const endpoint = createEndpoint(pluginRule.rule, config, checkHost, (...question) => {
         const [, , , { capabilities }] = question;
         const evaluate = capabilities && evaluations.get(capabilities);
         return (evaluate ?? evaluateRule)(...question);
       });
       const open: EndpointTarget["open"] = (tell, _, subject) => {
         const capabilities = rule.needs && openCapabilities(plugin, tell);
-        const evaluate =
-          plugin === quotas
-            ? createQuotaEvaluation({ ...quotaKnowledge, isUseKnown, quotas: ownQuotas, subject, tell })
-            : plugin === "LimitRanger"
-              ? createLimitsEvaluation(tell)
-              : undefined;
-        if (capabilities && evaluate) evaluations.set(capabilities, evaluate);
+        const knowledge = { ...quotaKnowledge, isUseKnown, quotas: ownQuotas, subject, tell };
+        if (capabilities && plugin === quotaPlugin) evaluations.set(capabilities, createQuotaEvaluation(knowledge));
+        if (capabilities && plugin === "LimitRanger") evaluations.set(capabilities, createLimitsEvaluation(tell));
         return { endpoint, capabilities };
       };
       for (const phase of phases)
-        targets.set(buildEntry(plugin, port, phase), {
+        targets.set(buildEntry(plugin, pluginRule, phase), {
           phase,
           variant,
           isExact: rule.exactIntegers === true,
@@ -142,10 +138,10 @@ export const loadCallablePlugins = async ({
     }
   }
 
-  const place = (name: string) => Object.keys(compiledInPlugins).indexOf(name);
+  const getOrder = (name: string) => Object.keys(compiledInPlugins).indexOf(name);
   const insert = (phase: Phase, webhooks: readonly DefaultedWebhookEntry[], name: string) => {
     const entries = [...targets.keys()].filter((entry) => entry.phase === phase);
-    const isBefore = (entry: DefaultedWebhookEntry) => place(entry.name) < place(name);
+    const isBefore = (entry: DefaultedWebhookEntry) => getOrder(entry.name) < getOrder(name);
     return [...entries.filter(isBefore), ...webhooks, ...entries.filter((entry) => !isBefore(entry))];
   };
   return {
@@ -163,18 +159,18 @@ export const loadCallablePlugins = async ({
   };
 };
 
-/** Returns the config of a port's endpoint, in which every cluster has the port's settings. */
-const buildPortConfig = (rule: string, settings: object, kubernetes: string | undefined): EndpointConfig => ({
+/** Returns the config of a plugin's endpoint, in which every cluster has the same settings. */
+const buildPluginConfig = (rule: string, settings: object, kubernetes: string | undefined): EndpointConfig => ({
   rule,
   usual: { keyVersions: [], mode: "enforce", settings, ...(kubernetes !== undefined && { kubernetes }) },
   clusters: {},
 });
 
 /** The name of a kind and of the plugin that enforces it. */
-const quotas = "ResourceQuota";
+const quotaPlugin = "ResourceQuota";
 
-/** The port of a plugin; for a plugin of policies, with one policy as its variant. */
-type PluginPort = ReturnType<typeof applyVariant> & { variant: string | undefined; policy: string | undefined };
+/** The rule that reimplements a plugin; for a plugin of policies, with one policy as its variant. */
+type PluginRule = ReturnType<typeof applyVariant> & { variant: string | undefined; policy: string | undefined };
 
 /** A policy or a binding that can't be evaluated: why, after "because", and the field that is the cause. */
 export interface RefusedPolicy {
@@ -183,7 +179,7 @@ export interface RefusedPolicy {
   path: FieldPath;
 }
 
-/** Reads the policies of a plugin as its port's setting; those that an API server of a minor would refuse are left out. */
+/** Reads the policies of a plugin as settings of its rule, without those that an API server of a minor would refuse. */
 const readPolicies = (
   plugin: string,
   rule: Rule,
@@ -236,10 +232,10 @@ const cutPrefix = (sentence: string, { kind, metadata }: KubernetesObject): stri
 
 type PolicyReader = (documents: readonly unknown[]) => ParsedManifests;
 
-/** Returns the entry of a plugin. Of its port's conditions it has those that decide, not those that only save calls. */
+/** Returns the entry of a plugin. Of its rule's conditions it has those that decide, not those that only save calls. */
 const buildEntry = (
   plugin: string,
-  { rule, settings, variant, policy }: PluginPort,
+  { rule, settings, variant, policy }: PluginRule,
   phase: Phase,
 ): DefaultedWebhookEntry => {
   const conditions = Object.entries(selectPhase(rule.authorizedBy, phase, settings) ?? {});

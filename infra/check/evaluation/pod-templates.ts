@@ -11,6 +11,7 @@ interface WorkloadKind {
 }
 
 const inSpec = ["spec", "template"];
+/** The kinds that create Pods, by their apiVersions and names. */
 const workloadKinds: Record<string, WorkloadKind> = {
   "apps/v1 Deployment": {
     at: inSpec,
@@ -37,7 +38,7 @@ export const isWorkload = ({ apiVersion, kind }: { apiVersion?: unknown; kind?: 
 
 /** Reports whether an apiVersion has built-in kinds that create Pods. */
 export const hasBuiltInWorkloadKinds = (apiVersion: string): boolean =>
-  Object.keys(workloadKinds).some((word) => word.startsWith(`${apiVersion} `));
+  Object.keys(workloadKinds).some((key) => key.startsWith(`${apiVersion} `));
 
 /**
  * Returns the Pod that a workload's controller would create, the path of its template, and the controller's user;
@@ -45,16 +46,16 @@ export const hasBuiltInWorkloadKinds = (apiVersion: string): boolean =>
  */
 export const buildPod = (workload: KubernetesObject) => {
   const { apiVersion, kind, metadata: { name = "", namespace } = {} } = workload;
-  const word = `${apiVersion} ${kind}`;
-  const maker = Object.hasOwn(workloadKinds, word) ? workloadKinds[word] : undefined;
-  const template = maker?.at.reduce<unknown>(getOwn, workload);
-  if (maker === undefined || !isMap(template)) return undefined;
+  const key = `${apiVersion} ${kind}`;
+  const workloadKind = Object.hasOwn(workloadKinds, key) ? workloadKinds[key] : undefined;
+  const template = workloadKind?.at.reduce<unknown>(getOwn, workload);
+  if (workloadKind === undefined || !isMap(template)) return undefined;
   const ownMetadata = isMap(template.metadata) ? template.metadata : {};
   const { labels, annotations, finalizers } = ownMetadata;
-  const named = kind === "StatefulSet" ? { name: `${name}-0` } : { generateName: `${name}-` };
-  const owner = maker.owner ?? { apiVersion, kind };
+  const podName = kind === "StatefulSet" ? { name: `${name}-0` } : { generateName: `${name}-` };
+  const owner = workloadKind.owner ?? { apiVersion, kind };
   const metadata = {
-    ...named,
+    ...podName,
     ownerReferences: [{ ...owner, name, uid: unknownUid, controller: true }],
     ...(namespace !== undefined && { namespace }),
     ...(isMap(labels) && { labels }),
@@ -65,9 +66,9 @@ export const buildPod = (workload: KubernetesObject) => {
   return {
     // The template's metadata was checked with the workload; rules check the rest of the pod.
     pod: pod as KubernetesObject,
-    at: maker.at,
+    at: workloadKind.at,
     user: {
-      username: `system:serviceaccount:kube-system:${maker.controller}`,
+      username: `system:serviceaccount:kube-system:${workloadKind.controller}`,
       groups: ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
     },
   };

@@ -8,8 +8,8 @@ import { addAmounts, parseAmounts, type QuantityByResource } from "#lib/objects/
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import { type QuotaSubject, roundIntegers } from "./endpoint-calls.ts";
 
-// Evaluates ResourceQuotas by the plugin's port, which charges a request to the quotas that it lists. What an object uses
-// is measured by the same port: it is charged to quotas without a limit.
+// Evaluates ResourceQuotas by the rule that reimplements the plugin: it charges a request to the quotas that it lists.
+// To measure what an object uses, the same rule charges the object to quotas without a limit.
 
 /** What isn't known of the quotas of namespaces: a sentence for each. */
 export interface UncertainUse {
@@ -31,7 +31,7 @@ export interface QuotaKnowledge {
   uncertainUse: UncertainUse;
 }
 
-/** Evaluates the plugin's port for a request. */
+/** Evaluates the rule that reimplements the plugin for a request. */
 type Evaluate = (request: AdmissionRequest, capabilities: Capabilities) => RuleDecision | Promise<RuleDecision>;
 
 type Amounts = Record<string, string>;
@@ -47,7 +47,7 @@ interface QuotaCircumstances extends QuotaKnowledge {
   tell(sentence: string): void;
 }
 
-/** Returns the function that evaluates the plugin's port for one request. */
+/** Returns the function that evaluates the rule of the plugin ResourceQuota for one request. */
 export const createQuotaEvaluation =
   ({ quotas, subject, tell, isUseKnown, listCreations, uncertainUse }: QuotaCircumstances): EvaluateRequest =>
   async (rule, phase, sent, context) => {
@@ -56,7 +56,7 @@ export const createQuotaEvaluation =
     if (opened === undefined) return evaluateRule(rule, phase, sent, context);
     const evaluate: Evaluate = (request, capabilities) =>
       evaluateRule(rule, phase, roundIntegers(request), { ...context, capabilities });
-    // The port charges nothing in a dry run.
+    // The rule charges nothing in a dry run.
     const request = { ...sent, dryRun: false };
     const { namespace = "" } = request;
     const own = quotas.filter(({ metadata }) => metadata?.namespace === namespace);
@@ -114,7 +114,7 @@ export const createQuotaEvaluation =
     const listed = await list();
     if (listed.length === 0) return { outcome: { allowed: true }, refused: false, operations: 0 };
     if (made?.newPods !== undefined && made.newPods > 1) {
-      const { isComplete, getUse } = await measure([request], listed, opened, evaluate, false);
+      const { isComplete, getUse } = await measure([request], listed, opened, evaluate, { fillsZeros: false });
       // Without an amount that a quota demands, no Pod is created.
       const others = isComplete ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;
       for (const quota of others > 0n ? listed : [])
@@ -162,7 +162,7 @@ const measure = async (
   quotas: readonly Quota[],
   opened: Capabilities,
   evaluate: Evaluate,
-  fillsZeros = true,
+  { fillsZeros = true } = {},
 ) => {
   const measured = new Map(
     quotas.map((quota): [string | undefined, Quota] => [quota.metadata?.name, removeLimit(quota)]),
@@ -206,7 +206,8 @@ const countFitting = (quotas: readonly Quota[], getUse: (quota: Quota) => Quanti
     const [hard, used] = [parseAmounts(quota.status?.hard), parseAmounts(quota.status?.used)];
     return [...getUse(quota)].flatMap(([name, { nanos }]) => {
       const room = (hard.get(name) ?? zeroQuantity).nanos - (used.get(name) ?? zeroQuantity).nanos;
-      return nanos <= 0n ? [] : [room < 0n ? 0n : room / nanos];
+      if (nanos <= 0n) return [];
+      return [room < 0n ? 0n : room / nanos];
     });
   });
   return [most, ...fitting].reduce((least, number) => (number < least ? number : least));

@@ -19,19 +19,19 @@ import type { CheckRequestOptions } from "./object-evaluation.ts";
  * configurations come last, because the webhooks might refuse other objects.
  */
 // biome-ignore format: the order is easier to see in few lines
-const first = [
+const sentFirst = [
   "Namespace", "ResourceQuota", "StorageClass", "CustomResourceDefinition", "ServiceAccount", "Role", "ClusterRole",
   "RoleBinding", "ClusterRoleBinding", "ConfigMap", "Secret", "Endpoints", "Service", "LimitRange", "PriorityClass",
   "PersistentVolume", "PersistentVolumeClaim", "Deployment", "StatefulSet", "CronJob", "PodDisruptionBudget",
 ];
-const last = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+const sentLast = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 export const sortForApply = <T>(all: readonly T[], getKind: (object: T) => string): T[] =>
   all.toSorted((left, right) => toRank(getKind(left)) - toRank(getKind(right)));
 
 const toRank = (kind: string): number => {
-  if (last.includes(kind)) return first.length + 1;
-  return first.includes(kind) ? first.indexOf(kind) : first.length;
+  if (sentLast.includes(kind)) return sentFirst.length + 1;
+  return sentFirst.includes(kind) ? sentFirst.indexOf(kind) : sentFirst.length;
 };
 
 /** Returns the request of an AdmissionReview that was given as a manifest. Throws if it is malformed. */
@@ -106,6 +106,7 @@ const optionKinds: Partial<Record<Operation, string>> = {
   DELETE: "DeleteOptions",
 };
 
+/** Returns what a request has before admission: `oldObject` is the stored object, null if the request creates it. */
 export const buildAdmissionAttributes = (
   object: KubernetesObject,
   oldObject: KubernetesObject | null,
@@ -113,12 +114,14 @@ export const buildAdmissionAttributes = (
   { operation, user }: CheckRequestOptions,
 ): AdmissionAttributes => {
   const { name, namespace } = object.metadata ?? {};
-  const place = isNamespaceResource(resource) ? name : namespaced ? namespace : undefined;
+  // The namespace of the request for a Namespace is that Namespace.
+  const ownNamespace = namespaced ? namespace : undefined;
+  const requestNamespace = isNamespaceResource(resource) ? name : ownNamespace;
   return {
     kind,
     resource,
     ...(name && { name }),
-    ...(place && { namespace: place }),
+    ...(requestNamespace && { namespace: requestNamespace }),
     operation,
     userInfo: user,
     object: operation === "DELETE" ? null : object,
@@ -172,13 +175,14 @@ type MergeKeys = Readonly<Record<string, string>> | undefined;
 
 const mergeValues = (value: unknown, old: unknown, field: string, keys: MergeKeys): unknown => {
   if (value === undefined) return old;
-  // It removes the field.
+  // A null in a manifest removes the field.
   if (value === null) return undefined;
   if (isMap(value) && isMap(old)) return mergeMaps(value, old, field, keys);
   if (keys === undefined || !Array.isArray(value) || !Array.isArray(old)) return value;
   if (field === "finalizers") {
-    const [texts = [], oldTexts = []] = [value, old].map((list) => list.map((text) => ({ text })));
-    return mergeLists(texts, oldTexts, field, "text", keys).map(({ text }) => text);
+    // The elements are strings. They are merged as maps with one member, which is their key.
+    const toMaps = (list: unknown[]) => list.map((text) => ({ text }));
+    return mergeLists(toMaps(value), toMaps(old), field, "text", keys).map(({ text }) => text);
   }
   const key = getOwn(keys, field) as string | undefined;
   const isMerged = key !== undefined && [...value, ...old].every((element) => getOwn(element, key) !== undefined);
@@ -207,20 +211,20 @@ const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string
     const turn = turns.get(name) ?? 0;
     turns.set(name, turn + 1);
     const counterpart = counterparts.get(name)?.[turn];
-    const whole = counterpart ? mergeMaps(element, counterpart, field, keys) : element;
-    if (isDeepStrictEqual(whole, counterpart)) continue;
+    const mergedElement = counterpart ? mergeMaps(element, counterpart, field, keys) : element;
+    if (isDeepStrictEqual(mergedElement, counterpart)) continue;
     isSame = false;
     const place = places.get(name) ?? merged.length;
     places.set(name, place);
-    const first = merged[place];
-    if (first === undefined || first === counterpart) {
-      merged[place] = whole;
+    const firstElement = merged[place];
+    if (firstElement === undefined || firstElement === counterpart) {
+      merged[place] = mergedElement;
       continue;
     }
     const differences = Object.entries(element).filter(
-      ([member]) => !isDeepStrictEqual(getOwn(whole, member), getOwn(counterpart, member)),
+      ([member]) => !isDeepStrictEqual(getOwn(mergedElement, member), getOwn(counterpart, member)),
     );
-    merged[place] = mergeMaps(Object.fromEntries(differences), first, field, keys);
+    merged[place] = mergeMaps(Object.fromEntries(differences), firstElement, field, keys);
   }
   return isSame ? merged : sortMerged(merged, value, old, key);
 };

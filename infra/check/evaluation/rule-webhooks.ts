@@ -49,7 +49,7 @@ export const restrictClusterToRules = (
 /** What answers the questions of rules, also when entries are made from the answers. */
 interface RuleSources {
   createCapabilities(tell: Tell, milliseconds: number, request?: AdmissionRequest): Capabilities;
-  /** Returns the objects of a kind that manifests create, and from which entries are made, too. */
+  /** Returns the objects of a kind that manifests create. Entries are made from these, too. */
   listComing?: ((kind: ResourceType) => KubernetesObject[]) | undefined;
 }
 
@@ -97,7 +97,7 @@ export const createCallableClusterRules = async (
     }
   }
   const entries = configurations.flatMap(({ webhooks }) => webhooks);
-  const sparing = new Set([
+  const savingConditions = new Set([
     ...catalogue.flatMap((listed) => listSavingConditions(listed, inspection.cluster)),
     // The members of a group evaluate the conditions of the group's webhook entry again, so these conditions only
     // save calls.
@@ -154,7 +154,7 @@ export const createCallableClusterRules = async (
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },
     /** Reports whether a matchCondition only prevents useless calls: without it, the outcome would be the same. */
-    isSavingCondition: (expression: string) => sparing.has(expression),
+    isSavingCondition: (expression: string) => savingConditions.has(expression),
     /** True if any rule is turned on, even if no entry calls it. */
     hasRules: served.length > 0,
     /** Why it isn't known which entries the rules have: a sentence for each reason. */
@@ -195,10 +195,10 @@ const listSavingConditions = (listed: CatalogueRule, cluster: ClusterConfig): st
   const setup = cluster.rules.get(listed.name);
   if (setup === undefined || setup.mode === "off") return [];
   return listVariantNames(listed, cluster).flatMap((variant) => {
-    const facet = applyVariant(listed.rule, setup.settings, variant);
+    const { rule, settings } = applyVariant(listed.rule, setup.settings, variant);
     return listed.phases.flatMap((phase) => {
-      const conditions = selectPhase(facet.rule.matchConditions, phase, facet.settings) ?? {};
-      const authorizerConditions = selectPhase(facet.rule.authorizedBy, phase, facet.settings) ?? {};
+      const conditions = selectPhase(rule.matchConditions, phase, settings) ?? {};
+      const authorizerConditions = selectPhase(rule.authorizedBy, phase, settings) ?? {};
       return Object.entries(conditions).flatMap(([name, text]) =>
         Object.hasOwn(authorizerConditions, name) ? [] : [joinCelExpressionLines(text)],
       );

@@ -17,23 +17,23 @@ interface Edit {
 }
 
 /** The limit for one sentence of a report, in characters. */
-const longest = 290;
-const longestPart = 120;
+const maxSentence = 290;
+const maxPart = 120;
 /** The most paths that a sentence names for the same edit at several paths. */
-const most = 4;
+const maxPaths = 4;
 
 /** Describes how to make one object from another: `set spec.replicas to 3`. `at` is its path in the manifest. */
 export const describeEdits = (before: unknown, after: unknown, at: FieldPath = []): string => {
   const alike = Map.groupBy(listEdits(before, after, at), ({ verb, value }) => JSON.stringify([verb, value]));
   const all = [...alike.values()].map(describeEdit);
-  // Each edit takes at least one character of the sentence, so more than `longest` edits never fit.
-  let shown = Math.min(all.length, longest);
-  while (shown > 1 && joinSentences(all, shown).length > longest) shown--;
+  // Each edit takes at least one character of the sentence, so more than `maxSentence` edits never fit.
+  let shown = Math.min(all.length, maxSentence);
+  while (shown > 1 && joinSentences(all, shown).length > maxSentence) shown--;
   return formatSuggestion(joinSentences(all, shown));
 };
 
 /** Removes control characters from a rule's suggestion and shortens it for reports; its text is untrusted. */
-const formatSuggestion = (text: string): string => truncateText(sanitizeTerminalText(text), longest);
+const formatSuggestion = (text: string): string => truncateText(sanitizeTerminalText(text), maxSentence);
 
 const joinSentences = (all: readonly string[], shown: number) =>
   [...all.slice(0, shown), ...(shown < all.length ? [`and ${all.length - shown} more`] : [])].join("; ");
@@ -54,7 +54,7 @@ const formatPaths = (paths: readonly FieldPath[]): string[] => {
     const indices = same.map((path) => path[findListIndex(path)] ?? "");
     return formatPath(
       same[0] ?? [],
-      indices.length > most ? `${indices.slice(0, most).join(", ")}, …` : indices.join(", "),
+      indices.length > maxPaths ? `${indices.slice(0, maxPaths).join(", ")}, …` : indices.join(", "),
     );
   });
 };
@@ -62,9 +62,9 @@ const formatPaths = (paths: readonly FieldPath[]): string[] => {
 const findListIndex = (path: FieldPath) => path.findIndex((step) => typeof step === "number");
 
 const joinPlaces = (all: readonly string[]): string => {
-  const rest = all.length - most;
-  const formatValue = rest > 0 ? [...all.slice(0, most), `${rest} more`] : all;
-  return [formatValue.slice(0, -1).join(", "), ...formatValue.slice(-1)].filter((part) => part !== "").join(" and ");
+  const rest = all.length - maxPaths;
+  const shown = rest > 0 ? [...all.slice(0, maxPaths), `${rest} more`] : all;
+  return [shown.slice(0, -1).join(", "), ...shown.slice(-1)].filter((part) => part !== "").join(" and ");
 };
 
 const listEdits = (old: unknown, now: unknown, path: FieldPath): Edit[] => {
@@ -86,13 +86,13 @@ const listEditsInList = (old: readonly unknown[], now: readonly unknown[], path:
     const added = now.slice(old.length).map((value): Edit => ({ verb: "add", path, value: formatValue(value) }));
     return isDeepStrictEqual(now.slice(0, old.length), old) ? added : undefined;
   }
-  const left: number[] = [];
+  const removed: number[] = [];
   let kept = 0;
   for (const [index, value] of old.entries())
     if (kept < now.length && isDeepStrictEqual(value, now[kept])) kept++;
-    else left.push(index);
+    else removed.push(index);
   if (kept < now.length) return undefined;
-  return left.map((index): Edit => {
+  return removed.map((index): Edit => {
     const value = old[index];
     return typeof value === "string"
       ? { verb: "remove", path, value: formatValue(value) }
@@ -110,10 +110,10 @@ const formatPath = (path: FieldPath, indices: string): string => {
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
     return at > 0 ? `.${step}` : step;
   });
-  return truncateText(sanitizeTerminalText(steps.join("")), longestPart);
+  return truncateText(sanitizeTerminalText(steps.join("")), maxPart);
 };
 
-const formatValue = (value: unknown): string => truncateText(sanitizeTerminalText(formatYamlFlow(value)), longestPart);
+const formatValue = (value: unknown): string => truncateText(sanitizeTerminalText(formatYamlFlow(value)), maxPart);
 
 /** A suggestion for a refusal: the rule's own sentence, or edits with the object that they make. */
 export interface FixSuggestion {

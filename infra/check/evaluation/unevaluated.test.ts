@@ -8,7 +8,7 @@ import { buildKindIndex } from "../../apiserver/kinds/kinds.ts";
 import { buildAdmissionAttributes } from "./requests.ts";
 import { createUnevaluatedPolicyMatcher } from "./unevaluated.ts";
 
-/** A request, and what is known of its namespace. */
+/** A request, its namespace (`home`), and whether only the name of this namespace is known (`isAssumed`). */
 interface RequestSample {
   object?: object;
   operation?: Operation;
@@ -18,6 +18,7 @@ interface RequestSample {
   subResource?: string;
   home?: KubernetesObject;
   isAssumed?: boolean;
+  /** False if other policies may exist. */
   isComplete?: boolean;
 }
 
@@ -66,7 +67,8 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };
   const { findMatching } = createUnevaluatedPolicyMatcher(objects, sample.isComplete ?? true);
-  const last = operation === "DELETE" ? null : sample.last ? toObject(sample.last) : object;
+  const changed = sample.last ? toObject(sample.last) : object;
+  const last = operation === "DELETE" ? null : changed;
   return findMatching(attributes, last, context, isAssumed).map((sentence) => sentence.split(" ", 2).join(" "));
 };
 
@@ -84,13 +86,9 @@ describe("a request that admission policies match", () => {
       const conditions = policyCase.condition && { matchConditions: [{ name: "c", expression: policyCase.condition }] };
       const spec = { matchConstraints, ...Object(conditions) };
       const policy = { apiVersion: group, kind, metadata: { name: "p" }, spec };
-      const bound = bindings.map((bindingSpec) => {
-        return {
-          apiVersion: group,
-          kind: `${kind}Binding`,
-          metadata: { name: "b" },
-          spec: { policyName: "p", ...bindingSpec },
-        };
+      const bound = bindings.map((fields) => {
+        const bindingSpec = { policyName: "p", ...fields };
+        return { apiVersion: group, kind: `${kind}Binding`, metadata: { name: "b" }, spec: bindingSpec };
       });
       assert.deepEqual(findNames([...(isAlone ? [] : [policy]), ...bound], sample), found ? [`${kind} p`] : []);
     });

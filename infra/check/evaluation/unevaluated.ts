@@ -17,6 +17,7 @@ interface Selection {
   excluded: DefaultedWebhookEntry;
 }
 
+/** An admission policy with its bindings, or the bindings of a policy that isn't among the manifests. */
 interface Policy {
   isMutating: boolean;
   sentence: string;
@@ -55,9 +56,9 @@ export const listUnboundPolicies = (
 };
 
 /**
- * Returns a matcher of the admission policies among some objects, without those that `isEvaluated` reports.
- * `isComplete` says that no others exist; otherwise a binding
- * without its policy stands for the policy. Policies and quotas of the kinds in `unreadable` may match any request.
+ * Returns a matcher of the admission policies among some objects, without those that `isEvaluated` reports. If other
+ * objects may exist (not `hasAllObjects`), a binding without its policy stands for the policy. Policies and quotas of the
+ * kinds in `unreadableKinds` may match any request.
  */
 export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
@@ -83,11 +84,12 @@ export const createUnevaluatedPolicyMatcher = (
     ): string[] => {
       if (policies.length + unknown.length === 0) return [];
       const final = { ...attributes, object: last };
-      const [mutated, stored] = [[attributes, final], [assignGeneratedMetadata(final)]];
+      // MutatingAdmissionPolicies run before the webhooks, and again after a change.
+      const seenByMutating = [attributes, final];
+      const seenByValidating = [assignGeneratedMetadata(final)];
       const matching = policies.filter(({ isMutating, selection, bindings }) => {
         if (isExempt(attributes) || (isMutating && attributes.operation === "DELETE")) return false;
-        // MutatingAdmissionPolicies run before the webhooks, and again after a change.
-        return (isMutating ? mutated : stored).some((seen) => {
+        return (isMutating ? seenByMutating : seenByValidating).some((seen) => {
           const isSelected = (entry: Selection) => isSelectedBy(entry, seen, context, isAssumed);
           return isSelected(selection) && bindings.some(isSelected);
         });
@@ -179,6 +181,7 @@ const buildHook = (members: object): DefaultedWebhookEntry | undefined => {
   ]).validating[0];
 };
 
+/** Reports whether a selection includes a request; `isAssumed` says that only the name of its namespace is known. */
 const isSelectedBy = (
   { hook, excluded }: Selection,
   attributes: AdmissionAttributes,
@@ -186,35 +189,33 @@ const isSelectedBy = (
   isAssumed: boolean,
 ): boolean => {
   const view = () => createConvertibleRequestObjects(attributes, context.convert);
-  const isTaken = (candidate: DefaultedWebhookEntry) =>
+  const isMatched = (candidate: DefaultedWebhookEntry) =>
     !("skipped" in matchHook(candidate, attributes, view(), context));
-  if (isTaken({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes, false)) }))
-    return false;
+  if (isMatched({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes)) })) return false;
   const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;
-  const rules = hook.rules.filter((rule) => includesName(rule, attributes, true));
-  return isTaken({ ...hook, namespaceSelector, rules });
+  const rules = hook.rules.filter((rule) => includesName(rule, attributes, { guesses: true }));
+  return isMatched({ ...hook, namespaceSelector, rules });
 };
 
 /**
- * Reports whether the resourceNames of a rule, if any, include the name. `guess` says whether a prefix that fits is
- * enough for a name that isn't generated yet.
+ * Reports whether the resourceNames of a rule, if any, include the name. With `guesses`, a prefix that fits is enough for
+ * a name that isn't generated yet.
  */
-const includesName = (rule: object, { name, object }: AdmissionAttributes, guess: boolean): boolean => {
+const includesName = (rule: object, { name, object }: AdmissionAttributes, { guesses = false } = {}): boolean => {
   const listed = getOwn(rule, "resourceNames");
   if (!Array.isArray(listed) || listed.length === 0) return true;
   const prefix = getOwn(getOwn(object, "metadata"), "generateName");
   if (typeof prefix !== "string" || getOwn(getOwn(object, "metadata"), "name")) return listed.includes(name ?? "");
-  return guess && listed.some((listedName) => String(listedName).startsWith(prefix));
+  return guesses && listed.some((listedName) => String(listedName).startsWith(prefix));
 };
 
 const nameLabel = "kubernetes.io/metadata.name";
 
-const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): LabelSelector => {
-  return {
-    matchLabels: Object.fromEntries(Object.entries(matchLabels).filter(([key]) => key === nameLabel)),
-    matchExpressions: matchExpressions.filter(({ key }) => key === nameLabel),
-  };
-};
+/** Returns a namespace selector without what it requires of labels other than the namespace's name. */
+const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): LabelSelector => ({
+  matchLabels: Object.fromEntries(Object.entries(matchLabels).filter(([key]) => key === nameLabel)),
+  matchExpressions: matchExpressions.filter(({ key }) => key === nameLabel),
+});
 
 /**
  * Reports whether no ValidatingAdmissionPolicy or MutatingAdmissionPolicy is evaluated for a request, because it is

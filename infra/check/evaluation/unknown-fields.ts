@@ -8,7 +8,7 @@ import type { Assumption } from "./assumptions.ts";
 // What an API server fills in by its clients, its storage and its addresses isn't known here. A rule that reads such a field
 // can't decide. The field has a getter that tells so, and isn't among the object's enumerable members.
 
-/** The fields of a Pod, by the kind of the object from which plugins fill them in. */
+/** The fields of a Pod that plugins fill in from other objects, by the resource of these objects. */
 const filledFromObjects: Record<string, FieldPath[]> = {
   priorityclasses: [
     ["spec", "priority"],
@@ -51,7 +51,7 @@ export const hideUnknownFields = (
   return {
     ...request,
     object: hide(known, [...absent, ...(counted ? [["metadata", "generation"]] : [])]) as AdmissionRequest["object"],
-    oldObject: hide(oldObject, listAbsent(oldObject, true)) as AdmissionRequest["oldObject"],
+    oldObject: hide(oldObject, listAbsent(oldObject, /* isStored */ true)) as AdmissionRequest["oldObject"],
     options: (getOwn(options, "fieldManager") === undefined
       ? hideField(options, ["fieldManager"], () => tell("which field manager the client names"))
       : options) as AdmissionRequest["options"],

@@ -7,7 +7,7 @@ import { toMap } from "#lib/json.ts";
 import { toSentence } from "../../cli/complaint.ts";
 
 /** The most bytes of a response from a webhook that `check` calls. */
-const longest = 10 * 1024 * 1024;
+const maxResponseBytes = 10 * 1024 * 1024;
 
 const isLoopback = (host: string) =>
   host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
@@ -31,8 +31,8 @@ export const callForeignWebhook = async (
     return { unsupported: "it isn't called, because its entry doesn't state that a dry run has no side effects" };
   if (!isAllowed) return { unsupported: `it would call ${host}; --call ${host} allows that` };
   const options = { ...toMap(review.request.options), dryRun: ["All"] };
-  const isDry = review.request.options !== null && review.request.options !== undefined;
-  const dryRunRequest = { ...review.request, dryRun: true, ...(isDry && { options }) };
+  const hasOptions = review.request.options !== null && review.request.options !== undefined;
+  const dryRunRequest = { ...review.request, dryRun: true, ...(hasOptions && { options }) };
   const where = `${getHookUrl(hook.clientConfig)}?timeout=${hook.timeoutSeconds}s`;
   try {
     const body = exactJson.stringify({ ...review, request: dryRunRequest });
@@ -72,7 +72,7 @@ const sendReview = (url: URL, text: string, seconds: number, caBundle: string | 
       let bytes = 0;
       response.on("data", (chunk: Buffer) => {
         bytes += chunk.length;
-        if (bytes > longest) response.destroy(new Error(`it answers more than ${longest} bytes`));
+        if (bytes > maxResponseBytes) response.destroy(new Error(`it answers more than ${maxResponseBytes} bytes`));
         else chunks.push(chunk);
       });
       response.on("end", () => {

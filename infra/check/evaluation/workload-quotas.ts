@@ -98,7 +98,7 @@ export const createQuotaUse = async (
         keys: readonly string[],
         change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
       ) => {
-        let made: readonly (T | undefined)[] = [];
+        let result: readonly (T | undefined)[] = [];
         let charged: string[] = [];
         await ledger.change<T>(keys, (kept) => {
           // The casts are safe: the ledger only has values of this rule.
@@ -106,7 +106,7 @@ export const createQuotaUse = async (
           const object = counted && toObjectPath(counted);
           const given = object ? takeOut(keys, before, object, (quota) => reserveForExisting(object, quota)) : before;
           const after = change(given as T[]) as readonly (Kept | undefined)[];
-          made = after as T[];
+          result = after as T[];
           charged = listCharged(keys, after, given);
           return object ? kept : (after.map(toStored) as T[]);
         });
@@ -114,7 +114,7 @@ export const createQuotaUse = async (
           const sentence = unknown.get(quota);
           if (sentence !== undefined) tell(sentence);
         }
-        return made;
+        return result;
       };
       return {
         ...capabilities,

@@ -78,6 +78,7 @@ export const applyFixes = (text: string, fixes: readonly ManifestFix[]): { text:
   return { text: parts.join("") + text.slice(from) };
 };
 
+/** Returns the text of a document with these fixes; undefined if it can't be edited. */
 const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | undefined => {
   const wanted = parseSingleDocument(text);
   if (wanted === undefined || hasAliases(wanted)) return undefined;
@@ -162,22 +163,22 @@ const nestValue = ([step, ...rest]: readonly string[], value: unknown, changed: 
 };
 
 const applyToDocument = (document: Document.Parsed, place: FieldPath, { steps, op, value }: YamlEdit): void => {
-  let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, true);
+  let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, /* keepScalar */ true);
   for (const step of steps.slice(0, -1))
-    holder = isCollection(holder) ? holder.get(toCollectionKey(holder, step), true) : undefined;
+    holder = isCollection(holder) ? holder.get(toCollectionKey(holder, step), /* keepScalar */ true) : undefined;
   if (!isCollection(holder)) return;
   const key = toCollectionKey(holder, steps.at(-1) ?? "");
-  const made = createQuotedNode(document, value);
+  const node = createQuotedNode(document, value);
   if (op === "remove") holder.delete(key);
-  else if (isSeq(holder) && op === "add") holder.items.splice(Number(key), 0, made);
-  else if (isSeq(holder) || (isMap(holder) && holder.has(key))) holder.set(key as never, made as never);
-  else if (isMap(holder)) holder.add(new Pair(createQuotedNode(document, key), made));
+  else if (isSeq(holder) && op === "add") holder.items.splice(Number(key), 0, node);
+  else if (isSeq(holder) || (isMap(holder) && holder.has(key))) holder.set(key as never, node as never);
+  else if (isMap(holder)) holder.add(new Pair(createQuotedNode(document, key), node));
 };
 
-/** Returns a node for a value, with quotes around the texts that YAML 1.1 or 1.2 would read as something else. */
+/** Returns a node for a value, with quotes around strings that YAML 1.1 or 1.2 would read as another type. */
 const createQuotedNode = (document: Document.Parsed, value: unknown): ParsedNode => {
-  const made = document.createNode(value) as ParsedNode;
-  visit(made, {
+  const root = document.createNode(value) as ParsedNode;
+  visit(root, {
     Scalar: (_, node) => {
       const { value } = node;
       // A text with leading white space would need an indentation indicator in block style.
@@ -185,7 +186,7 @@ const createQuotedNode = (document: Document.Parsed, value: unknown): ParsedNode
       if (typeof value === "string" && !isBlock && needsQuotes(value)) node.type = "QUOTE_DOUBLE";
     },
   });
-  return made;
+  return root;
 };
 
 /** Returns the text of a whole document in the style of the old text; undefined if kubectl could not read it. */
@@ -208,7 +209,9 @@ const toCollectionKey = (holder: unknown, step: string): string | number => (isS
 
 const isJson = (text: string) => /^\s*[{[]\s*("|[}\]])/.test(text);
 
+/** Finds how a text is indented: by how many spaces (`step`), and whether lists begin in the column of their key. */
 const detectLayout = (text: string): YamlIndentation => {
+  // A key without a value, comments and empty lines, and then the indentation of the next line.
   const [, indent = ""] =
     /^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( {1,8})[^\s-]/m.exec(text) ?? [];
   const [, inner = ""] = /^\s*[{[][ \t]*\n([ \t]+)/.exec(text) ?? [];
@@ -223,7 +226,8 @@ const printJson = (value: unknown, text: string): string => {
   const [start = "", end = ""] = text.split(text.trim());
   const isTabbed = /^\s*[{[][ \t]*\n\t/.test(text);
   const isOneLine = !text.trim().includes("\n");
-  return start + JSON.stringify(value, writeInteger, isOneLine ? 0 : isTabbed ? "\t" : detectLayout(text).step) + end;
+  const indentation = isTabbed ? "\t" : detectLayout(text).step;
+  return start + JSON.stringify(value, writeInteger, isOneLine ? 0 : indentation) + end;
 };
 
 const detectStyle = (text: string) => {

@@ -33,11 +33,9 @@ export interface YamlEdit {
 /** Returns the text with only this edit; undefined if more of the text would have to be written anew. */
 export const editYamlText = (target: EditableDocument, { steps, op, value }: YamlEdit): string | undefined => {
   const { document, place, text } = target;
-  const [last = "", ...before] = steps.toReversed();
-  const holder: unknown = document.getIn(
-    [...place, ...before.toReversed().map(createKeyConverter(document, place))],
-    true,
-  );
+  const last = steps.at(-1) ?? "";
+  const keys = steps.slice(0, -1).map(createKeyConverter(document, place));
+  const holder: unknown = document.getIn([...place, ...keys], /* keepScalar */ true);
   if (isSeq(holder)) return editList(target, holder, Number(last), op, value);
   if (!isMap(holder)) return undefined;
   const pair = holder.items.find(({ key }) => isScalar(key) && String(key.value) === last);
@@ -52,9 +50,9 @@ export const editYamlText = (target: EditableDocument, { steps, op, value }: Yam
 const createKeyConverter = (document: Document.Parsed, place: FieldPath) => {
   const trail = [...place];
   return (step: string): string | number => {
-    const own = isSeq(document.getIn(trail, true)) ? Number(step) : step;
-    trail.push(own);
-    return own;
+    const key = isSeq(document.getIn(trail, /* keepScalar */ true)) ? Number(step) : step;
+    trail.push(key);
+    return key;
   };
 };
 
@@ -116,6 +114,7 @@ const writeBelow = (
   return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
 };
 
+/** Returns the text with a new member in a map; undefined if more of the text would have to be written anew. */
 const addPair = (target: EditableDocument, map: YAMLMap, key: string, value: unknown): string | undefined => {
   const { text, layout, isJson } = target;
   const last = map.items.at(-1);
@@ -134,6 +133,7 @@ const addPair = (target: EditableDocument, map: YAMLMap, key: string, value: unk
   return replaceRange(text, at, at, `\n${indentLines(lines, getColumn(text, first))}`);
 };
 
+/** Returns the text with another value of a member; undefined if more of the text would have to be written anew. */
 const replaceValue = (
   target: EditableDocument,
   map: YAMLMap,
@@ -173,6 +173,7 @@ const findDash = (text: string, item: unknown): number | undefined => {
   return found < 0 || text.slice(found + 1, start).trim() !== "" ? undefined : found;
 };
 
+/** Returns the text with an edit of a list; undefined if more of the text would have to be written anew. */
 const editList = (
   target: EditableDocument,
   list: YAMLSeq,
@@ -213,6 +214,7 @@ const fillEmptyList = (target: EditableDocument, list: YAMLSeq, value: unknown[]
   const [from, to] = getRange(list) ?? [];
   if (from === undefined || to === undefined) return undefined;
   const start = findLineStart(text, from);
+  // Before the list is for instance `  ports: ` or `- ports: `.
   const [, before = "", key] = /^([\s-]*)([^\s{[,][^{[,]*:)[ \t]*$/.exec(text.slice(start, from)) ?? [];
   if (isJson || key === undefined) return replaceRange(text, from, to, formatInFlow(target, value));
   return writeBelow(target, from, to, before.length, value);

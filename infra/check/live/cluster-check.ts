@@ -36,8 +36,8 @@ interface ClusterCheckOptions extends ChainOptions, ClusterReadOptions {
 }
 
 /**
- * Prepares an audit of the resources that hooks match, kind by kind. At `signal`, it ends with what was evaluated by then.
- * The list of what could not be read, the notes and the Secrets that were read grow while it runs.
+ * Prepares an audit of the resources that hooks match, kind by kind. At `signal`, the audit ends with what was evaluated
+ * by then. While it runs, these lists grow: what could not be read, the notes, and the Secrets that were read.
  */
 export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: AbortSignal) => {
   const { hosts, operation, alsoPods, namespaces: chosen, user } = options;
@@ -92,7 +92,7 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
   /** Counts the workloads of all namespaces, whichever of them are checked. */
   const countWorkloads = async (use: QuotaUse): Promise<string> => {
     const counting = hooks.filter((hook) => rules.findRuleName(hook.name) === workloadQuotaName);
-    const { resources } = selectMatchedResources(found, kinds, counting, "CREATE", false);
+    const { resources } = selectMatchedResources(found, kinds, counting, { operation: "CREATE" });
     let count = 0;
     const listCreations = async function* (): AsyncGenerator<AdmissionRequest> {
       for (const resource of resources)
@@ -118,12 +118,12 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
     });
     return formatCount(count, "object");
   };
-  const { resources: all, unlisted } = selectMatchedResources(found, kinds, hooks, operation, alsoPods);
+  const { resources: all, unlisted } = selectMatchedResources(found, kinds, hooks, { operation, alsoPods });
   const resources = all.filter((resource) => listPaths(resource, chosen).length > 0);
   if (unlisted.length > 0) note(`${unlisted.map(toResourceName).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) note(`no rule is about anything that cluster ${name} has`);
   const unread = listUnknown(found, hooks, alsoPods);
-  const walk = createKindEvaluator((resource) => list(resource, chosen), evaluator, unread, signal);
+  const evaluateKind = createKindEvaluator((resource) => list(resource, chosen), evaluator, unread, signal);
   return {
     unread,
     notes,
@@ -133,7 +133,8 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
     run: async (progress: Progress, take: (evaluation: ObjectEvaluation) => Promise<void>) => {
       if (quotaUse) await progress.step("workloads for quotas", () => countWorkloads(quotaUse));
       for (const resource of resources)
-        if (!signal.aborted) await progress.step(toResourceName(resource), (tell) => walk(resource, take, tell));
+        if (!signal.aborted)
+          await progress.step(toResourceName(resource), (tell) => evaluateKind(resource, take, tell));
     },
   };
 };
@@ -162,6 +163,7 @@ const listUnknown = (
 /** The number of objects that are evaluated at the same time, since rules may wait for the cluster. */
 const concurrency = 8;
 
+/** Returns a function that evaluates all objects of a resource, and returns how many there were and were denied. */
 const createKindEvaluator =
   (
     list: (resource: DiscoveredResource) => ReturnType<typeof readListPages>,
@@ -213,8 +215,9 @@ const toUnread = (about: { apiVersion: string; kind: string }, text: string): In
   return { fault: { ...about, sentence: text }, text, checked };
 };
 
-const kinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
+const policyAndQuotaKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
 
+/** Reads the policies and quotas of a cluster. `unreadable` lists the kinds of which some objects can't be read. */
 const readPoliciesAndQuotas = async (
   { resources, unknown }: DiscoveryResult,
   list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | ListInterruption>,
@@ -224,7 +227,7 @@ const readPoliciesAndQuotas = async (
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const resource of unknown)
-    for (const kind of kinds) {
+    for (const kind of policyAndQuotaKinds) {
       if (isOff(kind) || !isPolicyOrQuota({ apiVersion: joinApiVersion(resource), kind })) continue;
       note(`it is unknown whether there is a ${kind}: ${resource.why}`);
       unreadable.add(kind);

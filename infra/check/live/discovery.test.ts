@@ -19,7 +19,7 @@ describe("the answers of a proxy instead of an API server", () => {
         new Complaint("the kinds of the cluster can't be read: /api has an answer that is not from an API server", 3),
       );
   });
-  it("leave unknown only the kinds of the group and version that was asked for", async () => {
+  it("make only the kinds of the requested group and version unknown", async () => {
     const bodies: Record<string, string> = {
       "/api": JSON.stringify({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": JSON.stringify({ kind: "APIGroupList", groups: null }),

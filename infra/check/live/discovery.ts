@@ -15,7 +15,8 @@ export interface DiscoveryResult {
   unknown: { group: string; version: string; why: string }[];
 }
 
-const aggregated = ["v2", "v2beta1"]
+/** The header Accept of a request for aggregated discovery, which older API servers answer with a plain list. */
+const acceptedTypes = ["v2", "v2beta1"]
   .map((version) => `application/json;g=apidiscovery.k8s.io;v=${version};as=APIGroupDiscoveryList`)
   .concat("application/json")
   .join(",");
@@ -24,7 +25,7 @@ const aggregated = ["v2", "v2beta1"]
 export const discoverClusterResources = async (read: ApiGet, describe: FailureFormatter): Promise<DiscoveryResult> => {
   const all: DiscoveryResult = { resources: [], unknown: [] };
   for (const root of ["/api", "/apis"]) {
-    const answer = await read(root, aggregated);
+    const answer = await read(root, acceptedTypes);
     if (answer instanceof UnansweredError || answer.status !== 200)
       throw new Complaint(`the kinds of the cluster can't be read: ${describe(answer)}`, 3);
     const content = parseAnswerJson(answer);
@@ -50,8 +51,9 @@ const addAggregated = (content: unknown, all: DiscoveryResult): void => {
       if (freshness === "Stale") all.unknown.push({ group, version, why: "its server doesn't answer the API server" });
       for (const found of toList(resources)) {
         const { resource, responseKind, scope, verbs, subresources } = toMap(found);
-        const below = toList(subresources).map((sub) => String(toMap(sub).subresource));
-        addResource({ group, version }, { resource, kind: toMap(responseKind).kind, verbs, below, scope }, all);
+        const names = toList(subresources).map((element) => String(toMap(element).subresource));
+        const { kind } = toMap(responseKind);
+        addResource({ group, version }, { resource, kind, verbs, subresources: names, scope }, all);
       }
     }
   }
@@ -89,18 +91,19 @@ const addVersion = async (
   const rows = resources.map(toMap);
   for (const { name, kind, namespaced, verbs } of rows) {
     if (String(name).includes("/")) continue;
-    const below = rows.flatMap((row) => {
-      const [owner, sub] = String(row.name).split("/");
-      return owner === name && sub !== undefined ? [sub] : [];
+    // A subresource is listed beside its resource, for instance as "deployments/scale".
+    const subresources = rows.flatMap((row) => {
+      const [owner, subresource] = String(row.name).split("/");
+      return owner === name && subresource !== undefined ? [subresource] : [];
     });
     const scope = namespaced === true ? "Namespaced" : "Cluster";
-    addResource(splitApiVersion(apiVersion), { resource: name, kind, verbs, below, scope }, all);
+    addResource(splitApiVersion(apiVersion), { resource: name, kind, verbs, subresources, scope }, all);
   }
 };
 
 const addResource = (
   { group, version }: { group: string; version: string },
-  { resource, kind, verbs, below, scope }: JsonMap & { below: string[] },
+  { resource, kind, verbs, subresources, scope }: JsonMap & { subresources: string[] },
   all: DiscoveryResult,
 ): void => {
   if (typeof resource !== "string" || typeof kind !== "string") return;
@@ -110,7 +113,7 @@ const addResource = (
     kind: { group, version, kind },
     resource: { group, version, resource },
     namespaced: scope === "Namespaced",
-    subresources: below,
+    subresources,
     off: false,
     sameFieldsInAllVersions: false,
     verbs: toList(verbs).map(String),

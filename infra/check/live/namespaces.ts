@@ -7,7 +7,7 @@ import { type ApiGet, type FailureFormatter, parseAnswerJson } from "./reader.ts
 
 /** The objects of kind Namespace that a live check has read; it holds no other objects. */
 export interface CachedNamespaces extends Pick<ExistingObjects, "find" | "put" | "remove"> {
-  /** Reads a namespace unless it is known. Returns why it can't be read, but only for the first such namespace. */
+  /** Reads a namespace unless it is cached. Returns why it can't be read, but only for the first such namespace. */
   fetch(name: string): Promise<string | undefined>;
 }
 
@@ -21,11 +21,11 @@ const maxNamespaces = 500;
  * only evaluated doesn't come to exist.
  */
 export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): CachedNamespaces => {
-  const known = new Map<string, KubernetesObject>();
+  const cached = new Map<string, KubernetesObject>();
   const keep = (name: string, object: KubernetesObject) => {
-    known.set(name, object);
-    const [oldest] = known.keys();
-    if (known.size > maxNamespaces && oldest !== undefined) known.delete(oldest);
+    cached.set(name, object);
+    const [oldest] = cached.keys();
+    if (cached.size > maxNamespaces && oldest !== undefined) cached.delete(oldest);
   };
   const fetchNamespace = async (name: string): Promise<string | undefined> => {
     const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
@@ -39,23 +39,23 @@ export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): Ca
     return undefined;
   };
   let isFailureReported = false;
-  const asking = new Map<string, Promise<string | undefined>>();
+  const pendingReads = new Map<string, Promise<string | undefined>>();
   return {
     fetch: async (name) => {
-      if (known.has(name)) return undefined;
-      const pending = asking.get(name) ?? fetchNamespace(name).finally(() => asking.delete(name));
-      asking.set(name, pending);
+      if (cached.has(name)) return undefined;
+      const pending = pendingReads.get(name) ?? fetchNamespace(name).finally(() => pendingReads.delete(name));
+      pendingReads.set(name, pending);
       const failure = await pending;
       if (failure === undefined || isFailureReported) return undefined;
       isFailureReported = true;
       return failure;
     },
-    find: (resource, name) => (isNamespaceResource(resource) ? known.get(name) : undefined),
+    find: (resource, name) => (isNamespaceResource(resource) ? cached.get(name) : undefined),
     put: (resource, object) => {
       const name = object.metadata?.name;
       // Caches a Namespace that the check evaluated only if the cluster's own wasn't read, for instance after a
       // failed read.
-      if (isNamespaceResource(resource) && name && !known.has(name)) keep(name, object);
+      if (isNamespaceResource(resource) && name && !cached.has(name)) keep(name, object);
     },
     remove: () => {},
   };

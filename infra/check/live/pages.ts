@@ -16,12 +16,12 @@ export interface ListInterruption {
 }
 
 /** The number of responses in a row that may bring no objects, because the list expired or the page is empty. */
-const mostInVain = 5;
+const maxEmptyResponses = 5;
 
 /**
- * Yields all objects of a list in pages of at most `most` objects. The next page is requested when the caller asks for
- * it. If the list expires on the API server meanwhile, it continues with the current objects and yields none twice.
- * `why` describes a failed request.
+ * Yields all objects of a list in pages of at most `objectsPerPage` objects. A page is requested when the caller wants
+ * the next element. If the list expires on the API server meanwhile, reading continues with the current objects, and no
+ * object is yielded twice.
  */
 export const readListPages = async function* (
   read: ApiGet,
@@ -32,16 +32,12 @@ export const readListPages = async function* (
 ): AsyncGenerator<ObjectPage | ListInterruption> {
   let limit = objectsPerPage;
   let next = "";
-  /**
-   * `last` is the key of the object yielded last; objects up to `skipped` are left out after the list began again.
-   */
+  /** The key of the object yielded last; and the key up to which objects are skipped after the list began again. */
   let [last, skipped] = ["", ""];
   let isInOrder = true;
-  /**
-   * The key of each page's first object. If a later page begins with such a key, reading stops: it would never end.
-   */
+  /** The keys of each page's first object. If a later page begins with such a key, reading would never end. */
   const beginnings = new Set<string>();
-  for (let inVain = 0; inVain <= mostInVain; ) {
+  for (let emptyResponses = 0; emptyResponses <= maxEmptyResponses; ) {
     const answer = await read(`${path}?${buildPageQuery(limit, next, selection)}`);
     if (isUnansweredAsTooLarge(answer) && limit > 1) {
       limit = Math.ceil(limit / 4);
@@ -51,7 +47,7 @@ export const readListPages = async function* (
     const { items: listed = [], next: further } = parsePage(content);
     const { remainingItemCount: remaining } = toMap(toMap(content).metadata);
     if (!(answer instanceof UnansweredError) && answer.status === 410) {
-      inVain++;
+      emptyResponses++;
       // A 410 may carry a token that continues the list with the current objects. Without one, the list begins again,
       // and objects up to `skipped` are left out; this requires an ordered list.
       if (further === "" && !isInOrder) return yield { broken: "its list changed while it was read" };
@@ -75,7 +71,8 @@ export const readListPages = async function* (
     if (found.length < listed.length) yield { broken: "what the API server lists is no objects" };
     yield { items: fresh, ...(typeof remaining === "number" && { remaining }) };
     if (further === "") return;
-    inVain = fresh.length > 0 ? 0 : inVain + Number(found.length === 0);
+    if (fresh.length > 0) emptyResponses = 0;
+    else if (found.length === 0) emptyResponses++;
     next = further;
   }
   yield { broken: "its list goes in circles" };

@@ -11,24 +11,24 @@ export type ApiGet = (path: string, accept?: string) => Promise<HttpsAnswer | Un
 export type FailureFormatter = (answer: HttpsAnswer | UnansweredError) => string;
 
 /** The time limit for one answer of the API server, in milliseconds. */
-const patience = 30_000;
+const answerMilliseconds = 30_000;
 /** The limit for one answer of the API server, in bytes. A larger page is requested again with fewer objects. */
-const largest = 8 * 1024 * 1024;
+const maxAnswerBytes = 8 * 1024 * 1024;
 const tries = 5;
 /** The number of tries while the server has not answered yet; few, because the address may be wrong. */
 const firstTries = 2;
 
 /** Opens a reader of a cluster's API, which stops at `signal`. */
 export const openApiReader = (connection: ClusterConnection, signal: AbortSignal): ApiGet => {
-  let most = firstTries;
+  let maxTries = firstTries;
   const ask = createApiServerRequester(connection, {
     send: async (url, options, body, deadline) => {
-      const answer = await sendRequest(url, options, body, deadline, largest);
-      most = tries;
+      const answer = await sendRequest(url, options, body, deadline, maxAnswerBytes);
+      maxTries = tries;
       return answer;
     },
-    countTries: () => most,
-    tryMilliseconds: patience,
+    countTries: () => maxTries,
+    tryMilliseconds: answerMilliseconds,
     pause: 500,
     signal,
   });
@@ -37,7 +37,7 @@ export const openApiReader = (connection: ClusterConnection, signal: AbortSignal
       requireUnansweredError,
     );
     // A server that can't be reached now may stay so: the next request gets fewer tries.
-    if (answer instanceof UnansweredError && !isUnansweredAsTooLarge(answer)) most = firstTries;
+    if (answer instanceof UnansweredError && !isUnansweredAsTooLarge(answer)) maxTries = firstTries;
     return answer;
   };
 };

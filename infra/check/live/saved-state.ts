@@ -14,17 +14,19 @@ import { type ClusterReadOptions, openCluster } from "./cluster.ts";
 import type { DiscoveredResource } from "./discovery.ts";
 import { toResourceName } from "./selected-kinds.ts";
 
-/** What a kind's objects keep beside name, namespace and labels; undefined for an object that isn't kept. */
+/** What is saved of a kind's objects beside name, namespace and labels. */
 interface SavedKind {
-  /** The annotations that are kept; all but kubectl's copy of the object without it. */
+  /** The only annotations that are kept. If absent, all are kept, except kubectl's copy of the object. */
   annotations?: readonly string[];
   /** True if plugins choose an object by its age. */
   keepsAge?: boolean;
-  /** True if the objects are marked as having other content than that. */
+  /** True if the saved objects are marked as having content that isn't saved. */
   isUnsaved?: boolean;
+  /** Returns the members of an object that are saved; undefined if the object isn't saved. */
   keep(object: JsonMap): JsonMap | undefined;
 }
 
+/** Returns a function that returns these members of an object. */
 const pick =
   (...names: string[]) =>
   (object: unknown): JsonMap =>
@@ -49,6 +51,7 @@ const keepHost = (config: unknown): JsonMap => {
   return { url: URL.canParse(String(url)) ? `https://${new URL(String(url)).host}/` : "https://unknown.invalid/" };
 };
 
+/** Keeps a CustomResourceDefinition, without its descriptions and without the path of its webhook. */
 const keepDefinition: SavedKind["keep"] = ({ spec }) => {
   const { versions, conversion, ...rest } = toMap(spec);
   return {
@@ -76,17 +79,18 @@ const dropDescriptions = (schema: unknown): unknown => {
   return Object.fromEntries(
     Object.entries(schema)
       .filter(([key, value]) => key !== "description" || typeof value !== "string")
-      .map(([key, value]) => [
-        key,
-        values.has(key) ? value : maps.has(key) ? dropInEach(value) : dropDescriptions(value),
-      ]),
+      .map(([key, value]) => [key, dropInMember(key, value)]),
   );
+};
+const dropInMember = (key: string, value: unknown) => {
+  if (valueMembers.has(key)) return value;
+  return schemaMaps.has(key) ? dropInEach(value) : dropDescriptions(value);
 };
 const dropInEach = (value: unknown) =>
   Object.fromEntries(Object.entries(toMap(value)).map(([key, schema]) => [key, dropDescriptions(schema)]));
-/** Members of a schema whose keys are names of fields, and members that hold values. */
-const maps = new Set(["properties", "patternProperties", "definitions", "dependencies"]);
-const values = new Set(["default", "enum", "example", "x-kubernetes-validations"]);
+/** Members of a schema that hold schemas by the names of fields, and members that hold values. */
+const schemaMaps = new Set(["properties", "patternProperties", "definitions", "dependencies"]);
+const valueMembers = new Set(["default", "enum", "example", "x-kubernetes-validations"]);
 
 const keepSpec = pick("spec");
 const accountMembers = ["secrets", "imagePullSecrets", "automountServiceAccountToken"];
@@ -193,26 +197,27 @@ const toKey = ({ apiVersion = "", kind, metadata }: KubernetesObject): string =>
 
 const toSavedObject = (
   object: KubernetesObject,
-  { annotations, keepsAge, isUnsaved, keep }: SavedKind,
+  { annotations: keptNames, keepsAge, isUnsaved, keep }: SavedKind,
 ): KubernetesObject[] => {
   const kept = keep({ ...object });
   if (kept === undefined) return [];
   const { metadata = {} } = object;
-  const own = Object.entries(metadata.annotations ?? {}).filter(
-    ([name]) => name !== copyAnnotation && (annotations?.includes(name) ?? true),
-  );
-  const all = isUnsaved ? [[unsavedAnnotation, "yes"]] : own;
+  const isKept = (name: string) => name !== copyAnnotation && (keptNames?.includes(name) ?? true);
+  const keptAnnotations = isUnsaved
+    ? [[unsavedAnnotation, "yes"]]
+    : Object.entries(metadata.annotations ?? {}).filter(([name]) => isKept(name));
+  const annotations = Object.fromEntries(keptAnnotations);
   const members = ["name", "namespace", "labels", "deletionTimestamp", ...(keepsAge ? ["creationTimestamp"] : [])];
   return [
     {
       ...pick("apiVersion", "kind")(object),
-      metadata: { ...pick(...members)(metadata), ...(all.length > 0 && { annotations: Object.fromEntries(all) }) },
+      metadata: { ...pick(...members)(metadata), ...(keptAnnotations.length > 0 && { annotations }) },
       ...kept,
     },
   ];
 };
 
-/** Lists the kinds of policies' parameters, each with a predicate for the objects that bindings select. */
+/** Lists the kinds of policies' parameters. `selects` reports whether a binding selects an object of the kind. */
 const listParameters = (objects: readonly KubernetesObject[]) =>
   objects.flatMap((binding) => {
     const { policyName, paramRef } = toMap(getOwn(binding, "spec"));

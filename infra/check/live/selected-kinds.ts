@@ -10,12 +10,13 @@ import type { DiscoveredResource, DiscoveryResult } from "./discovery.ts";
 import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
+/** Returns the index of a cluster's kinds, which knows the custom resources with the same fields in all versions. */
 export const readClusterKindIndex = async (
   found: DiscoveryResult,
   hooks: readonly DefaultedWebhookEntry[],
   read: ApiGet,
 ): Promise<KindIndex> => {
-  const uniform = await findUniform(found, hooks, read);
+  const uniform = await findUniformResources(found, hooks, read);
   return createKindIndex(
     new Map(
       found.resources.map((resource): [string, ResourceKind] => [
@@ -37,7 +38,7 @@ const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
  * Returns the custom resources, as group and resource, whose versions differ only in name. Nothing is read unless a
  * hook may ask for another version than the one listed.
  */
-const findUniform = async (
+const findUniformResources = async (
   { resources }: DiscoveryResult,
   hooks: readonly DefaultedWebhookEntry[],
   read: ApiGet,
@@ -67,32 +68,30 @@ export const selectMatchedResources = (
   { resources }: DiscoveryResult,
   kinds: KindIndex,
   hooks: readonly DefaultedWebhookEntry[],
-  operation: Operation,
-  alsoPods: boolean,
+  { operation, alsoPods = false }: { operation: Operation; alsoPods?: boolean },
 ) => {
-  const isMade =
+  const matchesPods =
     alsoPods &&
     operation !== "DELETE" &&
     hooks.some(({ rules }) => rules.some((rule) => matchesRequest(rule, podRequest as AdmissionRequest)));
-  const isAsked = ({ kind, resource, namespaced, verbs }: DiscoveredResource): boolean => {
+  const isMatched = ({ kind, resource, namespaced, verbs }: DiscoveredResource): boolean => {
     // Hooks aren't called for operations that the API server doesn't serve, nor for webhook configurations.
     if (!verbs.includes(operation.toLowerCase()) || resource.group === "admissionregistration.k8s.io") return false;
     const requests = [resource, ...kinds.equivalents(resource)].map(
       // The cast is safe: `matchesRequest` reads only these fields of a request.
       (type) => ({ resource: type, operation, namespace: namespaced ? "any" : "" }) as AdmissionRequest,
     );
-    if (isMade && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;
+    if (matchesPods && isWorkload({ apiVersion: joinApiVersion(kind), kind: kind.kind })) return true;
     return hooks.some(({ rules, matchPolicy }) => {
-      const seen = matchPolicy === "Equivalent" ? requests : requests.slice(0, 1);
-      return rules.some((rule) => seen.some((request) => matchesRequest(rule, request)));
+      const compared = matchPolicy === "Equivalent" ? requests : requests.slice(0, 1);
+      return rules.some((rule) => compared.some((request) => matchesRequest(rule, request)));
     });
   };
-  const stores = Map.groupBy(resources.filter(isAsked), ({ resource }) => getStoreName(resource));
-  const found = [...stores.values()].map((versions) => versions.find(isListed) ?? versions[0]);
-  const each = found.filter((resource) => resource !== undefined);
+  const stores = Map.groupBy(resources.filter(isMatched), ({ resource }) => getStoreName(resource));
+  const inOneVersion = [...stores.values()].flatMap((versions) => versions.find(isListed) ?? versions[0] ?? []);
   return {
-    resources: sortForApply(each.filter(isListed), ({ kind }) => kind.kind),
-    unlisted: each.filter((resource) => !isListed(resource)),
+    resources: sortForApply(inOneVersion.filter(isListed), ({ kind }) => kind.kind),
+    unlisted: inOneVersion.filter((resource) => !isListed(resource)),
   };
 };
 

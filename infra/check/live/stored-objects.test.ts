@@ -11,11 +11,11 @@ describe("the owner of a stored object", () => {
       { "pod-template-hash": "7d9f" },
       "ReplicaSet web",
     ],
-    ["keeps an end that no label has", "ReplicaSet", "web-front", { app: "web" }, "ReplicaSet web-front"],
+    ["keeps an end of its name that is in no label", "ReplicaSet", "web-front", { app: "web" }, "ReplicaSet web-front"],
     ["has no time if the Pod is of a CronJob", "Job", "backup-29384756", {}, "Job backup"],
     ["keeps a Job's own number", "Job", "migrate-7", {}, "Job migrate-7"],
     ["keeps the names of other kinds", "DaemonSet", "agent-29384756", { x: "29384756" }, "DaemonSet agent-29384756"],
-    ["may have no hyphen", "ReplicaSet", "web", { app: "web" }, "ReplicaSet web"],
+    ["may have a name without a hyphen", "ReplicaSet", "web", { app: "web" }, "ReplicaSet web"],
   ] as const)
     it(title, () => {
       const ownerReferences = [

@@ -19,7 +19,7 @@ type StoredObject = KubernetesObject & { metadata?: { uid?: unknown }; status?: 
 export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResource) => Promise<ObjectEvaluation[]>;
 
 /** The limit for the number of unknown fields of stored objects that a live check reports. */
-const mostStrays = 50;
+const maxUnknownFields = 50;
 
 export const createStoredObjectEvaluator = (
   environment: ObjectEvaluationEnvironment,
@@ -27,19 +27,19 @@ export const createStoredObjectEvaluator = (
   operation: Operation,
   note: (sentence: string) => void,
 ): ObjectEvaluator => {
-  const named = new Set<string>();
-  const noteStrays = (resource: DiscoveredResource, strays: readonly string[]) => {
-    for (const stray of strays) {
-      const field = `${toResourceName(resource)} ${stray.replaceAll(/\[\d+\]/g, "[]")}`;
-      if (named.size === mostStrays || named.has(field)) continue;
-      named.add(field);
+  const notedFields = new Set<string>();
+  const noteUnknownFields = (resource: DiscoveredResource, paths: readonly string[]) => {
+    for (const path of paths) {
+      const field = `${toResourceName(resource)} ${path.replaceAll(/\[\d+\]/g, "[]")}`;
+      if (notedFields.size === maxUnknownFields || notedFields.has(field)) continue;
+      notedFields.add(field);
       note(`the field ${field} isn't known here: rules are asked without it`);
     }
   };
   const evaluate = async (object: StoredObject, resource: DiscoveredResource): Promise<ObjectEvaluation[]> => {
     const { namespace } = object.metadata ?? {};
     const { filled, attributes } = buildStoredRequest(object, resource, operation, environment);
-    noteStrays(resource, filled.strays);
+    noteUnknownFields(resource, filled.strays);
     // Keeps a Namespace: namespaceSelectors are evaluated on the stored Namespace when it is deleted.
     namespaces.put(resource.resource, object);
     const failure = namespace === undefined ? undefined : await namespaces.fetch(namespace);
@@ -78,11 +78,11 @@ const buildStoredRequest = (
   operation: Operation,
   { asking: { user }, kubernetes }: ObjectEvaluationEnvironment,
 ) => {
-  const isMade = operation === "CREATE";
+  const isCreation = operation === "CREATE";
   const rest =
-    status === undefined || (isMade && kind.subresources.includes("status")) ? object : { ...object, status };
+    status === undefined || (isCreation && kind.subresources.includes("status")) ? object : { ...object, status };
   const asking = { operation, user, namespace: object.metadata?.namespace ?? "" };
-  const filled = fillDefaults(isMade ? dropServerFieldsAndSetNamespace(rest, kind, asking) : rest, kubernetes);
+  const filled = fillDefaults(isCreation ? dropServerFieldsAndSetNamespace(rest, kind, asking) : rest, kubernetes);
   return {
     filled,
     attributes: buildAdmissionAttributes(filled.object, operation === "UPDATE" ? filled.object : null, kind, asking),
@@ -113,12 +113,13 @@ export const describeOwner = (object: StoredObject): string | undefined => {
   const controller = findController(object);
   if (controller === undefined) return undefined;
   const { kind, name } = controller;
-  // The API server takes any text here.
+  // An API server accepts any string as kind and name.
   if (![kind, name].every((word) => /^[\w.-]+$/.test(String(word)))) return undefined;
   const [, stem, suffix = ""] = /^(.+)-([^-]+)$/.exec(String(name)) ?? [];
   const labels = Object.values(toMap(getOwn(object.metadata, "labels")));
-  const isMade = kind === "ReplicaSet" ? labels.includes(suffix) : kind === "Job" && /^\d{8,}$/.test(suffix);
-  return `${kind} ${isMade ? stem : name}`;
+  const isHash = kind === "ReplicaSet" && labels.includes(suffix);
+  const isTime = kind === "Job" && /^\d{8,}$/.test(suffix);
+  return `${kind} ${isHash || isTime ? stem : name}`;
 };
 
 /**
@@ -129,9 +130,9 @@ const replacePlace = (evaluation: ObjectEvaluation, object: StoredObject): Objec
   const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
   const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);
   const uid = object.metadata?.uid;
-  const named = typeof uid === "string" ? { uid } : {};
+  const withUid = typeof uid === "string" ? { uid } : {};
   const owner = madeBy === undefined ? describeOwner(object) : undefined;
-  const identity = madeBy === undefined ? named : { madeBy: { ...madeBy, ...named } };
+  const identity = madeBy === undefined ? withUid : { madeBy: { ...madeBy, ...withUid } };
   return { ...evaluation, checked: { ...checked, ...identity, ...(owner && { owner }), denials: unplaced } };
 };
 

@@ -40,7 +40,7 @@ const formatHead = ({ checked }: ObjectEvaluation, paint: Paint): string => {
 };
 
 /** Formats what is found of an object. `isWhole` adds the rules that passed and, of a denied object, what is undecided. */
-const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, isWhole: boolean): string => {
+const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, { isWhole }: { isWhole: boolean }): string => {
   const { checked, audit } = evaluation;
   const { noRule, denials, warnings, undecided, passed, changes, exempt = [] } = checked;
   const changing = changes.map(({ rule }) => rule);
@@ -93,23 +93,22 @@ const describeWouldBeDecisions = (audit: Record<string, string>): string[] =>
  * changed it. The diff is computed once for all reports.
  */
 export const diffEvaluation = (evaluation: ObjectEvaluation): DiffHunk[] => {
-  const found = known.get(evaluation) ?? computeDifference(evaluation);
-  known.set(evaluation, found);
-  return found;
+  const hunks = computedHunks.get(evaluation) ?? computeDifference(evaluation);
+  computedHunks.set(evaluation, hunks);
+  return hunks;
 };
 
-const known = new WeakMap<ObjectEvaluation, DiffHunk[]>();
+const computedHunks = new WeakMap<ObjectEvaluation, DiffHunk[]>();
 
 const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation): DiffHunk[] => {
   if (checked.changes.length === 0) return [];
-  const made = steps.filter(isShownChange);
-  const stages = made.map(
-    (step, index): ObjectAfterRule => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }),
-  );
-  const isOneVersion = stages.every((stage) => getOwn(stage.after, "apiVersion") === getOwn(before, "apiVersion"));
+  const states = steps
+    .filter(isShownChange)
+    .map((step, index): ObjectAfterRule => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }));
+  const isOneVersion = states.every((state) => getOwn(state.after, "apiVersion") === getOwn(before, "apiVersion"));
   // A rule that got the object in another API version changed other lines, so each changed line names all rules.
-  const all = [...new Set(stages.map(({ rule }) => rule))].join(", ");
-  return computeHunks(before, isOneVersion ? stages : [{ rule: all, after }]);
+  const all = [...new Set(states.map(({ rule }) => rule))].join(", ");
+  return computeHunks(before, isOneVersion ? states : [{ rule: all, after }]);
 };
 
 const signs: Record<DiffLine["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
@@ -155,7 +154,7 @@ const formatSummary = (summary: CheckSummary, paint: Paint): string => {
 
 /** Creates the text report of all objects, as they come. */
 export const createWholeTextReport = (paint: Paint): CheckReportWriter => ({
-  add: (evaluation) => formatHead(evaluation, paint) + formatFindings(evaluation, paint, true),
+  add: (evaluation) => formatHead(evaluation, paint) + formatFindings(evaluation, paint, { isWhole: true }),
   end: ({ summary }) => [formatSummary(summary, paint)],
 });
 
@@ -192,7 +191,8 @@ export const createTextReport = (paint: Paint): CheckReportWriter => {
       const group = groups.get(key);
       if (group === undefined) {
         const { verdict } = evaluation.checked;
-        groups.set(key, { verdict, heads: [head], more: 0, findings: formatFindings(evaluation, paint, false) });
+        const findings = formatFindings(evaluation, paint, { isWhole: false });
+        groups.set(key, { verdict, heads: [head], more: 0, findings });
       } else if (group.heads.length < mostNamed) group.heads.push(head);
       else group.more++;
       return groups.size > mostGroups ? writeGroups().join("") : "";
@@ -201,7 +201,7 @@ export const createTextReport = (paint: Paint): CheckReportWriter => {
   };
 };
 
-/** Lists what can't be read; of what has the same fault, only some are named, unless `listsAll` says otherwise. */
+/** Lists what can't be read. Of inputs with the same fault, only some are named, unless `listsAll` is true. */
 export const formatUnread = (unread: readonly InputReadFailure[], listsAll: boolean): string[] =>
   [...Map.groupBy(unread, ({ fault }) => getOwn(fault, "sentence")).values()].flatMap((alike) => {
     const more = listsAll ? 0 : Math.max(0, alike.length - mostNamed);
@@ -213,16 +213,18 @@ export const formatUnread = (unread: readonly InputReadFailure[], listsAll: bool
 const buildGroupKey = ({ checked, audit }: ObjectEvaluation): string => {
   const { verdict, denials, warnings, undecided, changes, exempt, name } = checked;
   const findings = denials.map(({ rule, message, suggestion }) => [rule, message, suggestion]);
-  const open = findings.length === 0 ? undecided : [];
+  // Of a denied object, reports don't show what is undecided.
+  const shownUndecided = findings.length === 0 ? undecided : [];
   const key = exactJson.stringify([
     verdict,
     findings,
     warnings,
-    open,
+    shownUndecided,
     changes,
     describeWouldBeDecisions(audit),
     exempt,
   ]);
+  // A name in quotes is replaced, for instance in `pods "web" is forbidden`.
   const names = name === "" ? [] : [name, `${name}${generatedSuffix}`];
   return names.reduce((text, one) => text.replaceAll(`\\"${one}\\"`, "the name"), key);
 };

@@ -24,16 +24,16 @@ export const hideSecretsInEvaluation = (
   const objects = [
     ...new Set([...requests.flatMap((each) => [getOwn(each, "object"), getOwn(each, "oldObject")]), before, after]),
   ].filter(isMap);
-  // The object of a review may not say what it is.
+  // The object of a review may lack its kind, which the request has then.
   const isAboutSecret = [...objects, ...requests.map((each) => getOwn(each, "kind"))].some(isSecret);
   const asSecret = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
-  const others = [...read];
+  const readSecrets = [...read];
   const hasCopy = objects.some((object) => getOwn(toMap(object.metadata).annotations, copyAnnotation) !== undefined);
   const hide = (value: unknown) => hideSecretValues(asSecret(value));
   // Only what is changed is shown of an object. A policy may have written the values of its parameters into it.
-  const secrets = checked.changes.length === 0 ? [] : others;
-  const hideRead = <T>(value: T): T => (secrets.length === 0 ? value : (hideInValue(value, secrets) as T));
+  const copiedSecrets = checked.changes.length === 0 ? [] : readSecrets;
+  const hideRead = <T>(value: T): T => (copiedSecrets.length === 0 ? value : (hideInValue(value, copiedSecrets) as T));
   const hideObject = (value: unknown) => hideRead(asSecret(value));
   const hidePatch = (patch: readonly object[]) => hideRead(patch.map((operation) => hideOperation(operation, hide)));
   const hideStep = (step: HookTraceStep): HookTraceStep => {
@@ -50,14 +50,14 @@ export const hideSecretsInEvaluation = (
 
   const changes = checked.changes.map(({ rule, patch }) => ({ rule, patch: hidePatch(patch) }));
   // Most evaluations have nothing else to hide.
-  if (!isAboutSecret && !hasCopy && others.length === 0)
+  if (!isAboutSecret && !hasCopy && readSecrets.length === 0)
     return { ...evaluation, checked: { ...checked, changes }, steps: steps.map(hideStep) };
   const sentences: string[] = [];
   mapSentences(evaluation, (sentence) => {
     sentences.push(sentence);
     return sentence;
   });
-  const hidden = hideInSentences(sentences, objects.map(asSecret), others);
+  const hidden = hideInSentences(sentences, objects.map(asSecret), readSecrets);
   const shown = mapSentences(evaluation, () => hidden.shift() ?? mask);
   return {
     ...shown,
@@ -68,7 +68,7 @@ export const hideSecretsInEvaluation = (
   };
 };
 
-/** Returns an evaluation with the results of a function in the place of all texts that the object's author may influence. */
+/** Returns an evaluation in which `map` has replaced each sentence that the object's author may influence. */
 const mapSentences = (evaluation: ObjectEvaluation, map: (sentence: string) => string): ObjectEvaluation => {
   const { checked, audit, steps } = evaluation;
   const mapMembers = <T extends object>(from: T, ...names: (keyof T & string)[]): T => {

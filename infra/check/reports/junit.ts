@@ -29,14 +29,14 @@ interface TestFailure {
 }
 
 /** The limit for suites in memory, in characters. A suite starts with its test count, so it is written as a whole. */
-const longest = 4 * 1024 * 1024;
+const maxCharacters = 4 * 1024 * 1024;
 
 /**
  * Writes a test for each rule that evaluated an object, in a suite for each file, or for each kind if there are no
  * files. Denials are failures, undecided objects are errors, warnings are output of the suite. The XML fits the schemas
  * of both Ant and Jenkins' xUnit plugin. With very many findings, one file may have several suites.
  */
-export const createJunitReport = (now = new Date(), mostCharacters = longest): CheckResultReportWriter => {
+export const createJunitReport = (now = new Date(), maxLength = maxCharacters): CheckResultReportWriter => {
   const timestamp = formatTimestamp(now);
   const suites = new Map<string, JunitTestSuite>();
   /**
@@ -47,15 +47,15 @@ export const createJunitReport = (now = new Date(), mostCharacters = longest): C
   let length = 0;
   let id = 0;
   let head = begin;
-  const put = (result: ObjectCheckResult) => {
+  const addResult = (result: ObjectCheckResult) => {
     const name = getSuiteName(result);
     const suite = suites.get(name) ?? { name, cases: [], warnings: [] };
     suites.set(name, suite);
     const cases = listTestCases(result).map((single): TestCase => {
       if (result.file === undefined) return single;
       const key = JSON.stringify([single.object, single.rule]);
-      if (!seen.has(key)) seen.add(key);
-      else return { ...single, rule: `${single.rule} at ${result.file}:${result.line ?? 1}` };
+      if (seen.has(key)) return { ...single, rule: `${single.rule} at ${result.file}:${result.line ?? 1}` };
+      seen.add(key);
       return single;
     });
     const warnings = result.warnings.map(({ rule, text }) => `${formatObjectName(result)}: ${rule} warns: ${text}`);
@@ -75,11 +75,11 @@ export const createJunitReport = (now = new Date(), mostCharacters = longest): C
   };
   return {
     add: ({ checked }) => {
-      put(checked);
-      return length > mostCharacters ? flushSuites() : "";
+      addResult(checked);
+      return length > maxLength ? flushSuites() : "";
     },
     end: ({ unread }) => {
-      for (const { checked } of unread) put(checked);
+      for (const { checked } of unread) addResult(checked);
       return [flushSuites(), end];
     },
   };
@@ -112,12 +112,12 @@ const listTestCases = (result: ObjectCheckResult): TestCase[] => {
   const [first, ...more] = result.undecided;
   const message = more.length > 0 ? `${first}, and ${more.length} more` : first;
   const text = result.undecided.join("\n");
-  const open: TestCase[] =
+  const undecided: TestCase[] =
     message === undefined ? [] : [{ object, rule: "postern check", error: { message, type: "Undecided", text } }];
-  const fine = new Set([...result.passed, ...result.changes.map(({ rule }) => rule)]);
-  for (const { rule } of result.denials) fine.delete(rule);
-  const passed = [...fine].map((rule): TestCase => ({ object, rule }));
-  const cases = [...failed, ...open, ...passed];
+  const passedRules = new Set([...result.passed, ...result.changes.map(({ rule }) => rule)]);
+  for (const { rule } of result.denials) passedRules.delete(rule);
+  const passed = [...passedRules].map((rule): TestCase => ({ object, rule }));
+  const cases = [...failed, ...undecided, ...passed];
   // An object that no rule matches still counts as a test.
   return cases.length > 0 ? cases : [{ object, rule: "postern check" }];
 };

@@ -29,10 +29,10 @@ export const parseOutputOptions = (texts: readonly string[], forms: readonly str
   const twice = files.find((file, index) => files.findIndex((other) => resolve(other) === resolve(file)) < index);
   if (twice) throw new Complaint(`${twice} can hold one report; give each --output a file of its own`);
   const printed = outputs.filter(({ file }) => file === undefined);
-  const whole = printed.find(({ form }) => form !== "text" && form !== "github");
-  if (whole && printed.length > 1) {
+  const exclusive = printed.find(({ form }) => form !== "text" && form !== "github");
+  if (exclusive && printed.length > 1) {
     const forms = printed.map(({ form }) => form).join(" and ");
-    throw new Complaint(`${forms} can't share standard output; give one a file, as in -o ${whole.form}=FILE`);
+    throw new Complaint(`${forms} can't share standard output; give one a file, as in -o ${exclusive.form}=FILE`);
   }
   return printed.length > 0 ? outputs : [{ form: "text" }, ...outputs];
 };

@@ -15,17 +15,15 @@ const verdicts = ["pass", "fail", "warn", "error", "skip"] as const;
 type Verdict = (typeof verdicts)[number];
 
 /** The limit for one PolicyReport, in bytes: kubectl apply copies an object into an annotation of at most 256 KiB. */
-const most = 150_000;
+const maxReportBytes = 150_000;
 /** The limit for one text in a PolicyReport, in characters; other report formats give the whole text. */
-const longest = 4096;
+const maxTextCharacters = 4096;
 /** The limit in bytes for results that wait in memory until they are written as a PolicyReport. */
-const mostWaiting = 8 * 1024 * 1024;
+const maxWaitingBytes = 8 * 1024 * 1024;
 
-/**
- * The results of one namespace that aren't yet in a written PolicyReport; `namespace` is undefined for cluster-scoped
- * objects.
- */
+/** The results of one namespace that aren't yet in a written PolicyReport. */
 interface Part {
+  /** Undefined for cluster-scoped objects. */
   namespace: string | undefined;
   results: Result[];
   bytes: number;
@@ -57,6 +55,7 @@ interface PolicyReportOptions {
   apiVersion?: PolicyReportVersion | undefined;
   /** True to list results that passed unchanged, false to count them only: a cluster stores all listed results. */
   passes: boolean;
+  /** The limit in bytes for results that wait in memory. */
   waiting?: number;
 }
 
@@ -65,7 +64,7 @@ interface PolicyReportOptions {
  * ClusterReports of `openreports.io`, the successor of the working group's `wgpolicyk8s.io`.
  */
 export const createPolicyReport = (
-  { passes, apiVersion = "wgpolicyk8s.io/v1alpha2", waiting = mostWaiting }: PolicyReportOptions,
+  { passes, apiVersion = "wgpolicyk8s.io/v1alpha2", waiting = maxWaitingBytes }: PolicyReportOptions,
   now = new Date(),
 ): CheckResultReportWriter => {
   const timestamp = { seconds: Math.floor(now.getTime() / 1000), nanos: 0 };
@@ -87,7 +86,7 @@ export const createPolicyReport = (
     parts.set(checkResult.namespace, part);
     for (const result of listResults(checkResult, timestamp)) {
       const length = Buffer.byteLength(JSON.stringify(result));
-      if (part.results.length > 0 && part.bytes + length > most) {
+      if (part.results.length > 0 && part.bytes + length > maxReportBytes) {
         text += closePart(part);
         part = parts.get(checkResult.namespace) ?? part;
       }
@@ -139,7 +138,7 @@ const listResults = (result: ObjectCheckResult, timestamp: Result["timestamp"]):
   ];
 };
 
-const shortenText = (text: string): string => truncateText(text.toWellFormed(), longest);
+const shortenText = (text: string): string => truncateText(text.toWellFormed(), maxTextCharacters);
 
 const buildReport = ({ namespace, results, counts, reports }: Part, apiVersion: PolicyReportVersion): object => ({
   apiVersion,

@@ -42,6 +42,7 @@ const finished: FinishedCheck = {
   isCut: false,
 };
 
+const uncoloured = createPainter(false);
 /** Returns the text that a report writes for these results. */
 const writeReport = (
   report: CheckResultReportWriter,
@@ -92,7 +93,7 @@ describe("the text report", () => {
       const undecided = index % 2 === 0 ? [] : ["which quota counts it"];
       return { ...denied, name, line: index + 1, denials: [denial], warnings: [], undecided };
     });
-    const report = toResultWriter(createTextReport(createPainter(false)));
+    const report = toResultWriter(createTextReport(uncoloured));
     assert.equal(writeReport(report, [undecidedResult, web, results.exempt, ...pods, denied]), reports.text);
   });
 });
@@ -104,7 +105,7 @@ describe("a report without known findings", () => {
   const denialId = computeFingerprint(denied, rule, suggested);
   const warningId = computeFingerprint(denied, warning.rule, warning.text);
   const write = (all: readonly ObjectCheckResult[], known: string[]) => {
-    const report = toResultWriter(createTextReport(createPainter(false)));
+    const report = toResultWriter(createTextReport(uncoloured));
     const left = leaveOutKnownFindings(report as CheckReportWriter, new Set(known));
     return writeReport(toResultWriter(left), all);
   };
@@ -132,7 +133,7 @@ describe("a report without known findings", () => {
 });
 
 describe("what can't be read", () => {
-  it("has equal faults once for some files, unless all are wanted", () => {
+  it("is listed with only some of the inputs that have the same fault, unless all are wanted", () => {
     const unread = ["a", "b", "c", "d", "e"].map((file) => {
       const sentence = file === "b" ? "is no text in UTF-8" : "is a Helm template";
       return { fault: { file, line: 1, sentence }, text: `${file}:1 ${sentence}`, checked: denied };
@@ -273,17 +274,17 @@ describe("the JUnit report", () => {
 });
 
 describe("each report", () => {
-  const reportsByName: [name: string, create: () => CheckResultReportWriter, own: RegExp][] = [
-    ["text", () => toResultWriter(createTextReport(createPainter(false))), /^(?!\s*::)/],
-    ["text of all objects", () => toResultWriter(createWholeTextReport(createPainter(false))), /^(?!\s*::)/],
+  const reportsByName: [name: string, create: () => CheckResultReportWriter, lineStart: RegExp][] = [
+    ["text", () => toResultWriter(createTextReport(uncoloured)), /^(?!\s*::)/],
+    ["text of all objects", () => toResultWriter(createWholeTextReport(uncoloured)), /^(?!\s*::)/],
     ["json", () => toResultWriter(createJsonReport()), /^ *["{}[\]]/],
     ["junit", () => createJunitReport(now), /^ *</],
     ["sarif", () => createSarifReport(), /^ *["{}[\]]/],
     ["github", () => createGithubReport(), /^::(error|warning) /],
     ["policyreport", () => createPolicyReport({ passes: true }, now), /^ *["{}[\]]/],
   ];
-  for (const [name, create, own] of reportsByName)
-    it(`of the form ${name} begins each line of a log itself, and has no command or control character in one`, () =>
+  for (const [name, create, lineStart] of reportsByName)
+    it(`in the format ${name} begins each line itself, and has no control character or workflow command in a line`, () =>
       fc.assert(
         fc.property(anyResults, fc.array(text), (all, names) => {
           const named = names.map((name): ObjectCheckResult => ({ ...denied, file: name, kind: name, name }));
@@ -291,7 +292,7 @@ describe("each report", () => {
             .split("\n")
             .slice(0, -1);
           for (const line of lines) {
-            assert.match(line, own);
+            assert.match(line, lineStart);
             assert.doesNotMatch(line, /\p{Cc}|\p{Bidi_Control}|[\u2028\u2029]|##\w*\[/u);
           }
         }),
@@ -330,6 +331,7 @@ describe("the SARIF report", () => {
           locations[0]?.physicalLocation.artifactLocation.uri,
       );
     const { file: _, line: __, ...live } = denied;
+    // Each has a result for its denial, and one for its warning.
     assert.deepEqual(listUris({ ...denied, file: "-" }), ["stdin", "stdin"]);
     assert.deepEqual(listUris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
   });

@@ -64,7 +64,7 @@ export const describeAccessEntryChanges = async (
     ...missing.map(({ rule }) => `EKS access entry of ${rule} is missing`),
     ...changed.map(({ rule, group }) => `EKS access entry of ${rule} is not in the group ${group} alone`),
     ...obsolete
-      .filter(isUnused(targets, outputs))
+      .filter(createUnusedPredicate(targets, outputs))
       .map(({ groups }) => `EKS access entry in the group ${groups.join(", ")} should not be there`),
   ];
 };
@@ -96,7 +96,7 @@ export const deleteAccessEntries = async (
   const entries = await openAccessEntries(targets, name);
   if (entries === undefined) return 0;
   const { obsolete } = await entries.compare(listWantedEntries(manifests, outputs));
-  const unused = obsolete.filter(isUnused(targets, outputs));
+  const unused = obsolete.filter(createUnusedPredicate(targets, outputs));
   await runInParallel(atOnce, unused, async ({ principal }) => entries.remove(principal));
   return unused.length;
 };
@@ -105,7 +105,7 @@ export const deleteAccessEntries = async (
  * Returns a function that reports whether an access entry may be deleted. With --write, the cluster may call a function
  * until the files are applied, so the access entry of a role that the stack still has is not deleted.
  */
-const isUnused = ({ write }: Targets, outputs: Record<string, string>) => {
+const createUnusedPredicate = ({ write }: Targets, outputs: Record<string, string>) => {
   const roles = write === undefined ? [] : Object.values(outputs);
   return ({ principal }: AccessEntry) => !roles.includes(principal);
 };
@@ -242,23 +242,24 @@ const describeRemedy = (
   const { partition, account, stage } = identity;
   const owner = formatStageIdentity(identity);
   const roles = buildRolePrefix(identity);
+  // In the role's ARN arn:aws:iam::111122223333:role/deployer, the fifth part is the account.
   const clusterAccount = role?.split(":")[4] ?? account;
   const arn = `arn:${partition}:eks:${region}:${clusterAccount}`;
-  const entries = `${arn}:access-entry/${eks}/role/${account}/${roles.split("/")[1]}*/*`;
-  const owned = { StringEquals: { [`aws:ResourceTag/${ownerTag}`]: owner } };
-  const created = {
+  const entriesArn = `${arn}:access-entry/${eks}/role/${account}/${roles.split("/")[1]}*/*`;
+  const isOfStage = { StringEquals: { [`aws:ResourceTag/${ownerTag}`]: owner } };
+  const isFunctionEntry = {
     StringEquals: { "eks:accessEntryType": "STANDARD", [`aws:RequestTag/${ownerTag}`]: owner },
     ArnLike: { "eks:principalArn": `${roles}*` },
     "ForAllValues:StringLike": { "eks:kubernetesGroups": buildKubernetesGroupName(webhookConfigurationName, "*") },
     Null: { "eks:username": "true" },
   };
-  const tagged = { StringEquals: { [`aws:RequestTag/${ownerTag}`]: owner } };
+  const isTaggedForStage = { StringEquals: { [`aws:RequestTag/${ownerTag}`]: owner } };
   const Statement = [
     { Effect: "Allow", Action: "eks:ListAccessEntries", Resource: `${arn}:cluster/${eks}` },
-    { Effect: "Allow", Action: "eks:DescribeAccessEntry", Resource: entries },
-    { Effect: "Allow", Action: "eks:CreateAccessEntry", Resource: `${arn}:cluster/${eks}`, Condition: created },
-    { Effect: "Allow", Action: "eks:TagResource", Resource: entries, Condition: tagged },
-    { Effect: "Allow", Action: "eks:DeleteAccessEntry", Resource: entries, Condition: owned },
+    { Effect: "Allow", Action: "eks:DescribeAccessEntry", Resource: entriesArn },
+    { Effect: "Allow", Action: "eks:CreateAccessEntry", Resource: `${arn}:cluster/${eks}`, Condition: isFunctionEntry },
+    { Effect: "Allow", Action: "eks:TagResource", Resource: entriesArn, Condition: isTaggedForStage },
+    { Effect: "Allow", Action: "eks:DeleteAccessEntry", Resource: entriesArn, Condition: isOfStage },
   ];
   // The caller, for instance in arn:aws:sts::111122223333:assumed-role/deployer/session: kind "role", name "deployer".
   const [, kind = "role", caller = "ROLE"] = /:(?:assumed-)?(role|user)\/([^/\s]+)/.exec(role ?? refusal) ?? [];

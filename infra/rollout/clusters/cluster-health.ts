@@ -46,8 +46,9 @@ export interface ClusterHealth {
 }
 
 /**
- * Probes each endpoint with the cluster's real key, and compares the cluster with its release. If the caller may not
- * read the private key, no endpoint is probed, and the public key verifies the keys in the cluster's URLs.
+ * Probes each endpoint with the cluster's real key, and compares the cluster with its release. A URL has the cluster's
+ * name and key in a segment `{cluster}.{key}`. If the caller may not read the private key that signs segments, no
+ * endpoint is probed, and the public key verifies the segments in the cluster's URLs.
  */
 export const probeClusterHealth = async (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer"> &
@@ -94,8 +95,8 @@ export const probeClusterHealth = async (
     health.drift = found.map(({ sentence }) => sentence);
     if (hasDifferingRules(catalogue, cluster)) {
       const live = await readClusterMinor(api);
-      const version = describeMinorDrift(catalogue, cluster, release.kubernetes?.[name], live);
-      if (version !== undefined) health.drift.push(version);
+      const minorDrift = describeMinorDrift(catalogue, cluster, release.kubernetes?.[name], live);
+      if (minorDrift !== undefined) health.drift.push(minorDrift);
     }
     const inspected = await inspectClusterOfDeployment({ ...targets, config, catalogue }, name, recorded);
     health.drift.push(...describeStaleEntries(catalogue, inspected.cluster, listEntries(recorded.manifests)));
@@ -104,8 +105,8 @@ export const probeClusterHealth = async (
     health.drift.push(...placed.drift);
     if (listFunctionGroups(recorded.manifests).length > 0) {
       const outputs = await targets.stage.stack.readOutputs();
-      const entries = describeAccessEntryChanges({ ...targets, config }, name, recorded.manifests, { outputs });
-      health.drift.push(...(await entries.catch(rethrowFirstLine)));
+      const changes = describeAccessEntryChanges({ ...targets, config }, name, recorded.manifests, { outputs });
+      health.drift.push(...(await changes.catch(rethrowFirstLine)));
     }
   } catch (error) {
     health.unknown.push(toSentence(error));
@@ -152,24 +153,25 @@ const findClusterSegment = async (
   return segments.find((segment) => verify(segment)?.cluster === name) ?? `${name}.${"x".repeat(signatureCharacters)}`;
 };
 
-/** Returns where the policies of a release are evaluated, and a sentence for each that the next deployment moves. */
-const compareWithRelease = (present: readonly PolicyPlacement[], manifests: DeployedObject[]) => {
-  const natives = manifests.flatMap(({ kind, metadata: { labels = {}, annotations = {} } }) =>
+/**
+ * Returns where the policies of a release are evaluated, and a sentence for each policy that the next deployment moves.
+ * `wanted` says where each policy should be evaluated: `native` is true for the API server, and false for a function.
+ */
+const compareWithRelease = (wanted: readonly PolicyPlacement[], manifests: DeployedObject[]) => {
+  const releasedNativePolicies = manifests.flatMap(({ kind, metadata: { labels = {}, annotations = {} } }) =>
     /AdmissionPolicy$/.test(kind) ? [`${labels[ruleLabel]} ${annotations[policyNameAnnotation]}`] : [],
   );
-  // A policy that the API server can't evaluate itself has a webhook entry, which calls the policy's variant of the
-  // rule.
+  // A policy that the API server can't evaluate itself has a webhook entry for the policy's variant of the rule.
   const calledVariants = listRulesCalledByEntries(manifests).map(({ rule, variant }) => `${rule} ${variant}`);
   const policies: PolicyPlacement[] = [];
   const drift: string[] = [];
-  for (const { rule, policy, native, reason } of present) {
-    const wasNative = natives.includes(`${rule} ${policy}`);
+  for (const { rule, policy, native, reason } of wanted) {
+    const wasNative = releasedNativePolicies.includes(`${rule} ${policy}`);
     if (!wasNative && !calledVariants.includes(`${rule} ${getVariantName(policy)}`)) continue;
-    const moves = "postern deploy moves it";
-    const why = wasNative ? undefined : (reason ?? moves);
-    policies.push({ rule, policy, native: wasNative, ...(why !== undefined && { reason: why }) });
-    if (native && !wasNative) drift.push(`the API server can evaluate policy ${policy} itself; ${moves}`);
-    if (!native && wasNative) drift.push(`the API server can't evaluate policy ${policy} itself: ${reason}; ${moves}`);
+    const remedy = "postern deploy moves it";
+    policies.push({ rule, policy, native: wasNative, ...(!wasNative && { reason: reason ?? remedy }) });
+    if (native && !wasNative) drift.push(`the API server can evaluate policy ${policy} itself; ${remedy}`);
+    if (!native && wasNative) drift.push(`the API server can't evaluate policy ${policy} itself: ${reason}; ${remedy}`);
   }
   return { policies, drift };
 };
@@ -179,18 +181,14 @@ const describeStaleEntries = (catalogue: CatalogueRule[], cluster: ClusterConfig
   findRulesInspectingCluster(catalogue, cluster).flatMap((listed) => {
     const setup = cluster.rules.get(listed.name);
     return listed.phases.flatMap((phase) => {
-      const match = setup
-        ? buildRuleWebhookEntries(listed, phase, setup, false).flatMap(({ entry }) => entry.match)
-        : [];
-      const known = recorded.filter(
-        (entry) => getRuleNameOfEntry(entry) === listed.name && entry.clientConfig.url.includes(`/${phase}`),
-      );
-      const wanted = match.map((row) => ({ scope: "*", ...row }));
-      const isSame = isDeepStrictEqual(
-        known.flatMap(({ rules }) => rules),
-        wanted,
-      );
-      const what = `the ${phase} entries of ${listed.name} don't match what is in the cluster now`;
-      return isSame ? [] : [`${what}; postern deploy updates them`];
+      const isHardened = false; // Only the failurePolicy depends on it, which isn't compared.
+      const wantedEntries = setup ? buildRuleWebhookEntries(listed, phase, setup, isHardened) : [];
+      const wantedMatches = wantedEntries.flatMap(({ entry }) => entry.match.map((row) => ({ scope: "*", ...row })));
+      const recordedMatches = recorded
+        .filter((entry) => getRuleNameOfEntry(entry) === listed.name && entry.clientConfig.url.includes(`/${phase}`))
+        .flatMap(({ rules }) => rules);
+      if (isDeepStrictEqual(recordedMatches, wantedMatches)) return [];
+      const difference = `the ${phase} entries of ${listed.name} don't match what is in the cluster now`;
+      return [`${difference}; postern deploy updates them`];
     });
   });

@@ -13,12 +13,12 @@ export interface RuleEndpoints {
    */
   ca?: string | undefined;
   /**
-   * The CA certificates (PEM) of the relay: the proxy in the cluster that passes reviews on to the functions. Undefined if the
-   * cluster has none.
+   * The CA certificates (PEM) of the relay: the proxy in the cluster that passes reviews on to the functions. Undefined
+   * if the cluster has no relay.
    */
   relayCa?: string | undefined;
   stage: string;
-  /** The stage's partition, account, region and name, in one text. */
+  /** The stage's partition, account, region and name, in one string. */
   identity: string;
 }
 
@@ -32,9 +32,8 @@ const segmentPlaceholder = "{cluster}.{key}";
 export const webhookConfigurationName = "postern";
 
 /**
- * Returns all objects for a cluster, roles first. The URLs have a placeholder for the cluster's name and key. Clusters
- * with the same rules therefore have equal objects, which a release stores once. Objects that were built before are
- * reused.
+ * Returns all objects for a cluster, RBAC roles first. The URLs have a placeholder for the cluster's name and key.
+ * Clusters with the same rules therefore have equal objects, which are built once, and which a release stores once.
  */
 export const buildClusterManifests = (
   catalogue: CatalogueRule[],
@@ -45,10 +44,10 @@ export const buildClusterManifests = (
   const builtObjects = objectsByCatalogue.get(catalogue) ?? new Map<string, DeployedObject[]>();
   objectsByCatalogue.set(catalogue, builtObjects);
   const { rules, groups, connect, service, policySupport } = cluster;
-  const together = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
+  const groupMembers = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
   const names = [...rules.keys(), ...groups.map(({ name }) => name)];
   const addresses = [endpoints.identity, endpoints.ca, service, endpoints.relayCa, names.map(endpoints.base)];
-  const setup = [[...rules], together, Object.keys(connect ?? {}), policySupport];
+  const setup = [[...rules], groupMembers, Object.keys(connect ?? {}), policySupport];
   const key = JSON.stringify([setup, [...hardened].sort(), addresses]);
   const manifests = builtObjects.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
   builtObjects.set(key, manifests);
@@ -89,8 +88,7 @@ export const insertKeyIntoUrls = (manifests: DeployedObject[], segment: string):
       ? {
           ...manifest,
           webhooks: manifest.webhooks.map((webhook: WebhookEntry) => {
-            // The replacement is a function, because `replace` gives texts such as $& in a replacement string a
-            // meaning.
+            // The replacement is a function, because in a replacement string, `$&` would stand for the match.
             const url = webhook.clientConfig.url.replace(`/${segmentPlaceholder}/`, () => `/${segment}/`);
             return { ...webhook, clientConfig: { ...webhook.clientConfig, url } };
           }),
@@ -108,8 +106,8 @@ export const listCalledRules = (manifests: DeployedObject[]): string[] => [
 ];
 
 /** Keeps one webhook entry for each rule and phase, also if the rule has several variants with an entry each. */
-export const dropVariantEntries = (entries: WebhookEntry[]): WebhookEntry[] => [
-  ...new Map(
-    entries.map((entry) => [entry.clientConfig.url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1"), entry]),
-  ).values(),
-];
+export const dropVariantEntries = (entries: WebhookEntry[]): WebhookEntry[] => {
+  // The URL of a variant ends in /validate/VARIANT or /mutate/VARIANT.
+  const removeVariant = (url: string) => url.replace(/\/(mutate|validate)\/[^/]+$/, "/$1");
+  return [...new Map(entries.map((entry) => [removeVariant(entry.clientConfig.url), entry])).values()];
+};

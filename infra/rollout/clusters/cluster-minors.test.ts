@@ -11,6 +11,7 @@ import { chooseClusterMinors, describeMinorDrift } from "./cluster-minors.ts";
 interface Row {
   name: string;
   mode?: string;
+  /** The minor in postern.yaml, the one that the cluster runs ("?" if it is unreachable), and the last release's. */
   stated?: string;
   found?: string;
   last?: string;
@@ -35,33 +36,34 @@ describe("the minor version for which a cluster's functions are built", () => {
       assert.deepEqual([...chosen.notes], note === undefined ? [] : [["one", note]]);
     });
 
+  /** `built` is the minor of the release: by default 1.35, and null if the release records none. */
   type Drift = [name: string, stated: string | undefined, live: string, sentence?: string | undefined, built?: null];
   const drifts: Drift[] = [
-    ["the same", undefined, "1.35"],
-    ["another one in which rules behave alike", undefined, "1.36"],
-    ["as good as the newest, which is assumed if none was known", undefined, "1.37", undefined, null],
+    ["the same minor", undefined, "1.35"],
+    ["another minor in which rules behave alike", undefined, "1.36"],
+    ["a minor like the newest, for which functions were built", undefined, "1.37", undefined, null],
     [
-      "older than the newest, which was assumed",
+      "a minor older than the newest, for which functions were built",
       undefined,
       "1.35",
       "it runs Kubernetes 1.35, but its functions were built for the newest; postern deploy builds them again",
       null,
     ],
     [
-      "one in which rules behave otherwise",
+      "a minor in which rules behave otherwise",
       undefined,
       "1.37",
       "it runs Kubernetes 1.37, but its functions were built for 1.35; postern deploy builds them again",
     ],
     [
-      "another one than stated",
+      "a later minor than stated",
       "1.35",
       "1.37",
       'it runs Kubernetes 1.37, but its kubernetes in postern.yaml is "1.35"',
     ],
   ];
   for (const [name, stated, live, sentence, built = "1.35"] of drifts)
-    it(`is compared with the running version if that is ${name}`, () => {
+    it(`${sentence === undefined ? "is right" : "is reported as wrong"} if the cluster runs ${name}`, () => {
       const one = readConfig(stated).clusters.get("one") ?? assert.fail();
       assert.equal(describeMinorDrift(catalogue, one, built ?? undefined, live), sentence);
     });
@@ -76,5 +78,6 @@ describe("the minor version for which a cluster's functions are built", () => {
     [undefined, undefined],
   ];
   for (const [answer, minor] of answers)
-    it(`is ${minor} in ${JSON.stringify(answer)}`, () => assert.equal(parseMinor(answer), minor));
+    it(`is read as ${minor} from the API server's answer ${JSON.stringify(answer)}`, () =>
+      assert.equal(parseMinor(answer), minor));
 });

@@ -14,7 +14,7 @@ interface Row {
 
 describe("the findings about an EKS cluster's network", () => {
   for (const { name, network, isInVpc = false, asking = [], findings } of readRows<Row[]>(import.meta.filename))
-    it(`are as expected for ${name}`, () => {
+    it(`begin with the expected sentences for ${name}`, () => {
       const eksNetwork = { egress: "AWS_MANAGED", hasPublicEndpoint: true, publicRanges: ["0.0.0.0/0"], ...network };
       const found = describeEksNetwork(eksNetwork, asking, isInVpc);
       assert.equal(found.length, findings.length, found.join("\n"));

@@ -12,25 +12,28 @@ import type { PackagedRule } from "../versions/package.ts";
 export const describeClusterNetwork = async (
   targets: Pick<DeploymentTargets, "config" | "catalogue" | "stage">,
   name: string,
-  parts: Pick<PackagedRule, "asks" | "wanted">[],
+  packagedRules: Pick<PackagedRule, "asks" | "wanted">[],
 ): Promise<string[]> => {
   const cluster = getClusterConfig(targets, name);
   const { connect } = cluster;
   if (connect?.eks === undefined || connect.server !== undefined) return [];
-  const asking = listRulesAskingCluster(targets.catalogue, cluster).map((listed) => listed.name);
-  const isInVpc = parts.some(
+  const readingRules = listRulesAskingCluster(targets.catalogue, cluster).map((listed) => listed.name);
+  const isInVpc = packagedRules.some(
     ({ asks, wanted }) => asks && (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0,
   );
   return readEksNetwork(connect, targets.stage.readIdentity).then(
-    (network) => describeEksNetwork({ ...network, hasRelay: cluster.service !== undefined }, asking, isInVpc),
+    (network) => describeEksNetwork({ ...network, hasRelay: cluster.service !== undefined }, readingRules, isInVpc),
     (error: unknown) => [`? its network is not known: ${requireComplaint(error).message}`],
   );
 };
 
-/** Returns a note for each problem with an EKS cluster's network. `asking` are the rules that read the cluster. */
+/**
+ * Returns a note for each problem with an EKS cluster's network. `readingRules` are the rules that read the cluster,
+ * and `isInVpc` says whether their functions are in a VPC.
+ */
 export const describeEksNetwork = (
   { egress, hasPublicEndpoint, publicRanges, hasRelay }: EksNetwork & { hasRelay?: boolean },
-  asking: string[],
+  readingRules: string[],
   isInVpc: boolean,
 ): string[] => {
   const findings: string[] = [];
@@ -44,9 +47,9 @@ export const describeEksNetwork = (
         ? "its control plane egress is CUSTOMER_ISOLATED, which AWS doesn't describe: it is not known whether its API server can call a public URL; try a rule with failurePolicy Ignore first, else use a relay"
         : `its control plane egress is ${egress}: it is not known whether its API server can call a public URL; try a rule with failurePolicy Ignore first`,
     );
-  const rules = asking.join(", ");
+  const rules = readingRules.join(", ");
   const isLimited = publicRanges.length > 0 && !publicRanges.includes("0.0.0.0/0");
-  if (asking.length === 0) return findings.map(toNote);
+  if (readingRules.length === 0) return findings.map(toNote);
   if (!hasPublicEndpoint && !isInVpc)
     findings.push(`its API server has only a private endpoint, and functions are in no VPC: ${rules} can't read it`);
   else if (hasPublicEndpoint && isLimited)

@@ -48,16 +48,14 @@ export interface ClusterPlan {
   groupAdvice?: GroupAdvice | undefined;
 }
 
-/**
- * Compares one cluster with postern.yaml. Without a keyring, compares with the newest release, not with the cluster.
- */
+/** Compares a cluster with postern.yaml. Without a keyring, takes what the newest release records of the cluster. */
 export const planCluster = async (
   targets: DeploymentTargets,
   name: string,
-  known: StageRecord,
+  record: StageRecord,
   keyring?: Keyring,
 ): Promise<ClusterPlan> => {
-  const { newest, outputs } = known;
+  const { newest, outputs } = record;
   const inspected = await inspectClusterOfDeployment(targets, name, newest?.clusters[name], {
     isPlan: keyring === undefined,
   }).catch(requireComplaint);
@@ -69,7 +67,7 @@ export const planCluster = async (
   const { hardened, notes: failOpenNotes } = await chooseFailClosedRules(
     targets,
     [name, cluster],
-    { ...known, entries: "entries" in opened ? opened.entries : [] },
+    { ...record, entries: "entries" in opened ? opened.entries : [] },
     endpoints,
   );
   const notes = [...inspected.notes, ...failOpenNotes, ...describeRelay(targets, name, endpoints)];
@@ -83,14 +81,14 @@ export const planCluster = async (
     groupAdvice: await findGroupOfManifests(targets, cluster, manifests),
   };
   if ("unknown" in opened) return { ...plan, differences: [], unknown: opened.unknown };
-  const rights = await planAccessEntries(targets, name, manifests, {
+  const accessChanges = await planAccessEntries(targets, name, manifests, {
     newest,
     outputs,
     isDeployment: keyring !== undefined,
   });
-  if (typeof rights === "string") return { ...plan, differences: [], unknown: rights };
+  if (typeof accessChanges === "string") return { ...plan, differences: [], unknown: accessChanges };
   const objects = await planObjects(targets, name, { newest, keyring, outputs, cluster, manifests, api: opened.api });
-  return { ...plan, ...objects, differences: [...rights, ...objects.differences] };
+  return { ...plan, ...objects, differences: [...accessChanges, ...objects.differences] };
 };
 
 /** Returns the group that would save most calls. The answer is kept for further clusters with the same manifests. */
@@ -106,7 +104,9 @@ const findGroupOfManifests = (
 
 const adviceByManifests = new WeakMap<DeployedObject[], Promise<GroupAdvice | undefined>>();
 
-/** Returns a note for a cluster with a relay: which host the relay must call, and with which key. */
+/**
+ * Returns a note for a cluster with a relay, a proxy that passes reviews on: which host it must call with which key.
+ */
 const describeRelay = (
   { config, catalogue, stage }: DeploymentTargets,
   name: string,
@@ -114,17 +114,14 @@ const describeRelay = (
 ): string[] => {
   const { service } = getClusterConfig({ config }, name);
   if (service === undefined) return [];
-  const url = base(catalogue[0]?.name ?? "");
+  const url = base(catalogue[0]?.name ?? ""); // With a relay, all rules have the same host.
   const host = URL.canParse(url) ? new URL(url).host : "the host of the rules";
   return [
     `its API server calls the relay ${service.namespace}/${service.name}, which must call ${host} with the key that postern key ${name} --stage ${stage.name} prints; the relay itself isn't probed (${formatPage("how-to/relay.md")})`,
   ];
 };
 
-/**
- * Describes changes in the access entries of an EKS cluster. Returns one sentence instead of a list if it can't read
- * them.
- */
+/** Describes changes in the access entries of an EKS cluster; returns one sentence, no list, if they can't be read. */
 const planAccessEntries = async (
   targets: DeploymentTargets,
   name: string,
@@ -143,14 +140,7 @@ const planAccessEntries = async (
 const planObjects = async (
   targets: DeploymentTargets,
   name: string,
-  {
-    newest,
-    keyring,
-    outputs,
-    cluster,
-    manifests,
-    api,
-  }: {
+  wanted: {
     newest: Release | undefined;
     keyring: Keyring | undefined;
     outputs: Record<string, string>;
@@ -159,13 +149,14 @@ const planObjects = async (
     api: ClusterApi | undefined;
   },
 ): Promise<Pick<ClusterPlan, "differences" | "unknown">> => {
+  const { newest, keyring, outputs, cluster, manifests, api } = wanted;
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const hasRelay = cluster.service !== undefined;
   const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer, hasRelay });
-  const isRecorded = differences.length === 0;
+  const isAsReleased = differences.length === 0;
   if (targets.write !== undefined)
-    return { differences: isRecorded ? [] : [`the entries are written to ${targets.write}`] };
+    return { differences: isAsReleased ? [] : [`the entries are written to ${targets.write}`] };
   if (keyring === undefined || api === undefined) {
     // `postern plan` doesn't read the entries of clusters. Without a release, it can't say which entries are missing.
     if (newest === undefined && Object.keys(outputs).length > 0) return { differences: [unrecorded] };
@@ -174,10 +165,10 @@ const planObjects = async (
   }
   try {
     const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
-    if (!isServed) return { differences: isRecorded ? ["the stack has no URL for some entries"] : differences };
-    const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
-    const found = (await findDifferences(api, wanted, webhookConfigurationName)).map(({ sentence }) => sentence);
-    if (found.length > 0 || isRecorded) return { differences: found };
+    if (!isServed) return { differences: isAsReleased ? ["the stack has no URL for some entries"] : differences };
+    const objects = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
+    const found = (await findDifferences(api, objects, webhookConfigurationName)).map(({ sentence }) => sentence);
+    if (found.length > 0 || isAsReleased) return { differences: found };
     if (hasRelay) return { differences };
     return { differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
   } catch (error) {
@@ -219,11 +210,11 @@ export const describeChangesSinceRelease = (
   const before = newest?.clusters[name];
   const found = compareManifests(before?.manifests ?? [], wanted.manifests).map(({ sentence }) => sentence);
   if (before === undefined) return found;
-  const [getKey, mustBe] = wanted.hasRelay
-    ? ["its relay must get", "its relay must get a key that is"]
-    : ["its URLs get", "its URLs must be"];
+  const [getKey, mustBeSigned] = wanted.hasRelay
+    ? ["its relay must get a key", "its relay must get a key that is signed"]
+    : ["its URLs get a key", "its URLs must be signed"];
   if (before.keyVersion !== wanted.keyVersion)
-    found.push(`${getKey} a key of version ${wanted.keyVersion}, not ${before.keyVersion}`);
-  if (before.signer !== wanted.signer) found.push(`${mustBe} signed with the stage's current key`);
+    found.push(`${getKey} of version ${wanted.keyVersion}, not ${before.keyVersion}`);
+  if (before.signer !== wanted.signer) found.push(`${mustBeSigned} with the stage's current key`);
   return found;
 };

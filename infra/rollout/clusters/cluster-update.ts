@@ -41,7 +41,10 @@ interface ClusterUpdate {
   outputs: Record<string, string>;
 }
 
-/** Applies a cluster's roles. Then, if every endpoint answers a probe at its real address, applies the entries. */
+/**
+ * Applies a cluster's roles. Then, if every endpoint answers a probe at its real address, applies the entries. Before
+ * that, `record` saves the cluster's new state in the release.
+ */
 export const updateCluster = async (
   targets: DeploymentTargets,
   { name, before, hardened, keyring, outputs }: ClusterUpdate,
@@ -68,15 +71,15 @@ export const updateCluster = async (
     await writeClusterFiles(targets, name, [...manifests, ...kept], ["roles", "policies"]);
   }
 
-  const hasRights = cluster.connect?.eks !== undefined && listFunctionGroups(manifests).length > 0;
+  const needsAccessEntries = cluster.connect?.eks !== undefined && listFunctionGroups(manifests).length > 0;
   let created = 0;
-  if (hasRights)
+  if (needsAccessEntries)
     await progress.step(`cluster ${name}: access entries`, async () => {
       created = await createAccessEntries(targets, name, manifests, outputs);
       return created === 0 ? "nothing to change" : `${created} created`;
     });
   await progress.step(`cluster ${name}: endpoints`, async () => {
-    // A function whose role isn't applied yet would not answer later either.
+    // With --write, the roles aren't applied yet: to wait for new rights would not help.
     const failing = await probeForFailingEntries(entries, { hasNewRights: api !== undefined && created > 0 });
     const remedy = api
       ? ""
@@ -98,11 +101,11 @@ export const updateCluster = async (
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined) return writeClusterFiles(targets, name, manifests);
     const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
-    const left = await findDifferences(api, wanted, webhookConfigurationName);
+    const remaining = await findDifferences(api, wanted, webhookConfigurationName);
     const failing = await probeForFailingEntries(dropVariantEntries(entries));
-    if (left.length + failing.length > 0)
+    if (remaining.length + failing.length > 0)
       throw new Complaint(
-        `cluster ${name} failed its checks after the update, and later clusters were not updated:\n${[...left, ...failing].map(({ sentence }) => sentence).join("\n")}`,
+        `cluster ${name} failed its checks after the update, and later clusters were not updated:\n${[...remaining, ...failing].map(({ sentence }) => sentence).join("\n")}`,
         1,
       );
     return changes.length === 0 ? "nothing to change" : `${formatCount(changes.length, "object")} changed`;

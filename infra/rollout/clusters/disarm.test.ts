@@ -11,40 +11,38 @@ const withGone: EndpointConfig = { ...usual, clusters: { east: { ...setup, keyVe
 const withNext: EndpointConfig = { ...usual, clusters: { east: { ...setup, keyVersions: [1, 2] } } };
 const record = (inUse: Record<string, number[]>, target: EndpointConfig): RecordedKeyVersions => ({ inUse, target });
 
+// A hash of the accepted key versions. Versions of an older Postern have a list of them instead.
+const [hash, otherHash] = [{ CLUSTERS: "x" }, { CLUSTERS: "y" }];
+const [east, eastAndWest] = [{ ACCEPTS: "east.1" }, { ACCEPTS: "east.1,west.1" }];
+
 /** The variables of the version to roll back to and of the live one, what releases record, and whether it is refused. */
 const rows: [
   name: string,
   target: object,
   live: object,
-  recorded: RecordedKeyVersions | undefined,
-  isRefused: boolean,
+  recorded?: RecordedKeyVersions | undefined,
+  isRefused?: true,
 ][] = [
-  ["accepts the same clusters", { CLUSTERS: "x" }, { CLUSTERS: "x" }, undefined, false],
-  ["accepts unknown ones", { CLUSTERS: "x" }, { CLUSTERS: "y" }, undefined, true],
-  [
-    "accepts them by the releases",
-    { CLUSTERS: "x" },
-    { CLUSTERS: "y" },
-    record({ new: [1], east: [2] }, withNext),
-    false,
-  ],
-  ["refuses one that is in use", { CLUSTERS: "x" }, { CLUSTERS: "y" }, record({ east: [1] }, withGone), true],
-  ["refuses one of two key versions", { CLUSTERS: "x" }, { CLUSTERS: "y" }, record({ east: [1, 2] }, usual), true],
-  ["lists all, as older ones do", { ACCEPTS: "east.1" }, { ACCEPTS: "east.1" }, undefined, false],
-  ["lists more", { ACCEPTS: "east.1,west.1" }, { ACCEPTS: "east.1" }, undefined, false],
-  ["lists fewer", { ACCEPTS: "east.1" }, { ACCEPTS: "east.1,west.1" }, record({ east: [1] }, listing), true],
-  ["lists those in use", { ACCEPTS: "east.1" }, { CLUSTERS: "x" }, record({ east: [1] }, listing), false],
-  ["doesn't list a new one", { ACCEPTS: "east.1" }, { CLUSTERS: "x" }, record({ east: [1], new: [1] }, listing), true],
-  ["lists some, if no release is known", { ACCEPTS: "east.1" }, { CLUSTERS: "x" }, undefined, true],
-  ["is newer than the live one", { CLUSTERS: "x" }, { ACCEPTS: "east.1" }, record({ east: [1] }, usual), false],
-  ["is newer, and no release is known", { CLUSTERS: "x" }, { ACCEPTS: "east.1" }, undefined, true],
-  ["has neither variable, like the live one", {}, {}, undefined, false],
-  ["has neither variable", {}, { ACCEPTS: "east.1" }, undefined, true],
+  ["has the live version's hash", hash, hash],
+  ["has another hash, and no release is known", hash, otherHash, undefined, true],
+  ["accepts all keys in use", hash, otherHash, record({ new: [1], east: [2] }, withNext)],
+  ["refuses a cluster in use", hash, otherHash, record({ east: [1] }, withGone), true],
+  ["refuses one of two keys in use", hash, otherHash, record({ east: [1, 2] }, usual), true],
+  ["lists the same keys as the live version", east, east],
+  ["lists more keys than the live version", eastAndWest, east],
+  ["lists fewer keys than the live version", east, eastAndWest, record({ east: [1] }, listing), true],
+  ["lists all keys in use, and the live version has a hash", east, hash, record({ east: [1] }, listing)],
+  ["doesn't list a new cluster in use", east, hash, record({ east: [1], new: [1] }, listing), true],
+  ["lists keys, the live version has a hash, and no release is known", east, hash, undefined, true],
+  ["has a hash, and the live version a list", hash, east, record({ east: [1] }, usual)],
+  ["has a hash, the live version a list, and no release is known", hash, east, undefined, true],
+  ["has neither variable, like the live version", {}, {}],
+  ["has neither variable, unlike the live version", {}, east, undefined, true],
 ];
 
 const modified = new Date(0);
 const buildVersion = (version: string, variables: object) => {
-  const named = Object.entries(variables).map(([name, value]) => [`POSTERN_${name}`, value]);
+  const environment = Object.entries(variables).map(([name, value]) => [`POSTERN_${name}`, value]);
   const content = {
     codeSha256: "",
     stackSettings: toStackSettings({}),
@@ -53,11 +51,11 @@ const buildVersion = (version: string, variables: object) => {
     description: "",
     modified,
   };
-  return { ...content, version, environment: { POSTERN_KEYS: "key", ...Object.fromEntries(named) } };
+  return { ...content, version, environment: { POSTERN_KEYS: "key", ...Object.fromEntries(environment) } };
 };
 
 describe("a version to roll back to", () => {
-  for (const [name, target, live, recorded, isRefused] of rows)
+  for (const [name, target, live, recorded, isRefused = false] of rows)
     it(`${isRefused ? "is refused" : "is taken"} if it ${name}`, () => {
       const [old, ruleVersion] = [buildVersion("1", target), buildVersion("2", live)];
       const state: FunctionState = {

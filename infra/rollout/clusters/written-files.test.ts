@@ -43,16 +43,11 @@ describe("the files of --write", () => {
   });
 
   for (const part of ["roles", "policies", "entries"])
-    it(`are not replaced if ${part} are from elsewhere`, async () => {
+    it(`are refused if Postern has not written the file with the ${part}`, async () => {
       const write = await openFolder();
       await writeFile(join(write, `prod.${part}.yaml`), configuration);
-      await assert.rejects(readWrittenEntries(write, "prod"), (error: Error) => {
-        assert.match(
-          error.message,
-          new RegExp(`prod\\.${part}\\.yaml would be replaced, but it doesn't begin with "# Written by `),
-        );
-        return true;
-      });
+      const message = new RegExp(`prod\\.${part}\\.yaml would be replaced, but it doesn't begin with "# Written by `);
+      await assert.rejects(readWrittenEntries(write, "prod"), { message });
     });
 
   it("are reported if postern.yaml no longer names their cluster", async () => {
@@ -65,7 +60,7 @@ describe("the files of --write", () => {
 });
 
 describe("the entries that an earlier deployment wrote", () => {
-  it("are those of all documents; there are none without a file", async () => {
+  it("are those of all YAML documents in the file; without a file, there are none", async () => {
     const folder = await openFolder();
     const documents = ["a", "b"].map((name) => `${configuration}webhooks: [{ name: ${name} }]\n`);
     await writeFile(join(folder, "prod.entries.yaml"), `${head}${documents.join("---\n")}`);
@@ -81,9 +76,6 @@ describe("the entries that an earlier deployment wrote", () => {
     const folder = await openFolder();
     const text = `${configuration}webhooks: [{ name: a }]\n---\n${configuration}webhooks: [{ name: b }\n`;
     await writeFile(join(folder, "broken.entries.yaml"), `${head}${text}`);
-    await assert.rejects(readWrittenEntries(folder, "broken"), (error: Error) => {
-      assert.match(error.message, /broken\.entries\.yaml:\d is no YAML: /);
-      return true;
-    });
+    await assert.rejects(readWrittenEntries(folder, "broken"), { message: /broken\.entries\.yaml:\d is no YAML: / });
   });
 });

@@ -29,15 +29,15 @@ describe("the cost of a million reviews", () => {
   /** Dollars for the log lines of a million reviews behind a function URL. */
   const log = 0.375;
   const examples: [name: string, use: RuleCostFactors, dollars: number][] = [
-    ["a rule", small, 0.2217],
+    ["a small rule", small, 0.2217],
     ["a rule that reads its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
-    ["four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],
-    ["a second each", { ...small, milliseconds: 1000 }, 3.5384],
+    ["a rule with four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],
+    ["a rule that takes a second for each review", { ...small, milliseconds: 1000 }, 3.5384],
     ["a rule with a ledger", { ...small, ledger: 2.75 }, 2.9717],
-    ["the requests alone", { ...small, memoryMegabytes: 0 }, 0.2],
+    ["a rule without memory, which has only the price of requests", { ...small, memoryMegabytes: 0 }, 0.2],
   ];
   for (const [name, use, dollars] of examples)
-    it(`is the price of ${name}, and of the log`, () =>
+    it(`is ${dollars} dollars, and the price of the log, for ${name}`, () =>
       assert.equal(estimateDollarsPerMillionCalls(use, "url").toFixed(4), (dollars + log).toFixed(4)));
 
   it("behind the HTTP API is higher by the price of a call and of an access log; more time or memory never lowers it", () => {
@@ -79,6 +79,7 @@ describe("the cost of a month", () => {
     assert.equal(find(two, 1e6, "http").requests, 2 * (find(one, 1e6, "http").requests ?? 0));
   });
 
+  // 4 phases and 100 million writes make 400 million calls: 300 at 1 dollar a million, and 100 at 0.9.
   it("has the lower price of the gateway beyond 300 million calls", () =>
     assert.equal(find(estimateMonths([{ ...small, phases: 4 }]), 100e6, "http").gateway, 300 * 1 + 100 * 0.9));
 
@@ -97,6 +98,7 @@ describe("docs/reference/costs.md", async () => {
   const page = await readPage("reference/costs");
   const background = await readPage("background/costs");
   const catalogue = await readCatalogue();
+  // The page says for instance "With `a`, `b` and `c`, in dollars:".
   const [, list = ""] = /With ((?:`[\w-]+`[, and]*)+), in dollars:/.exec(page) ?? [];
   const named = [...list.matchAll(/`([\w-]+)`/g)].map(([, name]) => name);
   const estimate = (rules: typeof catalogue) =>
@@ -116,9 +118,9 @@ describe("docs/reference/costs.md", async () => {
     assert.equal(namedRules.length, 7);
     assert.ok(page.includes(toMarkdown(estimate(namedRules))), toMarkdown(estimate(namedRules)));
   });
-  it("links to a page that has the costs of all rules that are ports", () => {
-    const ports = toMarkdown(estimate(catalogue.filter(({ rule }) => rule.upstreamPlugin)));
-    assert.ok(background.includes(ports), ports);
+  it("links to a page that has the costs of all rules that reimplement a plugin", () => {
+    const table = toMarkdown(estimate(catalogue.filter(({ rule }) => rule.upstreamPlugin)));
+    assert.ok(background.includes(table), table);
   });
   it("states the date and the region of the prices", () => {
     for (const text of [page, background]) assert.ok(text.includes(`${prices.region} in ${prices.date}`));
@@ -154,7 +156,8 @@ describe("the pages on networks", async () => {
     const interfaces = `$${endpoint} in each zone, and $${endpointGigabyte} for each GB`;
     assert.ok(vpc.includes(interfaces), interfaces);
   });
-  it("has the cost of requests of strangers: that of the reviews of a small rule, with a third of the log line", () => {
+  // A line for such a request is a third as long: 0.25 GB for a million requests, and not 0.75 GB.
+  it("state the cost of requests without a valid key: that of reviews of a small rule, with a shorter log line", () => {
     const [http, url] = (["http", "url"] as const).map((type) =>
       (estimateDollarsPerMillionCalls(small, type) - prices.logs * 0.5).toFixed(2),
     );

@@ -105,6 +105,7 @@ const compareUnpublished = ({ rule, latest, versions }: FunctionState): StageDif
   return [{ sentence: `the unpublished function of ${rule} was changed: ${what.join(", ")}`, unpublished: rule }];
 };
 
+/** Compares the reserved concurrency of a rule's function with the template's. */
 const compareConcurrency = async (
   { stage: { functions }, template }: Scope,
   { rule }: FunctionState,
@@ -198,6 +199,7 @@ const compareLogGroups = async ({ stage, template }: Scope): Promise<StageDiffer
   });
 };
 
+/** Compares the alarms that exist with the template's. */
 const compareAlarms = async (scope: Scope): Promise<StageDifference[]> => {
   const { stage, template, ids } = scope;
   const found = new Map((await stage.alarms.list()).map(({ name, properties }) => [name, properties]));
@@ -218,8 +220,8 @@ const compareAlarms = async (scope: Scope): Promise<StageDifference[]> => {
 };
 
 /**
- * Compares the properties of an alarm that are texts, numbers or lists of texts. Others, such as Metrics, are left out,
- * because CloudWatch adds members to them.
+ * Compares the properties of an alarm that are strings, numbers or lists of strings. Other properties, such as Metrics,
+ * are not compared, because CloudWatch adds members to them.
  */
 const compareAlarm = (wanted: Record<string, unknown>, found: object | undefined): string[] => {
   if (found === undefined) return ["doesn't exist"];

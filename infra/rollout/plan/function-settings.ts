@@ -10,9 +10,9 @@ export const listDifferentSettings = (left: LambdaVersionContent, right: LambdaV
 
 /** Groups the environment variables of a function by what a plan calls them: keys, ledger and environment. */
 const groupVariables = ({ POSTERN_LEDGER: ledger, ...others }: Record<string, string>) => {
-  const [keys, environment] = [true, false].map((isOfPostern) =>
-    Object.fromEntries(Object.entries(others).filter(([name]) => name.startsWith("POSTERN_") === isOfPostern)),
-  );
+  const variables = Object.entries(others);
+  const keys = Object.fromEntries(variables.filter(([name]) => name.startsWith("POSTERN_")));
+  const environment = Object.fromEntries(variables.filter(([name]) => !name.startsWith("POSTERN_")));
   return { keys, ledger, environment };
 };
 

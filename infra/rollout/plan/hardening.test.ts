@@ -27,22 +27,25 @@ const review: AnsweredReviewFacts = {
   function: `postern-test-${rule}`,
   version: "7",
 };
-const buildAccessLine = (status: string, own: string, routeKey = `POST /{cluster}/${rule}/{phase+}`) =>
-  JSON.stringify({ routeKey, status, function: own });
+/** Builds a line of the gateway's log, with the status of the gateway and that of the function ("-" if it has none). */
+const buildAccessLine = (status: string, ofFunction: string, routeKey = `POST /{cluster}/${rule}/{phase+}`) =>
+  JSON.stringify({ routeKey, status, function: ofFunction });
 
-interface Written {
+/** What the logs and metrics of a stage have, and options of its deployment. */
+interface StageHistory {
   reviews?: Partial<AnsweredReviewFacts>[];
   access?: string[];
   crashes?: number;
   outputs?: Record<string, string>;
+  /** The milliseconds since which the rule has entries in the cluster. */
   since?: number;
   entries?: PresentEntries["entries"];
   soften?: string[];
 }
 
-/** Chooses with ten good reviews and these lines in the logs, for `--harden-after 10`. */
-const choose = async (written: Written) => {
-  const { reviews = [], access = [], crashes = 0, outputs, since = hour, entries = [], soften = [] } = written;
+/** Chooses which rules fail closed with `--harden-after 10`, after ten good reviews and what `history` adds. */
+const choose = async (history: StageHistory) => {
+  const { reviews = [], access = [], crashes = 0, outputs, since = hour, entries = [], soften = [] } = history;
   const lines: Record<string, string[]> = {
     "/aws/lambda/postern-test": [...Array(10).fill({}), ...reviews].map((change) =>
       formatLogLine({ ...review, ...change }, "test", now),
@@ -100,7 +103,7 @@ const choose = async (written: Written) => {
 };
 
 describe("a rule", () => {
-  const harmless: [name: string, written: Written][] = [
+  const harmless: [name: string, history: StageHistory][] = [
     ["a failed review of another cluster", { reviews: [{ cluster: "dev", code: 500 }] }],
     ["a failed review in another mode", { reviews: [{ mode: "audit", code: 500 }] }],
     ["a failed review of another rule", { reviews: [{ rule: "other", code: 500 }] }],
@@ -108,25 +111,19 @@ describe("a rule", () => {
     ["a request without a valid key", { reviews: [{ cluster: undefined, mode: undefined, code: 404 }] }],
     [
       "answers that are not lost",
-      {
-        access: [
-          ["200", "200"],
-          ["404", "-"],
-          ["500", "500"],
-        ].map(([a = "", b = ""]) => buildAccessLine(a, b)),
-      },
+      { access: [buildAccessLine("200", "200"), buildAccessLine("404", "-"), buildAccessLine("500", "500")] },
     ],
     ["a lost request of another route", { access: [buildAccessLine("503", "-", "POST /{cluster}/other/{phase+}")] }],
     ["logs that are kept for a week", { outputs: { LogRetention: "7 days" } }],
   ];
-  for (const [name, written] of harmless)
+  for (const [name, history] of harmless)
     it(`fails closed in spite of ${name}`, async () => {
-      const { hardened, notes } = await choose(written);
+      const { hardened, notes } = await choose(history);
       assert.deepEqual([hardened, notes], [[rule], []]);
     });
 
   const open = `${rule} still fails open: 0 of 10 reviews without a failure`;
-  const losses: [string, Written, string][] = [
+  const losses: [string, StageHistory, string][] = [
     ["a failed review", { reviews: [{ code: 500 }] }, `${open} (1 failed)`],
     ["a crash", { crashes: 2 }, `${open} (2 ended by a crash or a timeout)`],
     ...(
@@ -135,9 +132,9 @@ describe("a rule", () => {
         ["503", "-"],
         ["502", "200"],
       ] as const
-    ).map(([status, own]): [string, Written, string] => [
+    ).map(([status, ofFunction]): [string, StageHistory, string] => [
       `an answer ${status} of the gateway`,
-      { access: [buildAccessLine(status, own)] },
+      { access: [buildAccessLine(status, ofFunction)] },
       `${open} (1 answered 429 or 5xx by the gateway)`,
     ]),
     [
@@ -146,19 +143,19 @@ describe("a rule", () => {
       `${open} (1 answered 429 or 5xx by the gateway)`,
     ],
   ];
-  for (const [name, written, note] of losses)
+  for (const [name, history, note] of losses)
     it(`still fails open after ${name}`, async () => {
-      const { hardened, notes } = await choose(written);
+      const { hardened, notes } = await choose(history);
       assert.deepEqual([hardened, notes], [[], [note]]);
     });
 
-  it("is counted by cluster, for several clusters with one query of each log", async () => {
+  it("has its reviews counted by cluster, with one query of each of two logs for all clusters", async () => {
     const { hardened, other, spans } = await choose({ reviews: Array(3).fill({ cluster: "dev" }) });
     const notes = [`${rule} still fails open: 3 of 10 reviews without a failure`];
     assert.deepEqual([hardened, other, spans.length], [[rule], { hardened: [], notes }, 2]);
   });
 
-  it("is counted since it has entries in the cluster, but at most for seven days", async () => {
+  it("has its reviews counted since it has entries in the cluster, but at most for seven days", async () => {
     for (const [since, hours] of [
       [5 * hour, 5],
       [1000 * hour, 7 * 24],

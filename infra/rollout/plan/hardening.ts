@@ -12,7 +12,8 @@ import type { Release, ReleasedCluster } from "../versions/releases.ts";
 
 /**
  * Returns the rules whose entries get failurePolicy Fail: rules that have it already, in the newest release or in the
- * cluster, and rules that answered at least `harden` reviews without a failure.
+ * cluster, and rules that answered at least `harden` reviews without a failure. If `harden` is true, returns all rules
+ * that may have it, and if it is false, only those that have it already. Rules in `soften` are never returned.
  */
 export const chooseFailClosedRules = async (
   { catalogue, harden, soften = [] }: Pick<DeploymentTargets, "catalogue" | "harden" | "soften">,
@@ -29,11 +30,11 @@ export const chooseFailClosedRules = async (
     (rule) => before?.hardened.includes(rule) || hardenable.get(rule)?.some((entry) => failing.includes(entry)),
   );
   if (harden === false) return { hardened: already, notes: [] };
-  const others = candidates.filter((rule) => !already.includes(rule));
+  const failOpen = candidates.filter((rule) => !already.includes(rule));
   // The access log of an older version of Postern doesn't show which reviews its gateway loses.
   const isUncounted = outputs.BaseUrl !== undefined && outputs[lostReviewsMetricOutputName] === undefined;
-  const reviews = await readReviews(readCounts, [name, cluster], others, before);
-  const counts = others.map((rule) => {
+  const reviews = await readReviews(readCounts, [name, cluster], failOpen, before);
+  const counts = failOpen.map((rule) => {
     const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
     const reasons = isUncounted
       ? ["the stack doesn't count yet the requests that its gateway loses", ...losses]
@@ -41,7 +42,7 @@ export const chooseFailClosedRules = async (
     return { rule, clean: reasons.length > 0 ? 0 : count, reasons };
   });
   const ready = new Set(counts.filter(({ clean }) => clean >= harden).map(({ rule }) => rule));
-  const keptDays = Number.parseInt(outputs[logRetentionOutputName] ?? "", 10);
+  const keptDays = Number.parseInt(outputs[logRetentionOutputName] ?? "", 10); // The output is for instance "7 days".
   const span = keptDays < lookBackDays ? ` in the ${keptDays} days that logs are kept` : "";
   const notes = counts
     .filter(({ rule }) => !ready.has(rule))
@@ -84,11 +85,7 @@ export type StageCountsReader = (from: Date) => Promise<StageCounts>;
  * reads once for clusters whose entries were applied in the same minute. CloudWatch charges for what a query reads.
  */
 export const createStageCountsReader = (
-  {
-    stage,
-    catalogue,
-    config,
-  }: Pick<DeploymentTargets, "catalogue"> & {
+  targets: Pick<DeploymentTargets, "catalogue"> & {
     stage: Pick<AwsStage, "name" | "metrics"> & { logs: Pick<AwsStage["logs"], "query"> } & {
       functions: Pick<StageFunctions, "getFunctionName">;
     };
@@ -96,6 +93,7 @@ export const createStageCountsReader = (
   },
   outputs: Record<string, string>,
 ): StageCountsReader => {
+  const { stage, catalogue, config } = targets;
   const names = [...catalogue.filter((listed) => listed.rule.guards), ...config.groups].map(({ name }) => name);
   const countsByStart = new Map<number, Promise<StageCounts>>();
   const read = async (from: Date): Promise<StageCounts> => {
@@ -192,13 +190,10 @@ const findHardenable = (
   endpoints: RuleEndpoints,
 ): Map<string, string[]> => {
   const names = catalogue.map(({ name }) => name).concat(cluster.groups.map(({ name }) => name));
-  const buildEntries = (hardened: string[]) =>
-    new Map(
-      listEntries(buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened))).map((entry) => [
-        entry.name,
-        entry,
-      ]),
-    );
+  const buildEntries = (hardened: string[]) => {
+    const manifests = buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened));
+    return new Map(listEntries(manifests).map((entry) => [entry.name, entry]));
+  };
   const [before, after] = [buildEntries([]), buildEntries(names)];
   const changing = [...after.values()].filter(
     ({ name, failurePolicy }) => failurePolicy === "Fail" && before.get(name)?.failurePolicy === "Ignore",

@@ -16,6 +16,7 @@ const ids: Record<string, string> = {
 const rules = Object.keys(ids);
 type Resources = StackTemplate["Resources"];
 
+/** `mark` makes the resources differ from those with another mark. */
 const buildRuleResources = (rule: string, mark = ""): Resources => {
   const id = ids[rule];
   return {
@@ -67,27 +68,27 @@ describe("the change of a stack", () => {
     assert.equal(isUnchanged(change), true);
   });
 
-  it("is nothing if only a function's code, environment, description or sizing differs", () => {
-    const carried = {
+  it("doesn't include a function of which only code, environment, description or sizing differ", () => {
+    const ignored = {
       Code: { S3Key: "a.zip" },
       Environment: { Variables: { A: "b" } },
       Description: "other",
       MemorySize: 1024,
       Timeout: 30,
     };
-    for (const [name, value] of Object.entries(carried))
+    for (const [name, value] of Object.entries(ignored))
       assert.equal(isUnchanged(compareStacks(before, changeFunction({ [name]: value }))), true, name);
     for (const [name, value] of Object.entries({ Runtime: "nodejs26.x", Role: "other", Handler: "other" }))
       assert.deepEqual(compareStacks(before, changeFunction({ [name]: value })).changed, ["ALambdaFunction"], name);
   });
 
-  it("contains a resource other than a function if one of these fields differs", () => {
+  it("includes a resource that is no function, such as an alarm, if its description differs", () => {
     const describeAlarm = (Description: string) =>
       buildTemplate([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
     assert.deepEqual(compareStacks(describeAlarm("a"), describeAlarm("b")).changed, ["Alarm"]);
   });
 
-  it("has added, changed and removed resources and outputs", () => {
+  it("lists the resources and outputs that are added, changed and removed", () => {
     const after = buildTemplate(["a-b", "ab"]);
     after.Resources.ADashbRole = { Type: "AWS::IAM::Role", Properties: { Policies: [] } };
     after.Outputs = { ...after.Outputs, BaseUrl: { Value: "https://other" } };
@@ -101,7 +102,7 @@ describe("the change of a stack", () => {
     assert.equal(isUnchanged(change), false);
   });
 
-  it("counts as a change if the stack is new or if one of the lists isn't empty", () => {
+  it("is not nothing if the stack is new or if one of the lists isn't empty", () => {
     const same = { isNew: false, added: [], changed: [], removed: [] };
     for (const one of [{ isNew: true }, { added: ["a"] }, { changed: ["a"] }, { removed: ["a"] }])
       assert.equal(isUnchanged({ ...same, ...one }), false, JSON.stringify(one));
@@ -109,7 +110,7 @@ describe("the change of a stack", () => {
 });
 
 describe("the rules of a stack", () => {
-  it("are those with functions of the stage", () => {
+  it("are those that have a function with the stage's name", () => {
     assert.deepEqual(listStackRules(buildTemplate(rules), "test"), rules);
     assert.deepEqual(listStackRules(buildTemplate(rules), "other"), []);
     assert.deepEqual(listStackRules(undefined, "test"), []);

@@ -21,11 +21,9 @@ export const findOffRulesToKeep = (
   all: Release[],
 ): string[] => {
   const [newest] = all;
-  const named = Object.values(newest?.clusters ?? {}).flatMap(({ manifests }) => listCalledRules(manifests));
-  return listStackRules(deployed, stage).filter(
-    (rule) =>
-      !parts.some(({ name }) => name === rule) && (named.includes(rule) || Object.hasOwn(newest?.rules ?? {}, rule)),
-  );
+  const calledRules = Object.values(newest?.clusters ?? {}).flatMap(({ manifests }) => listCalledRules(manifests));
+  const isReleased = (rule: string) => calledRules.includes(rule) || Object.hasOwn(newest?.rules ?? {}, rule);
+  return listStackRules(deployed, stage).filter((rule) => isReleased(rule) && !parts.some(({ name }) => name === rule));
 };
 
 export const readEndpointType = (template: StackTemplate | undefined): "http" | "url" =>
@@ -55,7 +53,8 @@ export const planStack = (
   const onlyRemoves = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0;
   if (!onlyRemoves || hasOtherChanges || deployed === undefined) return { template: complete, stack, kept };
   const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
-  const withLeftovers = retainLogGroups(copyRuleResources(template, deployed, leftovers), deployed, true);
+  const copied = copyRuleResources(template, deployed, leftovers);
+  const withLeftovers = retainLogGroups(copied, deployed, { includesRetained: true });
   return { template: withLeftovers, stack: compareStacks(deployed, withLeftovers), kept: leftovers };
 };
 
@@ -117,14 +116,14 @@ export interface StackDifferences {
   removed: string[];
 }
 
+/** Lists the resources, outputs and tags that differ between two templates; without the first, the stack is new. */
 export const compareStacks = (before: StackTemplate | undefined, after: StackTemplate): StackDifferences => {
   const [old, fresh] = [listComparedParts(before), listComparedParts(after)];
+  const isChanged = (id: string) => old.has(id) && fresh.has(id) && !isDeepStrictEqual(old.get(id), fresh.get(id));
   return {
     isNew: before === undefined,
     added: [...fresh.keys()].filter((id) => !old.has(id)),
-    changed: [...fresh].flatMap(([id, resource]) =>
-      old.has(id) && !isDeepStrictEqual(old.get(id), resource) ? [id] : [],
-    ),
+    changed: [...fresh.keys()].filter(isChanged),
     removed: [...old.keys()].filter((id) => !fresh.has(id)),
   };
 };
@@ -181,16 +180,21 @@ export const copyRuleResources = (
 /**
  * Adds the log groups of deleted functions to a template again, with the deletion policy Retain. CloudFormation keeps
  * the logs of a log group that leaves the stack only if the deployed template has this policy, so the log groups leave
- * the stack one deployment later. `again` also adds log groups that are deployed with this policy already. If the stack
- * would have too many resources, the last log groups are not added, and CloudFormation may delete their logs.
+ * the stack one deployment later. `includesRetained` also adds log groups that are deployed with this policy already.
+ * If the stack would have too many resources, the last log groups are not added, and CloudFormation may delete their
+ * logs.
  */
-const retainLogGroups = (template: StackTemplate, deployed?: StackTemplate, again = false): StackTemplate => {
+const retainLogGroups = (
+  template: StackTemplate,
+  deployed: StackTemplate | undefined,
+  { includesRetained = false } = {},
+): StackTemplate => {
   const groups = Object.entries(deployed?.Resources ?? {}).filter(
     ([id, { Type, Properties, DeletionPolicy }]) =>
       Type === "AWS::Logs::LogGroup" &&
       String(Properties?.LogGroupName).startsWith("/aws/lambda/") &&
       !Object.hasOwn(template.Resources, id) &&
-      (again || DeletionPolicy !== "Retain"),
+      (includesRetained || DeletionPolicy !== "Retain"),
   );
   const room = Math.max(0, maxResources - Object.keys(template.Resources).length);
   const retained = groups.slice(0, room).map(([id, group]) => [id, { ...group, DeletionPolicy: "Retain" }]);

@@ -9,7 +9,7 @@ import { findExceededLimits } from "./limits.ts";
 import type { RuleChangePlan } from "./plan.ts";
 
 const quotas: LambdaQuotas = { concurrency: 1000, unreserved: 1000, codeBytes: 1e9, usedCodeBytes: 0, zipBytes: 50e6 };
-const build = (count: number, Type: string, Properties = {}): StackTemplate => ({
+const buildTemplate = (count: number, Type: string, Properties = {}): StackTemplate => ({
   Resources: Object.fromEntries(Array.from({ length: count }, (_, index) => [`R${index}`, { Type, Properties }])),
 });
 const matchPods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
@@ -52,13 +52,14 @@ const buildChanges = (samples: SampleRule[], changes = ["new"]): RuleChangePlan[
     changes,
     settings: [],
   }));
-const small = build(1, "AWS::SNS::Topic");
+const oneTopic = buildTemplate(1, "AWS::SNS::Topic");
 const find = (
   template: StackTemplate,
   samples: SampleRule[] = [],
   given: Partial<LambdaQuotas> = {},
   deployed?: StackTemplate,
 ) => findExceededLimits({ template, parts: buildChanges(samples), warm: [] }, deployed, { ...quotas, ...given });
+/** Builds a template with a function for each of these numbers of reserved concurrent executions. */
 const buildReserving = (...numbers: number[]): StackTemplate => ({
   Resources: Object.fromEntries(
     numbers.map((ReservedConcurrentExecutions, index) => [
@@ -73,23 +74,24 @@ describe("the limits of a stack", () => {
   const remedy = "turn rules off, or deploy some of them as another stage";
 
   it("are 500 resources", () => {
-    assert.deepEqual(find(build(500, "AWS::SNS::Topic")), []);
-    assert.deepEqual(find(build(501, "AWS::SNS::Topic")), [
+    assert.deepEqual(find(buildTemplate(500, "AWS::SNS::Topic")), []);
+    assert.deepEqual(find(buildTemplate(501, "AWS::SNS::Topic")), [
       `the stack would have 501 resources, and CloudFormation accepts 500: ${remedy}`,
     ]);
   });
   it("are 300 integrations of its HTTP API", () => {
-    assert.deepEqual(find(build(300, "AWS::ApiGatewayV2::Integration")), []);
-    assert.deepEqual(find(build(301, "AWS::ApiGatewayV2::Integration")), [
+    assert.deepEqual(find(buildTemplate(300, "AWS::ApiGatewayV2::Integration")), []);
+    assert.deepEqual(find(buildTemplate(301, "AWS::ApiGatewayV2::Integration")), [
       `the HTTP API would have 301 integrations, and API Gateway accepts 300: ${remedy}`,
     ]);
   });
   it("are 200 outputs, and a million bytes", () => {
     const Outputs = Object.fromEntries(Array.from({ length: 201 }, (_, index) => [`O${index}`, {}]));
-    assert.deepEqual(find({ ...small, Outputs }), [
+    assert.deepEqual(find({ ...oneTopic, Outputs }), [
       `the stack would have 201 outputs, and CloudFormation accepts 200: ${remedy}`,
     ]);
-    const [sentence = "", ...others] = find(build(1, "AWS::SNS::Topic", { DisplayName: "a".repeat(1_000_000) }));
+    const large = buildTemplate(1, "AWS::SNS::Topic", { DisplayName: "a".repeat(1_000_000) });
+    const [sentence = "", ...others] = find(large);
     assert.match(sentence, /^the template has 10000\d\d bytes, and CloudFormation accepts 1000000: turn rules off/);
     assert.deepEqual(others, []);
   });
@@ -99,7 +101,7 @@ describe("the limits of a role", () => {
   it("are 10,240 characters of policies", () => {
     const measure = (length: number) => {
       const PolicyDocument = { Statement: "a".repeat(length - '{"Statement":""}'.length) };
-      return find(build(1, "AWS::IAM::Role", { Policies: [{ PolicyDocument }] }));
+      return find(buildTemplate(1, "AWS::IAM::Role", { Policies: [{ PolicyDocument }] }));
     };
     assert.deepEqual(measure(10_240), []);
     assert.match(measure(10_241)[0] ?? "", /^the policies of \w+ have about 10241 characters, and IAM accepts 10240: /);
@@ -108,14 +110,14 @@ describe("the limits of a role", () => {
 
 describe("the limits of a function", () => {
   it("are 4096 bytes of environment, as JSON", () => {
-    const measure = (length: number) => find(small, [{ environment: { A: "a".repeat(length) } }]);
+    const measure = (length: number) => find(oneTopic, [{ environment: { A: "a".repeat(length) } }]);
     assert.deepEqual(measure(4096 - '{"A":""}'.length), []);
     assert.deepEqual(measure(4097 - '{"A":""}'.length), [
       "the environment of rule-0 has 4097 bytes, and Lambda accepts 4096: finish the rotation of keys, or deploy some of the clusters as another stage",
     ]);
   });
-  it("include the size of its zip", () => {
-    assert.deepEqual(find(small, [{ bytes: 2_000_000 }], { zipBytes: 1_500_000 }), [
+  it("include the size of its zip, which is 1.5 MB in this account", () => {
+    assert.deepEqual(find(oneTopic, [{ bytes: 2_000_000 }], { zipBytes: 1_500_000 }), [
       "the zip of rule-0 has 2.0 MB, and Lambda accepts 1.5 MB",
     ]);
   });
@@ -152,11 +154,12 @@ describe("the limits of an account", () => {
   });
 
   it("have room for warm environments, including those of the previous version", () => {
+    /** Plans `count` environments of a new version. The old version has 400, until all aliases have moved. */
     const plan = (count: number, reserved?: number, changes = ["code"]) => {
       const parts = buildChanges([{ reserved }], changes);
       const there = [{ version: "1", count: 400, status: "READY" as const, reason: undefined }];
       const warm = [{ rule: "rule-0", wanted: count, there, changes: ["more"] }];
-      return findExceededLimits({ template: small, parts, warm }, undefined, quotas);
+      return findExceededLimits({ template: oneTopic, parts, warm }, undefined, quotas);
     };
     assert.deepEqual(plan(500), []);
     assert.deepEqual(plan(501), [
@@ -170,8 +173,8 @@ describe("the limits of an account", () => {
 
   it("include the number of functions that one request calls at the same time", () => {
     const tenExecutions = { concurrency: 10, unreserved: 10 };
-    assert.deepEqual(find(small, repeat(10), tenExecutions), []);
-    assert.deepEqual(find(small, repeat(11), tenExecutions), [
+    assert.deepEqual(find(oneTopic, repeat(10), tenExecutions), []);
+    assert.deepEqual(find(oneTopic, repeat(11), tenExecutions), [
       "a CREATE request for pods calls 11 functions at the same time, and the account has 10 concurrent executions that no function reserves: ask AWS for a higher quota",
     ]);
   });
@@ -179,26 +182,26 @@ describe("the limits of an account", () => {
     const known = { version: "1" } as RuleChangePlan["known"];
     const parts = buildChanges(repeat(11)).map((change) => ({ ...change, known }));
     const tenExecutions = { ...quotas, concurrency: 10, unreserved: 10 };
-    assert.deepEqual(findExceededLimits({ template: small, parts, warm: [] }, undefined, tenExecutions), []);
+    assert.deepEqual(findExceededLimits({ template: oneTopic, parts, warm: [] }, undefined, tenExecutions), []);
   });
   it("don't count functions that only mutate, are off, match other requests or reserve concurrency", () => {
     const tenExecutions = { concurrency: 10, unreserved: 10 };
-    const rows = [{ ...matchPods, resources: ["nodes"] }];
-    for (const other of [{ phases: ["mutate"] }, { mode: "off" }, { rule: buildRule(rows) }, { reserved: 5 }] as const)
-      assert.deepEqual(find(small, [...repeat(10), other as SampleRule], tenExecutions), []);
+    const nodes = buildRule([{ ...matchPods, resources: ["nodes"] }]);
+    for (const other of [{ phases: ["mutate"] }, { mode: "off" }, { rule: nodes }, { reserved: 5 }] as const)
+      assert.deepEqual(find(oneTopic, [...repeat(10), other as SampleRule], tenExecutions), []);
     const everything = [
       { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] } satisfies RequestMatch,
     ];
     assert.match(
-      String(find(small, [...repeat(10), { rule: buildRule(everything) }], tenExecutions)),
+      String(find(oneTopic, [...repeat(10), { rule: buildRule(everything) }], tenExecutions)),
       /calls 11 functions/,
     );
   });
 
   it("include the storage for code; the code of a new function is stored twice", () => {
     const room = { codeBytes: 80e9, usedCodeBytes: 80e9 - 3_000_000 };
-    assert.deepEqual(find(small, [{ bytes: 1_500_000 }], room), []);
-    assert.deepEqual(find(small, [{ bytes: 1_600_000 }], room), [
+    assert.deepEqual(find(oneTopic, [{ bytes: 1_500_000 }], room), []);
+    assert.deepEqual(find(oneTopic, [{ bytes: 1_600_000 }], room), [
       "the new versions need 3.2 MB of code storage, and 3.0 MB of the account's 80.0 GB are left in this region: delete functions and versions that nothing uses; Postern deletes its own old versions after each deployment",
     ]);
   });
@@ -206,7 +209,8 @@ describe("the limits of an account", () => {
   it("are all reported together", () => {
     const given = { concurrency: 10, unreserved: 10, usedCodeBytes: 1e9, zipBytes: 1 };
     const samples = repeat(20, { bytes: 2, environment: { A: "a".repeat(5000) } });
-    const found = find({ ...build(501, "AWS::SNS::Topic"), Outputs: {} }, samples, given);
+    const found = find({ ...buildTemplate(501, "AWS::SNS::Topic"), Outputs: {} }, samples, given);
+    // The stack, each environment, the parallel calls, each zip, and the storage for code.
     assert.equal(found.length, 1 + 20 + 1 + 20 + 1, found.join("\n"));
   });
 });

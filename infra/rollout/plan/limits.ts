@@ -79,7 +79,7 @@ const findConcurrencyLimits = (
   const [before, wanted] = [sumReserved(deployed), sumReserved(template)];
   const free = Math.max(0, quotas.unreserved + before - wanted);
   const packaged = parts.map(({ part }) => part);
-  const called = findMostCallingRequest(packaged, free);
+  const worst = findMostCallingRequest(packaged, free);
   // A stage that already has too little concurrency can still be deployed if the deployment needs no more of it.
   const needsMore = wanted > before || parts.some(({ known }) => known === undefined);
   return [
@@ -89,9 +89,9 @@ const findConcurrencyLimits = (
         ]
       : []),
     ...findWarmLimits(parts, warm, Math.max(0, free - leastUnreserved)),
-    ...(needsMore && called.count > free
+    ...(needsMore && worst.count > free
       ? [
-          `a ${called.request} calls ${called.count} functions at the same time, and the account has ${free} concurrent executions that no function reserves: ask AWS for a higher quota`,
+          `a ${worst.request} calls ${worst.count} functions at the same time, and the account has ${free} concurrent executions that no function reserves: ask AWS for a higher quota`,
         ]
       : []),
   ];
@@ -101,12 +101,13 @@ const findConcurrencyLimits = (
  * Describes the rules that would have too many warm environments. During a deployment, the old and the new version of a
  * rule have warm environments at the same time.
  */
-const findWarmLimits = (parts: RuleChangePlan[], warm: WarmRulePlan[], room: number): string[] => {
+const findWarmLimits = (parts: RuleChangePlan[], warm: WarmRulePlan[], maxWarm: number): string[] => {
   const startingRules = warm.flatMap(({ rule, wanted, there, changes }) => {
     if (wanted === 0 || changes.length === 0) return [];
     const change = parts.find(({ part }) => part.name === rule);
-    const resized = change?.changes.length === 0 ? change.known?.ruleVersion.version : undefined;
-    const others = there.filter(({ version }) => version !== resized);
+    // If the rule's version stays, its environments are not added to the wanted ones.
+    const keptVersion = change?.changes.length === 0 ? change.known?.ruleVersion.version : undefined;
+    const others = there.filter(({ version }) => version !== keptVersion);
     const count = others.reduce((sum, other) => sum + other.count, wanted);
     return [{ rule, count, reserved: change?.part.reserved }];
   });
@@ -119,9 +120,9 @@ const findWarmLimits = (parts: RuleChangePlan[], warm: WarmRulePlan[], room: num
           ]
         : [],
     ),
-    ...(total > room
+    ...(total > maxWarm
       ? [
-          `the rules have ${total} warm environments until the release is settled, and the account has ${room} concurrent executions for them, because Lambda keeps ${leastUnreserved} for other functions: lower \`warm\` in postern.yaml, or ask AWS for a higher quota`,
+          `the rules have ${total} warm environments until the release is settled, and the account has ${maxWarm} concurrent executions for them, because Lambda keeps ${leastUnreserved} for other functions: lower \`warm\` in postern.yaml, or ask AWS for a higher quota`,
         ]
       : []),
   ];
@@ -166,14 +167,14 @@ const findMostCallingRequest = (parts: PackagedRule[], free: number): { request:
   for (const cluster of new Set(["", ...parts.flatMap(({ config }) => Object.keys(config.clusters))])) {
     const matches = parts.flatMap(({ listed, config, reserved }) => {
       const { mode = "off", settings = {} } = findClusterSetup(config, cluster) ?? {};
-      const isCalled = mode !== "off" && reserved === undefined && listed.phases.includes("validate");
-      const rows = isCalled ? selectPhase<readonly RequestMatch[]>(listed.rule.match, "validate", settings) : undefined;
-      return rows ? [rows] : [];
+      if (mode === "off" || reserved !== undefined || !listed.phases.includes("validate")) return [];
+      const match = selectPhase<readonly RequestMatch[]>(listed.rule.match, "validate", settings);
+      return match ? [match] : [];
     });
     // Even a request that all of these functions match is within the limit.
     if (matches.length <= free) continue;
     for (const request of matches.flat().flatMap(listMatchedRequests)) {
-      const count = matches.filter((rows) => rows.some((row) => matchesRequest(row, request))).length;
+      const count = matches.filter((match) => match.some((element) => matchesRequest(element, request))).length;
       const name = [request.resource.resource, request.subResource ?? []].flat().join("/");
       if (count > largest.count) largest = { request: `${request.operation} request for ${name}`, count };
     }
@@ -182,10 +183,10 @@ const findMostCallingRequest = (parts: PackagedRule[], free: number): { request:
 };
 
 /** Returns a request for each pair of a resource and an operation in one element of a webhook's `rules`. */
-const listMatchedRequests = (row: RequestMatch) =>
-  row.resources.flatMap((resource) =>
-    row.operations.map(
-      (operation) => buildProbeReview([{ ...row, resources: [resource], operations: [operation] }]).request,
+const listMatchedRequests = (match: RequestMatch) =>
+  match.resources.flatMap((resource) =>
+    match.operations.map(
+      (operation) => buildProbeReview([{ ...match, resources: [resource], operations: [operation] }]).request,
     ),
   );
 

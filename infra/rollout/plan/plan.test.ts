@@ -32,7 +32,7 @@ const codeAndSettings = {
 
 interface RuleRow {
   name: string;
-  /** The package's logic and config, if they differ from the function's. */
+  /** The package's hash of the code and its config, if they differ from the function's. */
   logic?: string;
   share?: { settings: object; mode?: "warn" };
   wanted?: Partial<PackagedRule["wanted"]>;
@@ -147,7 +147,7 @@ describe("the plan of a rule", () => {
     config: { rule: name, clusters: { local: buildClusterConfig(settings, mode) } },
   });
   for (const {
-    name: what,
+    name: plan,
     logic = "logic",
     share,
     wanted,
@@ -157,19 +157,16 @@ describe("the plan of a rule", () => {
     changes,
     settings = [],
   } of rows.rules)
-    it(`is ${what}`, () => {
+    it(`is ${plan}`, () => {
       const part = buildPart(name, { logic, ...(share && buildShare(share.settings, share.mode)) });
       const { disarmed } = state;
       const until = new Date(disarmed?.until ?? 0);
       const known = buildState(name, { ...state, ...(disarmed && { disarmed: { ...disarmed, until } }) });
       const all = { ...part.wanted, ...wanted, stackSettings: { ...codeAndSettings.stackSettings, ...stackSettings } };
-      assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), {
-        changes,
-        settings,
-      });
+      assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), { changes, settings });
     });
 
-  it("is to test the version if the function has the wanted code and settings, but no release has its version", () => {
+  it("is to test the function's version if nothing differs, but no release has this version", () => {
     for (const all of [[], [buildRelease(1, { b: "1" })], [buildRelease(2, { a: "2" })]])
       assert.deepEqual(planRule(buildPart(name), buildState(name), all).changes, ["not tested yet"]);
     assert.deepEqual(
@@ -192,7 +189,7 @@ describe("the plan of a rule", () => {
     ]);
   });
 
-  it("exists for each rule, in the order of the rules", () => {
+  it("is returned for each rule, in the order of the rules", () => {
     const states = new Map([["b", buildState("b")]]);
     const plans = planRuleChanges(
       ["c", "b", "a"].map((one) => buildPart(one)),
@@ -218,7 +215,7 @@ describe("the settings that differ", () => {
     const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
     return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"])[0]?.settings ?? [];
   };
-  it("may be the setting `logs`", () => {
+  it("include the setting `logs`", () => {
     const release = buildRelease(1, { a: "1" });
     const share = { rule: "a", clusters: { "prod-eu": buildClusterConfig({}) } };
     if (release.rules.a) release.rules.a.share = share;
@@ -233,7 +230,7 @@ describe("the settings that differ", () => {
         differences.map((difference) => `prod-eu.settings.${difference}`),
       ));
 
-  it("may be a whole cluster, added or removed", () => {
+  it("include a cluster that is added or removed", () => {
     const release = buildRelease(1, { a: "1" });
     const part = buildPart("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
     const [plan] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["other"]);
@@ -306,59 +303,58 @@ describe("a rule that was turned off", () => {
       assert.deepEqual(findKept(all), kept);
     });
 
-  it("has no release if it is named as a member of every object", () =>
+  it("may be named `constructor`, which every JavaScript object has: no release then has the rule", () =>
     assert.deepEqual(findKept([buildRelease(1, {})], buildTemplate("constructor")), []));
 
-  it("is kept only in the stack that has it", () => {
+  it("keeps its function only in the stack that has this function", () => {
     const all = [buildRelease(1, { a: "1", b: "1", "a-b": "1" })];
     assert.deepEqual(findKept(all), ["a"]);
     assert.deepEqual(findOffRulesToKeep("test", undefined, parts, all), []);
     assert.deepEqual(findOffRulesToKeep("other", deployed, parts, all), []);
   });
 
-  describe("in the stack", () => {
+  describe("in a stack that had the rules a and a-b", () => {
     const off = { parts, template: buildTemplate("a-b"), notes: [] };
-    const on = [buildRelease(1, { a: "1", "a-b": "1" })];
-    const since = [buildRelease(2, { "a-b": "1" }), ...on];
+    const [withoutOtherChanges, withOtherChanges] = [false, true];
+    const releasesBefore = [buildRelease(1, { a: "1", "a-b": "1" })];
+    const releasesSince = [buildRelease(2, { "a-b": "1" }), ...releasesBefore];
     const templateWithBoth = buildTemplate("a", "a-b");
 
-    it("keeps its function for one release, so that the stack doesn't change", () => {
-      const { template, stack, kept } = planStack("test", off, templateWithBoth, on, false);
-      assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
-      assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
-    });
-
-    it("is kept by further deployments without other changes", () => {
-      const { template, stack, kept } = planStack("test", off, templateWithBoth, since, false);
-      assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
-      assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
-    });
+    for (const [title, releases] of [
+      ["keeps its function for one release, so that the stack doesn't change", releasesBefore],
+      ["keeps its function during further deployments without other changes", releasesSince],
+    ] as const)
+      it(title, () => {
+        const { template, stack, kept } = planStack("test", off, templateWithBoth, releases, withoutOtherChanges);
+        assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+        assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
+      });
 
     it("is removed by the next deployment with a change in the stack or elsewhere", () => {
       const removed = ["ALambdaFunction", "ARole"];
-      const elsewhere = planStack("test", off, templateWithBoth, since, true);
+      const elsewhere = planStack("test", off, templateWithBoth, releasesSince, withOtherChanges);
       assert.deepEqual([listFunctions(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
       assert.deepEqual(elsewhere.stack, { isNew: false, added: [], changed: [], removed });
       const grown = { ...off, parts: [...parts, buildPart("b")], template: buildTemplate("a-b", "b") };
-      const here = planStack("test", grown, templateWithBoth, since, false);
+      const here = planStack("test", grown, templateWithBoth, releasesSince, withoutOtherChanges);
       assert.deepEqual([listFunctions(here.template), here.kept], [["ADashb", "B"], []]);
       assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
     });
 
     it("changes nothing in the stack if it is turned on again", () => {
       const again = { parts: [buildPart("a"), ...parts], template: templateWithBoth, notes: [] };
-      const { stack, kept } = planStack("test", again, templateWithBoth, since, true);
+      const { stack, kept } = planStack("test", again, templateWithBoth, releasesSince, withOtherChanges);
       assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
     });
 
     it("is not kept in a new stack", () => {
-      const { template, stack, kept } = planStack("test", off, undefined, [], true);
+      const { template, stack, kept } = planStack("test", off, undefined, [], withOtherChanges);
       assert.deepEqual([template, kept, stack.isNew], [off.template, [], true]);
     });
   });
 });
 
-describe("the log group that a function had of its own", () => {
+describe("the log group of a single function, which older versions of Postern created,", () => {
   const LogGroupName = "/aws/lambda/postern-test-a-b";
   const group = { Type: "AWS::Logs::LogGroup", Properties: { LogGroupName } };
   const retained = { ...group, DeletionPolicy: "Retain" };
@@ -367,8 +363,8 @@ describe("the log group that a function had of its own", () => {
     ...buildTemplate("a-b"),
     Resources: { ...buildTemplate("a-b").Resources, ADashbLogGroup },
   });
-  const plan = (deployed: StackTemplate, elsewhere: boolean) => {
-    const { template, stack } = planStack("test", built, deployed, [], elsewhere);
+  const plan = (deployed: StackTemplate, hasOtherChanges: boolean) => {
+    const { template, stack } = planStack("test", built, deployed, [], hasOtherChanges);
     return [template.Resources.ADashbLogGroup, stack.changed, stack.removed];
   };
 
@@ -417,14 +413,14 @@ describe("the plan of a cluster, compared with the newest release,", () => {
   const entry = { name: "a.postern.dev", timeoutSeconds: 3, clientConfig: { url: "https://x/local.{key}/a/validate" } };
   const role = buildManifest("ClusterRole", { rules: [] });
   const recorded = { manifests: [buildEntries(entry)], keyVersion: 1, signer: "first" };
-  const at = { at: modified.toISOString(), hardened: [], since: {} };
+  const update = { at: modified.toISOString(), hardened: [], since: {} };
   const { signer: _, ...unsigned } = recorded;
 
   const releases = {
     none: undefined,
     unrecorded: buildRelease(2, {}),
-    unsigned: buildRelease(2, {}, { clusters: { local: { ...at, ...unsigned } } }),
-    newest: buildRelease(2, { a: "1" }, { clusters: { local: { ...at, ...recorded } } }),
+    unsigned: buildRelease(2, {}, { clusters: { local: { ...update, ...unsigned } } }),
+    newest: buildRelease(2, { a: "1" }, { clusters: { local: { ...update, ...recorded } } }),
   };
   for (const { name, release = "newest", entries, hasRole, differences, ...change } of rows.clusters)
     it(name, () => {
@@ -443,7 +439,7 @@ describe("rights", () => {
     const PolicyDocument = { Statement: [{ Action, Resource: "*" }] };
     return { Resources: { ARole: { Type: "AWS::IAM::Role", Properties: { Policies: [{ PolicyDocument }] } } } };
   };
-  it("are listed as added and removed, in the form that roles have", () => {
+  it("are listed as added and removed, with their role, such as `ARole: a:A on *`", () => {
     const none = { added: [], removed: [] };
     assert.deepEqual(compareRights(withRight("a:A"), withRight("a:A")), none);
     assert.deepEqual(compareRights(undefined, withRight("a:A")), { ...none, added: ["ARole: a:A on *"] });
@@ -481,8 +477,12 @@ describe("a plan", () => {
       { differences: [{ ...missingAlias, repair: async () => {} }] },
       false,
     ],
-    ["changes nothing if only a command can repair it", { differences: [{ ...missingAlias, command: "aws" }] }, true],
-    ["changes nothing if it only keeps a function", { kept: ["b"] }, true],
+    [
+      "changes nothing if only a command can repair a difference",
+      { differences: [{ ...missingAlias, command: "aws" }] },
+      true,
+    ],
+    ["changes nothing if it only keeps the function of a rule that is off", { kept: ["b"] }, true],
     [
       "has changes if warm environments change",
       { warm: [{ rule: "a", wanted: 0, there: [], changes: ["no longer 1 warm environment on version 1"] }] },
@@ -509,34 +509,13 @@ describe("a plan", () => {
 
   describe("has costs", () => {
     const now = new Date("2026-02-01T00:00:00Z");
-    const functions = { getFunctionName: (name: string) => `postern-test-${name}` };
+    const getFunctionName = (name: string) => `postern-test-${name}`;
+    const refuseCall = () => assert.fail("the estimate needs only the name of a function");
+    const functions = new Proxy({} as Parameters<typeof estimateStageCosts>[0]["functions"], {
+      get: (_, method) => (method === "getFunctionName" ? getFunctionName : refuseCall),
+    });
     const estimate = (metrics: StageMetricsReader, endpointType: "http" | "url", parts: PackagedRule[]) =>
-      // The estimate asks only for a function's name.
-      estimateStageCosts({ name: "test", functions: { ...unasked, ...functions }, metrics }, endpointType, parts, now);
-    const refuseCall = () => assert.fail("the price is known without it");
-    const unasked = {
-      listRules: refuseCall,
-      readQuotas: refuseCall,
-      readAlias: refuseCall,
-      listVersions: refuseCall,
-      readVersions: refuseCall,
-      readReservedConcurrency: refuseCall,
-      readPermissions: refuseCall,
-      addPermission: refuseCall,
-      removePermission: refuseCall,
-      createAlias: refuseCall,
-      setLatest: refuseCall,
-      invoke: refuseCall,
-      moveAlias: refuseCall,
-      publishVersion: refuseCall,
-      listWarmVersions: refuseCall,
-      requestWarmEnvironments: refuseCall,
-      releaseWarmEnvironments: refuseCall,
-      deleteVersion: refuseCall,
-      readLatestEnvironment: refuseCall,
-      restore: refuseCall,
-      republish: refuseCall,
-    };
+      estimateStageCosts({ name: "test", functions, metrics }, endpointType, parts, now);
     const metrics: StageMetricsReader = {
       ask: async (questions, from, to) => {
         assert.deepEqual([from, to], [new Date("2026-01-02T00:00:00Z"), now]);
@@ -562,7 +541,7 @@ describe("a plan", () => {
     const roundCosts = ({ rules }: StageCosts) =>
       rules.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
 
-    it("computed from the reviews of the last thirty days", async () => {
+    it("that are computed from the reviews of the last thirty days", async () => {
       const asking = buildPart("b", { asks: true });
       assert.deepEqual(roundCosts(await estimate(metrics, "url", [buildPart("a"), asking])), [
         ["a", "0.61", 2_000_000, "1.23"],
@@ -573,7 +552,7 @@ describe("a plan", () => {
       ]);
     });
 
-    it("of the ledger by its units, and of a million reviews of each sort, without calls that are no reviews", async () => {
+    it("of the ledger in the last thirty days, and for a million reviews of each kind", async () => {
       const part = buildPart("workload-quota");
       const wanted = { ...part.wanted, environment: { POSTERN_LEDGER: "postern-test" } };
       const found = await estimate(metrics, "url", [{ ...part, wanted }]);
@@ -588,7 +567,7 @@ describe("a plan", () => {
       assert.equal((await estimate(metrics, "url", [buildPart("a")])).ledgerMonth, undefined);
     });
 
-    it("of a VPC if a function is in one", async () => {
+    it("that include a VPC if a function is in one", async () => {
       const part = buildPart("a");
       const VpcConfig = { SubnetIds: ["subnet-1"], SecurityGroupIds: ["sg-1"] };
       const wanted = { ...part.wanted, stackSettings: { ...part.wanted.stackSettings, VpcConfig } };
@@ -596,7 +575,7 @@ describe("a plan", () => {
       assert.equal((await estimate(metrics, "url", [part])).isInVpc, false);
     });
 
-    it("estimated with usual values if CloudWatch doesn't answer", async () => {
+    it("that are estimated with usual values if CloudWatch doesn't answer", async () => {
       const silent = { ask: () => Promise.reject(new Error("Rate exceeded")) };
       assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPart("a")])), [["a", "0.60", 0, "0.00"]]);
     });
@@ -613,7 +592,7 @@ describe("a plan", () => {
 
   it("is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
 
-  it("is printed with the sentence that there is nothing to change", () =>
+  it("that changes nothing is printed with a sentence that says so", () =>
     assert.equal(formatPlan(idle, { rules: [], months: [] }), rows.idleText));
 
   it("shows only the number of resources if the stack is new", () => {
@@ -624,7 +603,7 @@ describe("a plan", () => {
     );
   });
 
-  it("is data for JSON output", () => {
+  it("is converted to the data that `-o json` prints", () => {
     assert.deepEqual(JSON.parse(JSON.stringify(toPlanData(busy, costs))), { ...rows.plan, idle: false });
     assert.deepEqual(Reflect.get(toPlanData(idle, { rules: [], months: [] }), "idle"), true);
   });

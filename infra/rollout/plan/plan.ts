@@ -77,7 +77,7 @@ export const readFunctionStates = async (
   return new Map(states);
 };
 
-/** Compares what each rule's function must be with what it is. */
+/** Compares each rule's built function with the present one. `all` are the releases, and `clusters` all clusters. */
 export const planRuleChanges = (
   parts: PackagedRule[],
   states: ReadonlyMap<string, FunctionState>,

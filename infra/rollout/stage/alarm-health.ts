@@ -37,30 +37,30 @@ export const checkStageAlarms = async (
       topics.map(async (topic) => [topic, await findTopicFault(alarms.countSubscriptions(topic), topic)] as const),
     ),
   );
-  const names = new Set(live.map((rule) => functions.getFunctionName(rule)));
+  const liveFunctions = new Set(live.map((rule) => functions.getFunctionName(rule)));
   const causes = await Promise.all(found.map((alarm) => findCauses(metrics, alarm)));
   return found.map((alarm, index) => {
-    const problems = listAlarmProblems(alarm, names);
+    const problems = listAlarmProblems(alarm, liveFunctions);
     const topicFaults = alarm.topics.flatMap((topic) => faults.get(topic) ?? []);
     const hasSubscriber = topicFaults.length < alarm.topics.length;
     const isUnknown = !hasSubscriber && topicFaults.some(({ isKnown }) => !isKnown);
-    const reaches = isUnknown ? null : hasSubscriber;
+    const canReachSubscriber = isUnknown ? null : hasSubscriber;
     return {
       alarm: alarm.name,
       state: alarm.state,
       topics: alarm.topics,
-      canRing: problems.length > 0 ? false : reaches,
+      canRing: problems.length > 0 ? false : canReachSubscriber,
       reasons: [...problems, ...topicFaults.map(({ sentence }) => sentence)],
       causes: causes[index] ?? [],
     };
   });
 };
 
-const listAlarmProblems = ({ isEnabled, topics, functions }: StageAlarm, names: Set<string>): string[] => [
+const listAlarmProblems = ({ isEnabled, topics, functions }: StageAlarm, liveFunctions: Set<string>): string[] => [
   ...(isEnabled ? [] : ["its actions are disabled; aws cloudwatch enable-alarm-actions enables them"]),
   ...(topics.length > 0 ? [] : ["it has no topic; alarmTopics in serverless.yml takes ARNs of SNS topics"]),
   ...functions
-    .filter(({ name }) => !names.has(name))
+    .filter(({ name }) => !liveFunctions.has(name))
     .map(({ name }) => `it watches ${name}, which doesn't exist or has no live version`),
 ];
 

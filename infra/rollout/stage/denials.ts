@@ -65,6 +65,7 @@ const toDenial = (row: LogQueryRow): Denial => {
  * Throws if none of the stored releases has the requested rule (as a function or in a group) or the requested cluster.
  */
 export const requireReleased = (all: readonly Release[], { rule, cluster }: DenialsRequest): void => {
+  // In the config of a group (`share`), the field `alone` has the group's members by name.
   const rules = all.flatMap((release) =>
     Object.entries(release.rules).flatMap(([name, { share }]) => [name, ...Object.keys(Object(share).alone ?? {})]),
   );

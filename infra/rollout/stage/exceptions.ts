@@ -48,6 +48,7 @@ const listExceptions = ({ rules, clusters }: Pick<Release, "rules" | "clusters">
   const all = Object.keys(clusters).flatMap((cluster) =>
     Object.entries(rules).flatMap(([name, { share }]) => {
       const setup = findClusterSetup(share, cluster);
+      // Only the config of a group has the field `alone`.
       const exceptionsByRule = "alone" in share ? listMembers(setup?.settings) : [[name, setup?.exceptions] as const];
       return exceptionsByRule.flatMap(([rule, exceptions = []]) =>
         exceptions.map((exception) => ({ cluster, rule, ...exception })),

@@ -32,10 +32,10 @@ interface StoredKeys {
 }
 
 /** The SSM parameter with the keys is /postern/STAGE/keys. */
-const name = "keys";
+const parameterName = "keys";
 
 export const readKeyring = async (parameters: StageParameterStore): Promise<Keyring | undefined> => {
-  const text = await parameters.read(name);
+  const text = await parameters.read(parameterName);
   return text === undefined ? undefined : toKeyring(parseKeys(text));
 };
 
@@ -46,7 +46,7 @@ export const readOrCreateKeyring = async (parameters: StageParameterStore): Prom
   const present = await readKeyring(parameters);
   if (present) return present;
   const newKeys: StoredKeys = { keys: [makeSigningKey()], current: 0 };
-  if (await parameters.create(name, JSON.stringify(newKeys))) return toKeyring(newKeys);
+  if (await parameters.create(parameterName, JSON.stringify(newKeys))) return toKeyring(newKeys);
   return readOrCreateKeyring(parameters);
 };
 
@@ -68,15 +68,15 @@ export const deleteAllKeysButNewest = (parameters: StageParameterStore) =>
 /** Changes the stored keys of a stage by the function `edit`, and returns the changed keyring. */
 const changeKeys = async (
   parameters: StageParameterStore,
-  edit: (kept: StoredKeys) => StoredKeys,
+  edit: (before: StoredKeys) => StoredKeys,
 ): Promise<Keyring> => {
-  const text = await parameters.read(name);
+  const text = await parameters.read(parameterName);
   if (text === undefined) throw new Complaint("this stage has no keys; postern deploy creates them", 1);
   const before = parseKeys(text);
   // Throws if the stored keys are damaged.
   toKeyring(before);
   const after = edit(before);
-  if (JSON.stringify(after) !== JSON.stringify(before)) await parameters.write(name, JSON.stringify(after));
+  if (JSON.stringify(after) !== JSON.stringify(before)) await parameters.write(parameterName, JSON.stringify(after));
   return toKeyring(after);
 };
 

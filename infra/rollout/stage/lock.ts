@@ -55,8 +55,8 @@ interface StageLockOptions {
 }
 
 /**
- * Runs `act` with the lock of the stage, so that no other command changes the stage. Each call that changes the stage
- * or a cluster checks first that this command still has the lock.
+ * Runs `act` with the lock of the stage, so that no other command changes the stage. `what` names this command in the
+ * lock. Each call that changes the stage or a cluster checks first that this command still has the lock.
  */
 export const lockStage = async <T>(
   stage: AwsStage,
@@ -83,7 +83,7 @@ export const lockStage = async <T>(
   try {
     return await act({ ...lock, release });
   } finally {
-    // stage.guard keeps its check: if one of several parallel changes has failed, the check stops the others.
+    // stage.guard keeps its check: if one of several parallel changes has failed, the check stops the other changes.
     await lock.release();
   }
 };

@@ -10,7 +10,7 @@ import { formatTable } from "../../cli/command.ts";
 import { runInParallel } from "../../cli/progress.ts";
 import type { PosternConfig } from "../../config/config.ts";
 
-const rule = "workload-quota";
+const quotaRule = "workload-quota";
 
 /** What `postern status` shows about the rule workload-quota: its quotas, and the recounts of each cluster. */
 interface QuotasHealth {
@@ -32,8 +32,8 @@ export const readQuotas = async (
   // The file is imported only here, because a catalogue without workload-quota doesn't have it.
   const { readQuota, readRecounts, readShare } = await import("../../../functions/workload-quota/ledger-values.ts");
   const read: ValueReader = async (keys) => {
-    const values = await ledger.readValues(keys.map((key) => `${rule}//${key}`));
-    return keys.map((key) => values.get(`${rule}//${key}`));
+    const values = await ledger.readValues(keys.map((key) => `${quotaRule}//${key}`));
+    return keys.map((key) => values.get(`${quotaRule}//${key}`));
   };
   const quotas: QuotasHealth["quotas"] = [];
   for (const [quota, { hard, covers }] of quotasByName) {
@@ -53,7 +53,7 @@ export const readQuotas = async (
 const listQuotas = ({ clusters }: PosternConfig) => {
   const found = new Map<string, { hard: Quota["hard"]; covers: Set<string> }>();
   for (const [cluster, { rules }] of clusters) {
-    const setup = rules.get(rule);
+    const setup = rules.get(quotaRule);
     if (!setup || setup.mode === "off") continue;
     // The cast is safe: the rule's checkSettings has checked the settings.
     const { quotas } = setup.settings as WorkloadQuotaSettings;
@@ -67,14 +67,15 @@ const listQuotas = ({ clusters }: PosternConfig) => {
 };
 
 export const formatQuotas = ({ quotas, recounts }: QuotasHealth): string => {
-  const rows = quotas.flatMap(({ quota, hard, clusters, ...all }) =>
-    [...new Set([hard, all.used, all.reserved].flatMap(Object.keys))].flatMap((name) => [
-      [quota, name, "", all.used[name] ?? "0", all.reserved[name] ?? "0", hard[name] ?? "-"],
-      ...Object.entries(clusters).flatMap(([cluster, { used, reserved }]) =>
-        used[name] || reserved[name] ? [["", "", cluster, used[name] ?? "0", reserved[name] ?? "0"]] : [],
-      ),
-    ]),
-  );
+  const rows = quotas.flatMap(({ quota, hard, clusters, ...total }) => {
+    const resources = new Set([hard, total.used, total.reserved].flatMap(Object.keys));
+    return [...resources].flatMap((name) => [
+      [quota, name, "", total.used[name] ?? "0", total.reserved[name] ?? "0", hard[name] ?? "-"],
+      ...Object.entries(clusters)
+        .filter(([, { used, reserved }]) => used[name] || reserved[name])
+        .map(([cluster, { used, reserved }]) => ["", "", cluster, used[name] ?? "0", reserved[name] ?? "0"]),
+    ]);
+  });
   const lines = recounts.map(({ cluster, completed, faults }) => {
     const state = completed ? `complete at ${completed}` : "never complete";
     return `recount of ${cluster}: ${[state, ...faults].join("; ")}\n`;

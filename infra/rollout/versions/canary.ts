@@ -62,12 +62,12 @@ export interface CanaryStage extends Pick<AwsStage, "name" | "metrics"> {
 export const minimumCanaryReviews = 50;
 
 /**
- * Gives fresh versions a share of the reviews. If one version has a fault, all fresh versions are rolled back, because they
- * must go live together.
- * - A version with enough reviews is promoted after the time `milliseconds`, unless the old version has no calls to compare
- *   with.
+ * Gives fresh versions a share of the reviews. If one version has a fault, all fresh versions are rolled back, because
+ * they must go live together.
+ * - A version with enough reviews is promoted after the time `milliseconds`, unless the old version has no calls to
+ *   compare with.
  * - A version with too few reviews is promoted after twice that time if no review failed and all its cases pass in Lambda.
- * Before each decision, it waits for all metrics: CloudWatch can show a version's crashes three minutes after its reviews.
+ * Before each decision, the canary waits for all metrics: CloudWatch can show a crash three minutes after it happened.
  */
 export const runCanary = async (
   stage: CanaryStage,
@@ -84,8 +84,8 @@ export const runCanary = async (
    */
   const endTrial = async (trial: CanaryVersionPair, version: string, outcome: CanaryOutcome) => {
     running.delete(trial.rule);
-    const stray = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
-    outcomes.push(stray === undefined ? outcome : { trial, is: "lost", why: stray });
+    const failure = await pointAlias(functions, trial, version).catch((error) => toSentence(error));
+    outcomes.push(failure === undefined ? outcome : { trial, is: "lost", why: failure });
   };
   const rollBackCanaries = async (describeReason: (trial: CanaryVersionPair) => string) => {
     for (const trial of [...running.values()])
@@ -103,12 +103,13 @@ export const runCanary = async (
       await functions.moveAlias(trial.rule, trial.old, live, { [trial.fresh]: share });
     }
     const firstMilliseconds = milliseconds + metricDelay;
-    const [first, last] = [start.getTime() + firstMilliseconds, start.getTime() + firstMilliseconds + milliseconds];
+    const firstDecision = start.getTime() + firstMilliseconds;
+    const lastDecision = firstDecision + milliseconds;
     /** When each rule's new version had enough reviews for the first time. */
     const enoughReviewsAt = new Map<string, number>();
     const mayLackMetrics = (rule: string) => Date.now() < (enoughReviewsAt.get(rule) ?? 0) + metricDelay;
     while (running.size > 0) {
-      const end = [first, last].find((time) => Date.now() < time) ?? Number.POSITIVE_INFINITY;
+      const end = [firstDecision, lastDecision].find((time) => Date.now() < time) ?? Number.POSITIVE_INFINITY;
       await wait(Math.max(0, Math.min(every, end - Date.now())), undefined, { signal });
       tell(Math.min(Date.now() - start.getTime(), firstMilliseconds) / 1000, firstMilliseconds / 1000);
       const observed = await readCounts(stage, [...running.values()], start);
@@ -118,7 +119,7 @@ export const runCanary = async (
           return why === undefined ? [] : [[trial.rule, why] as const];
         }),
       );
-      const isOver = Date.now() >= last;
+      const isOver = Date.now() >= lastDecision;
       const withFewReviews = isOver ? observed.filter(({ fresh }) => fresh.reviews < minimumCanaryReviews) : [];
       const evidence = new Map<string, string>();
       for (const { trial, fresh } of faultsByRule.size === 0 ? withFewReviews : []) {
@@ -139,7 +140,7 @@ export const runCanary = async (
       for (const { trial, fresh } of observed)
         if (fresh.reviews >= minimumCanaryReviews && !enoughReviewsAt.has(trial.rule))
           enoughReviewsAt.set(trial.rule, Date.now());
-      if (Date.now() < first) continue;
+      if (Date.now() < firstDecision) continue;
       for (const { trial, old, fresh } of observed.filter(({ trial }) => !mayLackMetrics(trial.rule))) {
         if (fresh.reviews >= minimumCanaryReviews && old.calls > 0)
           evidence.set(trial.rule, `${fresh.reviews} reviews, ${formatCount(fresh.errors, "fault")}`);

@@ -13,6 +13,7 @@ describe("a version without CUE", () => {
       await runCases(functions, listed, "1"),
       await runCases(functions, listed, "1", { scripts: false }),
     ];
+    // Two cases of policy-validate evaluate a script.
     assert.equal(able.cases - unable.cases, 2);
   });
 });
@@ -23,6 +24,7 @@ describe("any version", () => {
     assert.ok(listed);
     const expressions: string[] = [];
     const invoke = async (_: string, __: string, event: object) => {
+      // For instance "expression": or "messageExpression":
       expressions.push(...(JSON.stringify(event).match(/xpression":/g) ?? []));
       return { payload: {}, log: "", fault: undefined };
     };

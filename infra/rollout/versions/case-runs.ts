@@ -32,25 +32,25 @@ export const runCases = async (
   { scripts = true }: { scripts?: boolean } = {},
 ): Promise<{ cases: number; faults: string[] }> => {
   const casesByMember = (listed.members ?? [listed]).map(async (member) =>
-    (await readCases(member)).map((entry) => [member, entry] as const),
+    (await readCases(member)).map((ruleCase) => [member, ruleCase] as const),
   );
   const candidates = (await Promise.all(casesByMember))
     .flat()
-    .filter(([, entry]) => listed.members === undefined || getCasePhase(entry) === "mutate")
-    .filter(([{ rule }, entry]) => !hasExpressions(rule, entry));
+    .filter(([, ruleCase]) => listed.members === undefined || getCasePhase(ruleCase) === "mutate")
+    .filter(([{ rule }, ruleCase]) => !hasExpressions(rule, ruleCase));
   const canRun = await Promise.all(
-    candidates.map(async ([member, entry]) => scripts || !(await needsScript(member, entry))),
+    candidates.map(async ([member, ruleCase]) => scripts || !(await needsScript(member, ruleCase))),
   );
   const runnable = candidates.filter((_, index) => canRun[index]);
-  const found = await runInParallel(atOnce, runnable, async ([rule, entry]) => {
+  const found = await runInParallel(atOnce, runnable, async ([rule, ruleCase]) => {
     const member = listed.members && { member: rule.name };
-    const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(rule, entry), ...member });
-    const decision = parseDecision(answer.payload, buildReview(rule, entry).request.uid);
+    const answer = await functions.invoke(listed.name, version, { ...buildInvocationEvent(rule, ruleCase), ...member });
+    const decision = parseDecision(answer.payload, buildReview(rule, ruleCase).request.uid);
     const sentences: string[] = [];
     if (answer.fault) sentences.push(`it fails: ${answer.fault}${formatLastLogLine(answer.log)}`);
-    else if (decision) sentences.push(...describeCaseDifferences(entry, decision));
+    else if (decision) sentences.push(...describeCaseDifferences(ruleCase, decision));
     else sentences.push(`its answer is not an AdmissionReview: ${JSON.stringify(answer.payload)?.slice(0, 200)}`);
-    return sentences.length === 0 ? [] : [`${rule.name}, "${entry.name}": ${sentences.join("; ")}`];
+    return sentences.length === 0 ? [] : [`${rule.name}, "${ruleCase.name}": ${sentences.join("; ")}`];
   });
   const faults = found.flat();
   const unreported = faults.length - maxReported;
@@ -62,21 +62,21 @@ export const runCases = async (
 };
 
 /** Reports whether a case has CEL expressions in its settings. */
-const hasExpressions = (rule: Rule, entry: Case): boolean => {
-  const { settings } = applyCaseSettingsAndVariant(rule, entry);
+const hasExpressions = (rule: Rule, ruleCase: Case): boolean => {
+  const { settings } = applyCaseSettingsAndVariant(rule, ruleCase);
   return collectChecks(() => rule.compileExpressions?.(structuredClone(settings))).length > 0;
 };
 
 /** Reports whether a case runs a CUE script. It evaluates the case on this machine, with a stub in place of CUE. */
-const needsScript = async (listed: CatalogueRule, entry: Case): Promise<boolean> => {
+const needsScript = async (listed: CatalogueRule, ruleCase: Case): Promise<boolean> => {
   let runs = false;
   const noteScript = async () => {
     runs = true;
     return "{}";
   };
-  const capabilities = { ...createRecordedCapabilities(entry.needs ?? {}), cue: noteScript };
+  const capabilities = { ...createRecordedCapabilities(ruleCase.needs ?? {}), cue: noteScript };
   // Only the call of the stub matters, so the outcome and errors are ignored.
-  await evaluateCase(listed, entry, buildReview(listed, entry), capabilities).catch(() => {});
+  await evaluateCase(listed, ruleCase, buildReview(listed, ruleCase), capabilities).catch(() => {});
   return runs;
 };
 
@@ -115,33 +115,35 @@ export const checkPhasePairCompatibility = async (
   old: PairVersions,
   fresh: PairVersions,
 ): Promise<string[]> => {
-  const cases = (await readCases(rule)).filter((entry) => entry.mutate !== undefined && entry.becomes !== undefined);
+  const cases = (await readCases(rule)).filter(
+    (ruleCase) => ruleCase.mutate !== undefined && ruleCase.becomes !== undefined,
+  );
   const member = mutator === rule.name ? {} : { member: rule.name };
-  const readRefusal = async (version: string, entry: Case, object: unknown) => {
-    const event = buildInvocationEvent(rule, entry);
+  const readRefusal = async (version: string, ruleCase: Case, object: unknown) => {
+    const event = buildInvocationEvent(rule, ruleCase);
     const review = { ...event.review, request: { ...event.review.request, object } };
     const { payload } = await functions.invoke(validator, version, { ...event, phase: "validate", review });
-    const outcome = parseDecision(payload, buildReview(rule, entry).request.uid)?.outcome;
+    const outcome = parseDecision(payload, buildReview(rule, ruleCase).request.uid)?.outcome;
     return outcome?.allowed === false ? outcome.status?.message : undefined;
   };
-  const found = await runInParallel(atOnce, cases, async (entry) => {
-    if (!isValidated(rule, entry)) return [];
+  const found = await runInParallel(atOnce, cases, async (ruleCase) => {
+    if (!isValidated(rule, ruleCase)) return [];
     const sentences: string[] = [];
     for (const [writer, checker] of [
       [old, fresh],
       [fresh, old],
     ] as const) {
       const { payload } = await functions.invoke(mutator, writer.mutator, {
-        ...buildInvocationEvent(rule, entry),
+        ...buildInvocationEvent(rule, ruleCase),
         ...member,
       });
-      const decision = parseDecision(payload, buildReview(rule, entry).request.uid);
+      const decision = parseDecision(payload, buildReview(rule, ruleCase).request.uid);
       if (decision === undefined || decision.refused) continue;
-      const object = applyOutcomePatch(entry.mutate, decision.outcome);
-      const refusal = await readRefusal(checker.validator, entry, object);
-      if (refusal === undefined || (await readRefusal(writer.validator, entry, object)) !== undefined) continue;
+      const object = applyOutcomePatch(ruleCase.mutate, decision.outcome);
+      const refusal = await readRefusal(checker.validator, ruleCase, object);
+      if (refusal === undefined || (await readRefusal(writer.validator, ruleCase, object)) !== undefined) continue;
       sentences.push(
-        `${rule.name}, "${entry.name}": version ${checker.validator} refuses what version ${writer.mutator} writes: ${refusal}`,
+        `${rule.name}, "${ruleCase.name}": version ${checker.validator} refuses what version ${writer.mutator} writes: ${refusal}`,
       );
     }
     return sentences;
@@ -150,9 +152,9 @@ export const checkPhasePairCompatibility = async (
 };
 
 /** Reports whether a rule validates the request of a case. */
-const isValidated = (rule: CatalogueRule, entry: Case): boolean => {
-  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule.rule, entry);
-  const { request } = buildReview(rule, entry);
+const isValidated = (rule: CatalogueRule, ruleCase: Case): boolean => {
+  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule.rule, ruleCase);
+  const { request } = buildReview(rule, ruleCase);
   const rows = selectPhase(variantRule.match, "validate", settings) ?? [];
   return request.operation !== "DELETE" && rows.some((match) => matchesRequest(match, request));
 };

@@ -85,12 +85,12 @@ const requireCompatibility = async (
       mutator: all.get(mutator) ?? "",
       validator: all.get(validator) ?? "",
     });
-    const found = await runInParallel(maxParallelFunctionChanges, phasePairs, (couple) =>
+    const found = await runInParallel(maxParallelFunctionChanges, phasePairs, (pair) =>
       checkPhasePairCompatibility(
         job.stage.functions,
-        couple,
-        selectVersions(before, couple),
-        selectVersions(versions, couple),
+        pair,
+        selectVersions(before, pair),
+        selectVersions(versions, pair),
       ),
     );
     const faults = found.flat();

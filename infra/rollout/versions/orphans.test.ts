@@ -18,6 +18,7 @@ interface Entries {
 }
 interface VersionRow {
   phases: AnsweringLambdaVersion["phases"];
+  /** What differs in the cluster shop from its usual setup. */
   own?: Partial<ClusterSetup>;
   variants?: Config["variants"];
 }
@@ -66,7 +67,7 @@ describe("entries without a serving function", () => {
     });
 
   for (const name of ["other", "constructor"])
-    it(`are all of a cluster that the function doesn't know: ${name}`, () => {
+    it(`are all entries of a cluster that the function doesn't know, such as ${name}`, () => {
       const versions = new Map([["a", buildVersion({ phases: ["mutate"] })]]);
       const expected = { entry: "a", phase: "mutate", why: `doesn't know cluster ${name}`, isKey: true };
       assert.deepEqual(findOrphanedEntries(name, buildRecord({ mutating: ["a"] }), versions), [expected]);
@@ -89,7 +90,7 @@ describe("entries of a cluster without a section of its own", () => {
     assert.deepEqual(find("new"), []);
     assert.deepEqual(find("new", 2), [["doesn't accept its key of version 2", true]]);
   });
-  it("are orphans if the cluster is refused", () => {
+  it("are orphans if functions refuse the cluster's keys", () => {
     for (const name of ["gone", "same"]) assert.deepEqual(find(name), [[`doesn't know cluster ${name}`, true]]);
   });
 });

@@ -33,16 +33,17 @@ export const findOrphanedEntries = (
     const version = served.get(rule);
     if (version === undefined) return [];
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
-    const toOrphan = (why: string, isKey = false) => [{ entry, phase, why, isKey }];
-    const { variants: usual = {} } = version.share;
+    const toOrphan = (why: string, { isKey = false } = {}) => [{ entry, phase, why, isKey }];
+    const { variants: usualVariants = {} } = version.share;
     const setup = findClusterSetup(version.share, cluster);
-    if (setup === undefined || setup.keyVersions.length === 0) return toOrphan(`doesn't know cluster ${cluster}`, true);
+    if (setup === undefined || setup.keyVersions.length === 0)
+      return toOrphan(`doesn't know cluster ${cluster}`, { isKey: true });
     if (!setup.keyVersions.includes(keyVersion))
-      return toOrphan(`doesn't accept its key of version ${keyVersion}`, true);
+      return toOrphan(`doesn't accept its key of version ${keyVersion}`, { isKey: true });
     if (setup.mode === "off") return [];
     if (!version.phases.includes(phase)) return toOrphan(`doesn't ${phase}`);
-    const isKnown = variant === undefined || Object.hasOwn(setup.variants ?? usual, variant);
-    return isKnown ? [] : toOrphan(`has no variant ${variant}`);
+    const hasVariant = variant === undefined || Object.hasOwn(setup.variants ?? usualVariants, variant);
+    return hasVariant ? [] : toOrphan(`has no variant ${variant}`);
   });
 
 /**

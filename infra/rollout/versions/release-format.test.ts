@@ -27,7 +27,7 @@ const buildRelease = (clusters: Release["clusters"]): Release => {
 };
 
 describe("a stored release", () => {
-  it("is restored", () => {
+  it("is equal to the release after it is formatted and parsed", () => {
     const { probed: _, ...unprobed } = buildCluster(2);
     const release = buildRelease({
       one: buildCluster(1),
@@ -36,6 +36,7 @@ describe("a stored release", () => {
       four: { ...unprobed, manifests: [] },
     });
     const format = createReleaseFormatter();
+    // The formatter keeps texts of the first time for the second time.
     for (let time = 0; time < 2; time++) assert.deepEqual(parseRelease(format(release)), release);
     const changed = { ...release, clusters: { ...release.clusters, one: buildCluster(3) } };
     assert.deepEqual(parseRelease(format(changed)), changed);
@@ -51,6 +52,7 @@ describe("a stored release", () => {
       ).length;
     };
     const [one, many] = [countBytes(1), countBytes(101)];
+    // A cluster has two entries with 900 bytes of certificates each, which further clusters must not store again.
     assert.ok(one > 1800 && many - one < 101 * 150, `${one} and ${many} bytes`);
   });
 

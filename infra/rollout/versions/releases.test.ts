@@ -27,11 +27,11 @@ describe("the clusters that a release's functions refuse", () => {
   const newest = buildRelease({ keys, accepts: { east: [1], west: [2] }, refused: { south: "zero,one" } });
 
   it("are none at first", () => assert.deepEqual(find(undefined, "east: "), {}));
-  it("are those that postern.yaml no longer names, also since earlier releases", () => {
+  it("are those that postern.yaml doesn't name any more, also those that earlier releases had", () => {
     assert.deepEqual(find(newest, "east: , west: , south: "), {});
     assert.deepEqual(find(newest, "east: , north: "), { west: "one", south: "zero,one" });
   });
-  it("are clusters in a release that an older version of Postern has stored", () =>
+  it("are found in a release of an older version of Postern by the configs of its rules", () =>
     assert.deepEqual(find(oldRelease, "east: "), { west: "one" }));
   it("are forgotten once no key is accepted that may have signed their URLs", () => {
     assert.deepEqual(find(newest, "east: , west: ", "one,two"), { south: "zero,one" });
@@ -41,7 +41,7 @@ describe("the clusters that a release's functions refuse", () => {
 });
 
 describe("the key versions that a release's functions accept", () => {
-  it("are recorded, or those in the configs of its rules", () => {
+  it("are those that the release records, or else those in the configs of its rules", () => {
     assert.deepEqual(getAcceptedKeyVersions(buildRelease({ accepts: { east: [3] } })), { east: [3] });
     assert.deepEqual(getAcceptedKeyVersions(oldRelease), { east: [1], west: [1, 2] });
   });

@@ -185,20 +185,20 @@ export const listReleasedClusters = (release: Release | undefined): [string, Rel
 
 /** Returns the release to roll back to: the last one before the live one that has no version of an earlier rollback. */
 export const requireRollbackRelease = (all: Release[]): Release => {
-  const newest = findOrigin(all, all[0]);
+  const newest = findRestoredRelease(all, all[0]);
   const replaced = findRolledBackVersions(all);
   const isGood = ({ complete, rules }: Release) =>
     complete && !Object.entries(rules).some(([rule, { version }]) => replaced.has(`${rule}@${version}`));
   const earlier = all.find((release) => newest !== undefined && release.id < newest.id && isGood(release));
-  const found = findOrigin(all, earlier);
+  const found = findRestoredRelease(all, earlier);
   if (found === undefined) throw new Complaint("there is no release before the one that is live", 1);
   return found;
 };
 
 /** Returns the release that a rollback has restored (`like`), or the release itself if no rollback has created it. */
-const findOrigin = (all: Release[], release: Release | undefined): Release | undefined => {
+const findRestoredRelease = (all: Release[], release: Release | undefined): Release | undefined => {
   if (release?.like === undefined) return release;
-  return findOrigin(
+  return findRestoredRelease(
     all,
     all.find(({ id }) => id === release.like),
   );

@@ -147,12 +147,9 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   );
   // If live versions differ from the newest release, a deployment has stopped before its end. The newest release then
   // records the versions that were live before this deployment.
-  const target =
-    to !== undefined
-      ? requireRelease(releases.all, to)
-      : differsFromRelease
-        ? findReleaseBeforeMoves(releases.all, newest)
-        : requireRollbackRelease(releases.all);
+  const findLastGoodRelease = () =>
+    differsFromRelease ? findReleaseBeforeMoves(releases.all, newest) : requireRollbackRelease(releases.all);
+  const target = to === undefined ? findLastGoodRelease() : requireRelease(releases.all, to);
   const states = readable.filter(({ rule }) => Object.hasOwn(target.rules, rule));
   // This checks every rule's version before the alias of any rule is moved.
   const inUse = getAcceptedKeyVersions(newest);
@@ -246,12 +243,8 @@ const applyRelease = async (
   const { stage, progress, clusters } = targets;
   const changed = names.filter((name) => {
     const [current, wantedCluster] = [release.clusters[name], target.clusters[name]];
-    return (
-      clusters.includes(name) &&
-      current &&
-      wantedCluster &&
-      JSON.stringify(current.manifests) !== JSON.stringify(wantedCluster.manifests)
-    );
+    if (!clusters.includes(name) || !current || !wantedCluster) return false;
+    return JSON.stringify(current.manifests) !== JSON.stringify(wantedCluster.manifests);
   });
   const failures: string[] = [];
   for (const name of changed) {

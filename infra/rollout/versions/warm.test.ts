@@ -20,7 +20,7 @@ interface Row {
 }
 const rows = readRows<Row[]>(import.meta.filename);
 
-/** Creates functions that only have warm environments, and answer with one list after the other. */
+/** Creates functions that only list warm environments: each call returns the next list, and at the end the last one. */
 const createFunctions = (...lists: WarmVersion[][]) => {
   const requests: string[] = [];
   const refuseCall = () => assert.fail("only warm environments are read and requested");
@@ -54,8 +54,8 @@ describe("the plan of a rule's warm environments", () => {
 
 describe("warm environments", () => {
   const buildWarm = (status: WarmVersion["status"], count = 2): WarmVersion[] => [{ version: "5", count, status }];
-  const waitFor = (functions: StageFunctions, goOn = async () => {}, most?: number) =>
-    waitUntilWarm(functions, { rule: "a", version: "5", wanted: 2 }, goOn, most);
+  const waitFor = (functions: StageFunctions, requireMayContinue = async () => {}, maxMilliseconds?: number) =>
+    waitUntilWarm(functions, { rule: "a", version: "5", wanted: 2 }, requireMayContinue, maxMilliseconds);
 
   it("are requested once, and awaited", async () => {
     const { functions, requests } = createFunctions([], buildWarm("IN_PROGRESS"), buildWarm("READY"));
@@ -92,7 +92,7 @@ describe("warm environments", () => {
     await assert.rejects(waitFor(functions, interrupt), /^Error: interrupted$/);
   });
 
-  it("are missing for a version that has none while another version has some", async () => {
+  it("are reported as missing for a version without any if another version has some", async () => {
     const { functions } = createFunctions(buildWarm("READY"));
     const sentence = "version 4 of a has no warm environments, so its first reviews take longer";
     assert.equal(await describeColdVersion(functions, "a", "4"), sentence);
