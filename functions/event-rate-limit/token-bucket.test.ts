@@ -69,9 +69,9 @@ describe("a bucket that several processes share", () => {
         await Promise.all(takes);
         for (const [first, start] of given.entries()) {
           const keptBefore = first === 0 ? 0 : count * (getShare(limit) - 1);
-          const most = burst + (qps * (now - start + difference)) / 1000 + keptBefore;
-          if (given.length - first > most + 1e-6)
-            assert.fail(`${given.length - first} since ${start} ms, at most ${most}`);
+          const maximum = burst + (qps * (now - start + difference)) / 1000 + keptBefore;
+          if (given.length - first > maximum + 1e-6)
+            assert.fail(`${given.length - first} since ${start} ms, at most ${maximum}`);
         }
       }
       assert.ok(given.length >= burst, `${given.length} of ${burst}`);

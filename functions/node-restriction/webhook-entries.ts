@@ -64,10 +64,15 @@ const node = `(request.resource.resource == "pods"
     : request.operation == "CREATE" ? object.?metadata.?name.orValue("") : request.?name.orValue(""))`;
 
 /** Returns a CEL expression that is true if the request changes none of these fields. */
-const keep = (...fields: string[]) =>
+const buildUnchanged = (...fields: string[]) =>
   fields.map((field) => `object.?${field}.orValue(null) == oldObject.?${field}.orValue(null)`).join(" &&\n    ");
-const keepsNodeFields = keep("metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource");
-const keepsPodFields = keep(
+const keepsNodeFields = buildUnchanged(
+  "metadata.?labels",
+  "metadata.?ownerReferences",
+  "spec.?taints",
+  "spec.?configSource",
+);
+const keepsPodFields = buildUnchanged(
   "metadata.?labels",
   "status.?resourceClaimStatuses",
   "status.?extendedResourceClaimStatus",

@@ -31,9 +31,7 @@ export interface NamespaceSetByLabels {
 /** The modes by which the namespaces are divided, one after the other. This order gives the fewest selections. */
 const order = ["warn", "enforce", "audit"] as const;
 
-/**
- * Divides all namespaces into sets by their Pod Security labels. For all namespaces of a set, `outcomeOf` is the same.
- */
+/** Divides all namespaces into sets by their Pod Security labels: `outcomeOf` is equal for all namespaces of a set. */
 export const divideNamespacesByLabels = (
   outcomeOf: (states: PodSecurityLabelStates) => string,
 ): NamespaceSetByLabels[] => {
@@ -62,19 +60,21 @@ export const divideNamespacesByLabels = (
 /** Returns label selectors for these states of a label. There may be several, because a selector can't express "or". */
 const buildSelectors = (
   mode: PodSecurityMode,
-  members: readonly LabelState[],
+  states: readonly LabelState[],
 ): { state: LabelState; expressions: LabelExpression[] }[] => {
   const key = toLabelKey(mode);
-  const [state = "any"] = members;
-  if (members.length === stateNames.length) return [{ state: "any", expressions: [] }];
+  const [state = "any"] = states;
+  if (states.length === stateNames.length) return [{ state: "any", expressions: [] }];
 
-  const levels = podSecurityLevels.filter((level) => members.includes(level));
-  const others = podSecurityLevels.filter((level) => !members.includes(level));
-  const isUnset = members.includes("default");
-  if (members.includes("invalid")) {
+  const levels = podSecurityLevels.filter((level) => states.includes(level));
+  const otherLevels = podSecurityLevels.filter((level) => !states.includes(level));
+  const isUnset = states.includes("default");
+  if (states.includes("invalid")) {
+    // Invalid values can't be listed, so the selector excludes the other levels instead.
     const isSet: LabelExpression[] = isUnset ? [] : [{ key, operator: "Exists" }];
-    const isNoOther: LabelExpression[] = others.length > 0 ? [{ key, operator: "NotIn", values: others }] : [];
-    return [{ state, expressions: [...isSet, ...isNoOther] }];
+    const isNoOtherLevel: LabelExpression[] =
+      otherLevels.length > 0 ? [{ key, operator: "NotIn", values: otherLevels }] : [];
+    return [{ state, expressions: [...isSet, ...isNoOtherLevel] }];
   }
   const unset = { state: "default" as const, expressions: [{ key, operator: "DoesNotExist" as const }] };
   return [

@@ -38,26 +38,27 @@ export const createDeviceClaimEvaluator = async (
   if (!gates.countsDevicesAsExtendedResources)
     return { selectNames: (names) => names.filter(isCounted), measure: measureDevices };
 
-  /** The extended resources that device classes name, by the names of the classes. */
-  const extended = new Map(
+  /** The extendedResources resources that device classes name, by the names of the classes. */
+  const extendedResources = new Map(
     (await reads.classes()).map(({ metadata, spec }) => [metadata?.name, spec?.extendedResourceName]),
   );
-  const explicit = new Set([...extended.values()].filter(Boolean).map((name) => `requests.${name}`));
+  const explicitNames = new Set([...extendedResources.values()].filter(Boolean).map((name) => `requests.${name}`));
   const isExtended = (name: string) =>
     isExtendedQuotaName(name, gates) &&
-    (explicit.has(name) || (name.startsWith(implicitPrefix) && extended.has(name.slice(implicitPrefix.length))));
+    (explicitNames.has(name) ||
+      (name.startsWith(implicitPrefix) && extendedResources.has(name.slice(implicitPrefix.length))));
   return {
     selectNames: (names) => names.filter((name) => isCounted(name) || isExtended(name)),
     measure: async (claim) => {
       const devices = measureDevices(claim);
       const owner = await findOwner(claim, request, reads);
-      const paid: QuantityByResource = owner ? measurePod(owner, now, gates) : new Map();
+      const chargedForOwner: QuantityByResource = owner ? measurePod(owner, now, gates) : new Map();
       const asExtended = [...devices].flatMap(([name, amount]) => {
         const deviceClass = name.endsWith(devicesSuffix) ? name.slice(0, -devicesSuffix.length) : "";
         if (deviceClass === "") return [];
-        const resource = extended.get(deviceClass);
+        const resource = extendedResources.get(deviceClass);
         return [`${implicitPrefix}${deviceClass}`, ...(resource ? [`requests.${resource}`] : [])].map(
-          (name) => [name, subtractQuantities(amount, paid.get(name) ?? zeroQuantity)] as const,
+          (name) => [name, subtractQuantities(amount, chargedForOwner.get(name) ?? zeroQuantity)] as const,
         );
       });
       return new Map([...devices, ...asExtended.filter(([, amount]) => compareQuantities(amount, zeroQuantity) > 0)]);
