@@ -48,7 +48,7 @@ const buildToleration = (tolerationSeconds: number, key: string): Toleration => 
   return { key, operator: "Exists", effect: "NoExecute", tolerationSeconds };
 };
 
-/** Reports whether a toleration covers another. As in upstream, one without key covers all keys; likewise effects. */
+/** Reports whether a toleration covers another. As in upstream, no key means all keys, and no effect all effects. */
 const covers = (toleration: Toleration, wanted: Toleration) =>
   (!toleration.key || toleration.key === wanted.key) && (!toleration.effect || toleration.effect === wanted.effect);
 

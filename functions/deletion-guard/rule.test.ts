@@ -182,12 +182,12 @@ describe("deletion-guard", () => {
   it("admits a forced deletion by the users and groups of its settings only", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const options = { gracePeriodSeconds: 0 };
-    const userAllowedByDefault = {
-      userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-userAllowedByDefault" },
-    };
-    assert.equal(await deletePod(capabilities, { options, ...userAllowedByDefault }), "deleted");
+    // The default settings allow this user.
+      // The default settings allow this user.
+      const byCollector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
+    assert.equal(await deletePod(capabilities, { options, ...byCollector }), "deleted");
     assert.equal(
-      await deletePod(capabilities, { ...buildEviction({ deleteOptions: options }), ...userAllowedByDefault }),
+      await deletePod(capabilities, { ...buildEviction({ deleteOptions: options }), ...byCollector }),
       "deleted",
     );
     settings = { ...settings, force: { groups: ["operators"] } };
@@ -198,10 +198,10 @@ describe("deletion-guard", () => {
     assert.deepEqual(sent, []);
     assert.equal(await deletePod(capabilities, { options }), "it was started");
     assert.equal(
-      await deletePod(capabilities, { options: { gracePeriodSeconds: 1 }, ...userAllowedByDefault }),
+      await deletePod(capabilities, { options: { gracePeriodSeconds: 1 }, ...byCollector }),
       "it was started before",
     );
-    assert.equal(await deletePod(capabilities, userAllowedByDefault), "it was started before");
+    assert.equal(await deletePod(capabilities, byCollector), "it was started before");
   });
   it("throws if the URL of `check` can't be called, so that the failurePolicy decides", async () => {
     settings = { finished: { annotation: "", check: "http://{ip}/done" }, addresses: ["127.0.0.1"] };

@@ -50,7 +50,7 @@ export const takeToken = async (
   // A bucket is stored only until it is full again, because a new bucket is full, too.
   const seconds = Math.ceil(limit.burst / limit.qps) + 1;
   const reserveKey = `reserve ${key}`;
-  // While this is undefined, neither a token nor its absence is certain.
+  // This stays undefined if the process must ask the shared bucket.
   let isGiven: boolean | undefined;
   await reserves.change<Reserve>(
     [reserveKey],

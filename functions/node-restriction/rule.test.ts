@@ -74,14 +74,10 @@ describe("node-restriction", () => {
       const fieldsV1 = JSON.parse(`${'{"f:a":'.repeat(depth)}{}${"}".repeat(depth)}`);
       return { metadata: { name: "a", managedFields: [{ fieldsV1 }] }, spec: {}, status: { phase } };
     };
-    const claimRequest = {
-      resource: { ...pods, resource: "persistentvolumeclaims" },
-      subResource: "status",
-      name: "a",
-    };
+    const ofClaim = { resource: { ...pods, resource: "persistentvolumeclaims" }, subResource: "status", name: "a" };
     const decideMessage = async (phase: string) => {
       const [object, oldObject] = [buildClaim(10_000, phase), buildClaim(9_999, "Bound")];
-      return (await decideStatus(buildRequest("UPDATE", { ...claimRequest, object, oldObject })))?.message;
+      return (await decideStatus(buildRequest("UPDATE", { ...ofClaim, object, oldObject })))?.message;
     };
     assert.equal(await decideMessage("Bound"), undefined);
     assert.match(String(await decideMessage("Lost")), /: status\.phase$/);

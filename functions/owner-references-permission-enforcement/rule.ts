@@ -31,23 +31,20 @@ export default rule({
   async validate(object: ObjectWithOwners, { request, oldObject, may, discover }) {
     if (isPodStatus(request) || !object.metadata || (oldObject && !oldObject.metadata)) return;
     const owners = object.metadata.ownerReferences ?? [];
-    const oldOwners = oldObject?.metadata?.ownerReferences ?? [];
-    if (owners.length === oldOwners.length && owners.every((owner, index) => isSameOwner(owner, oldOwners[index])))
-      return;
+    const before = oldObject?.metadata?.ownerReferences ?? [];
+    if (owners.length === before.length && owners.every((owner, index) => isSameOwner(owner, before[index]))) return;
 
     const { userInfo: user, namespace = "" } = request;
-    const blocking = owners.filter(
-      (owner) => blocks(owner) && !oldOwners.findLast(hasSameUid(owner))?.blockOwnerDeletion,
-    );
-    const [deletionAnswer, finalizerAnswer] = await Promise.all([
+    const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion);
+    const [deletion, finalizing] = await Promise.all([
       // Only a change of an existing object's owners requires the permission to delete the object.
       oldObject && may(buildDeletionQuestion(request)),
       blocking.length > 0 && may({ user, verb: "update", ...allResources, subresource: "finalizers", name: "*" }),
     ]);
     const refuseRequest = (sentence: string) => ({ refuse: forbidden(request, sentence) });
-    if (deletionAnswer && !deletionAnswer.allowed)
-      return refuseRequest(`cannot set an ownerRef on a resource you can't delete: ${printReason(deletionAnswer)}`);
-    if (!finalizerAnswer || finalizerAnswer.allowed) return;
+    if (deletion && !deletion.allowed)
+      return refuseRequest(`cannot set an ownerRef on a resource you can't delete: ${printReason(deletion)}`);
+    if (!finalizing || finalizing.allowed) return;
 
     // The owners are checked one after the other, because there may be many, and the first refusal ends the check.
     for (const owner of blocking) {
@@ -66,9 +63,9 @@ export default rule({
 
   async suggest({ metadata }: ObjectWithOwners, { request, oldObject, may }) {
     if (oldObject && !(await may(buildDeletionQuestion(request))).allowed) return;
-    const oldOwners = oldObject?.metadata?.ownerReferences ?? [];
+    const before = oldObject?.metadata?.ownerReferences ?? [];
     for (const owner of metadata?.ownerReferences ?? [])
-      if (blocks(owner) && !oldOwners.findLast(hasSameUid(owner))?.blockOwnerDeletion) delete owner.blockOwnerDeletion;
+      if (blocks(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion) delete owner.blockOwnerDeletion;
   },
 });
 

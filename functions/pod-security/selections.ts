@@ -35,21 +35,23 @@ const order = ["warn", "enforce", "audit"] as const;
 export const divideNamespacesByLabels = (
   outcomeOf: (states: PodSecurityLabelStates) => string,
 ): NamespaceSetByLabels[] => {
-  const listOutcomes = (known: Partial<PodSecurityLabelStates>, [mode, ...left]: readonly PodSecurityMode[]): string =>
+  /** Joins the outcomes for all combinations of states that the modes in the list can have. */
+  const joinOutcomes = (fixed: Partial<PodSecurityLabelStates>, [mode, ...rest]: readonly PodSecurityMode[]): string =>
     mode === undefined
-      ? outcomeOf(known as PodSecurityLabelStates)
-      : stateNames.map((state) => listOutcomes({ ...known, [mode]: state }, left)).join();
+      ? outcomeOf(fixed as PodSecurityLabelStates)
+      : stateNames.map((state) => joinOutcomes({ ...fixed, [mode]: state }, rest)).join();
 
   const select = (
-    known: Partial<PodSecurityLabelStates>,
-    [mode, ...left]: readonly PodSecurityMode[],
+    fixed: Partial<PodSecurityLabelStates>,
+    [mode, ...rest]: readonly PodSecurityMode[],
   ): NamespaceSetByLabels[] => {
-    if (mode === undefined) return [{ states: known as PodSecurityLabelStates, expressions: [] }];
-    const alike = Map.groupBy(stateNames, (state) => listOutcomes({ ...known, [mode]: state }, left));
-    return [...alike.values()].flatMap((members) =>
-      buildSelectors(mode, members).flatMap(({ state, expressions }) =>
-        select({ ...known, [mode]: state }, left).map(({ states, expressions: rest }) => {
-          return { states, expressions: [...expressions, ...rest] };
+    if (mode === undefined) return [{ states: fixed as PodSecurityLabelStates, expressions: [] }];
+    // States of this mode with equal outcomes share one set.
+    const equalStates = Map.groupBy(stateNames, (state) => joinOutcomes({ ...fixed, [mode]: state }, rest));
+    return [...equalStates.values()].flatMap((states) =>
+      buildSelectors(mode, states).flatMap(({ state, expressions }) =>
+        select({ ...fixed, [mode]: state }, rest).map((set) => {
+          return { states: set.states, expressions: [...expressions, ...set.expressions] };
         }),
       ),
     );

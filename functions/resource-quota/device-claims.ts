@@ -38,15 +38,14 @@ export const createDeviceClaimEvaluator = async (
   if (!gates.countsDevicesAsExtendedResources)
     return { selectNames: (names) => names.filter(isCounted), measure: measureDevices };
 
-  /** The extendedResources resources that device classes name, by the names of the classes. */
-  const extendedResources = new Map(
+  /** The extended resources that device classes name, by the names of the classes. */
+  const extended = new Map(
     (await reads.classes()).map(({ metadata, spec }) => [metadata?.name, spec?.extendedResourceName]),
   );
-  const explicitNames = new Set([...extendedResources.values()].filter(Boolean).map((name) => `requests.${name}`));
+  const explicit = new Set([...extended.values()].filter(Boolean).map((name) => `requests.${name}`));
   const isExtended = (name: string) =>
     isExtendedQuotaName(name, gates) &&
-    (explicitNames.has(name) ||
-      (name.startsWith(implicitPrefix) && extendedResources.has(name.slice(implicitPrefix.length))));
+    (explicit.has(name) || (name.startsWith(implicitPrefix) && extended.has(name.slice(implicitPrefix.length))));
   return {
     selectNames: (names) => names.filter((name) => isCounted(name) || isExtended(name)),
     measure: async (claim) => {
@@ -56,7 +55,7 @@ export const createDeviceClaimEvaluator = async (
       const asExtended = [...devices].flatMap(([name, amount]) => {
         const deviceClass = name.endsWith(devicesSuffix) ? name.slice(0, -devicesSuffix.length) : "";
         if (deviceClass === "") return [];
-        const resource = extendedResources.get(deviceClass);
+        const resource = extended.get(deviceClass);
         return [`${implicitPrefix}${deviceClass}`, ...(resource ? [`requests.${resource}`] : [])].map(
           (name) => [name, subtractQuantities(amount, chargedForOwner.get(name) ?? zeroQuantity)] as const,
         );

@@ -90,13 +90,8 @@ const refuseMissingClass = (request: AdmissionRequest, name: string) =>
   rejectPod(request, `RuntimeClass ${JSON.stringify(name)} not found`);
 const refuseOverhead = (request: AdmissionRequest) =>
   rejectPod(request, "Pod's Overhead doesn't match RuntimeClass's defined Overhead");
-const refuseNodes = (
-  request: AdmissionRequest,
-  key: string,
-  wanted: string | undefined,
-  podValue: string | undefined,
-) =>
+const refuseNodes = (request: AdmissionRequest, key: string, wanted: string | undefined, set: string | undefined) =>
   refuseRequest(
     request,
-    `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${wanted}; pod.spec.nodeSelector[${key}] = ${podValue}`,
+    `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${wanted}; pod.spec.nodeSelector[${key}] = ${set}`,
   );
