@@ -183,8 +183,8 @@ describe("deletion-guard", () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const options = { gracePeriodSeconds: 0 };
     // The default settings allow this user.
-      // The default settings allow this user.
-      const byCollector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
+    // The default settings allow this user.
+    const byCollector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
     assert.equal(await deletePod(capabilities, { options, ...byCollector }), "deleted");
     assert.equal(
       await deletePod(capabilities, { ...buildEviction({ deleteOptions: options }), ...byCollector }),

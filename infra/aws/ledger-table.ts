@@ -164,10 +164,7 @@ const listFaults = ({ status, expiry, isRecoverable, isProtected }: TableState):
   ];
 };
 
-/**
- * Calls a step. Returns false if the table isn't ready for it, or if an earlier call of the step has had effect
- * already.
- */
+/** Calls a step. Returns false if the table isn't ready for it, or if an earlier call has already had the effect. */
 const tryStep = (step: () => Promise<unknown>): Promise<boolean> =>
   step().then(
     () => true,
