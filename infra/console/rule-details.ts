@@ -11,9 +11,7 @@ import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
 import { buildGroupWebhookEntry } from "../webhooks/groups.ts";
 import type { CatalogueSummary, RuleDetails, RuleSummary } from "./messages.ts";
 
-/**
- * Returns all rules that the project can use, with their modes in the present postern.yaml. Rules that are on go first.
- */
+/** Returns all rules that the project can use, with their modes in postern.yaml. Rules that are on come first. */
 export const listRules = async (file: string): Promise<CatalogueSummary> => {
   const { catalogue, broken, config } = await readProject(file, "all");
   const rules = catalogue.map((catalogueRule) => summarizeRule(catalogueRule, config));

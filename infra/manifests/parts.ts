@@ -86,9 +86,7 @@ interface KustomizationContent {
   faults: string[];
 }
 
-/**
- * Reads the kustomization in a folder, if there is one, and the kustomizations that it includes. Adds them to `all`.
- */
+/** Adds the kustomization in a folder, if there is one, and the kustomizations that it includes, to `all`. */
 const readKustomizations = async (folder: string, all: Map<string, KustomizationContent>): Promise<void> => {
   if (all.has(folder)) return;
   const read = await readKustomization(folder);

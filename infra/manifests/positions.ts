@@ -49,9 +49,7 @@ const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocu
   return documents.get(index);
 };
 
-/**
- * Returns the line and column of a field. If the file doesn't have the field, returns those of its nearest ancestor.
- */
+/** Returns the line and column of a field, or of its nearest ancestor if the file doesn't have the field. */
 export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosition => {
   const { source, document, path, line } = manifest;
   const field = findWritten(manifest, wanted);
