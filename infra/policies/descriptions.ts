@@ -180,6 +180,7 @@ const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
       .map(([list]) => `${list.startsWith("required") ? "required" : "preferred"} ${part}`),
   );
 
+/** Describes an overrider of the list `origin`: it changes one field of a workload, which its type names. */
 const describeOrigin = (origin: OriginOverrider): string => {
   const { type, operation, containerCount = 0 } = origin;
   const payload = origin[type === "resourceOversell" ? "resourcesOversell" : type];
@@ -222,6 +223,10 @@ const describeValidation = ({ template, cue }: ValidatePolicyRule): string[] => 
   ...(cue ? [`runs a CUE script of ${countLines(cue)} and denies if it says so`] : []),
 ];
 
+/**
+ * Describes a condition of kinitiras. It compares the value of `dataRef` with `value` or with that of `valueRef`, after
+ * the arithmetic in `valueProcess`. A match denies the request, or with the affectMode "allow", doesn't deny it.
+ */
 const describeCondition = (condition: PolicyCondition): string => {
   const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
   const link = affectMode === "allow" ? "unless" : "if";

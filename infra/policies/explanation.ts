@@ -110,9 +110,7 @@ const checkScript = async (
   return { faults: [], warnings: isWrong ? [`${at} must set ${output} to ${shape}: every request fails`] : [] };
 };
 
-/**
- * Warns of kinds that don't exist, in groups of Kubernetes itself, for which there are no CustomResourceDefinitions.
- */
+/** Warns of kinds that don't exist in the groups of Kubernetes itself, which have no CustomResourceDefinitions. */
 const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
   const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
     return { at: `spec.resourceSelectors[${index}]`, what, effect: "selects nothing" };

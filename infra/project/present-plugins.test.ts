@@ -72,9 +72,11 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
     });
 
   it("don't include rules with policies, because their policies differ from those of the cluster", () => {
-    const ports = catalogue.filter(({ rule }) => rule.upstreamPlugin && rule.manifests).map(({ name }) => name);
-    assert.deepEqual(ports, ["mutating-admission-policy", "validating-admission-policy"]);
-    const rules = new Map(ports.map((name) => [name, { mode: "enforce" as const, settings: {} }]));
+    const rulesWithPolicies = catalogue
+      .filter(({ rule }) => rule.upstreamPlugin && rule.manifests)
+      .map(({ name }) => name);
+    assert.deepEqual(rulesWithPolicies, ["mutating-admission-policy", "validating-admission-policy"]);
+    const rules = new Map(rulesWithPolicies.map((name) => [name, { mode: "enforce" as const, settings: {} }]));
     const cluster = { rules, groups: [] };
     assert.deepEqual(findPresentPlugins(catalogue, [{ name: "one", cluster, facts: { kubernetes: "1.37" } }]), []);
   });

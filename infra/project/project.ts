@@ -125,17 +125,15 @@ export const listConfigPaths = async (file: string): Promise<ConfigPaths> => {
     ...connects.map(({ manifests }) => manifests),
   ]);
   const authorities = resolveAll(connects.map(({ ca }) => ca));
-  const named = (await Promise.all(kubeconfigs.map(listFilesOfKubeconfig))).flat();
-  const paths = [...new Set([...kubeconfigs, ...manifests, ...authorities, ...named])];
+  const credentials = (await Promise.all(kubeconfigs.map(listFilesOfKubeconfig))).flat();
+  const paths = [...new Set([...kubeconfigs, ...manifests, ...authorities, ...credentials])];
   return { manifests: [...new Set(manifests)], paths, isComplete: broken.length === 0 };
 };
 
 /** The members of a rule whose keys are settings that name files. */
 type SettingFileMember = "manifests" | "kubeconfigs";
 
-/**
- * Returns the paths of files in the settings of these rules. Values of wrong types are ignored: they are checked later.
- */
+/** Returns the paths of files in the settings of rules. Ignores values of wrong types, which are checked later. */
 const listSettingPaths = (value: unknown, catalogue: CatalogueRule[], member: SettingFileMember): string[] => {
   const { rules, clusters } = toMap(value);
   const sections = [rules, ...Object.values(toMap(clusters)).map((cluster) => toMap(cluster).rules)];

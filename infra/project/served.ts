@@ -46,9 +46,7 @@ export const createListedEndpoint = (
   return createGroupEndpoint(rules, buildGroupEndpointConfig({ name, members }, config), host, evaluate);
 };
 
-/**
- * Returns the part of postern.yaml for the bundle of a rule or a group. A rule is off in clusters that don't name it.
- */
+/** Returns the part of postern.yaml for the bundle of a rule or group. A rule is off in clusters that don't name it. */
 export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule): EndpointConfig => {
   const { name, rule, members } = listed;
   if (members) return buildGroupEndpointConfig({ name, members }, config);
@@ -71,9 +69,7 @@ export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule
 const buildExceptions = ({ exceptions = [] }: RuleExemptions = {}): { exceptions?: RuleException[] } =>
   exceptions.length === 0 ? {} : { exceptions: exceptions.map(({ place: _, ...exception }) => exception) };
 
-/**
- * Returns `logs` only if postern.yaml has it, so that other bundles are equal to those of earlier versions of Postern.
- */
+/** Returns `logs` only if postern.yaml has it, so that other bundles don't differ from those of earlier versions. */
 const selectLogs = ({ logs }: PosternConfig) => (logs === undefined ? {} : { logs });
 
 /**

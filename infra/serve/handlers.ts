@@ -37,8 +37,8 @@ export const createServedRuleHandlers = async (
   kept: ReadonlySet<string> = new Set(),
 ): Promise<LoadedHandlers> => {
   const { catalogue, broken, config } = await readProject(file);
-  const lost = broken.filter(({ name }) => kept.has(name));
-  if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
+  const noLongerLoaded = broken.filter(({ name }) => kept.has(name));
+  if (noLongerLoaded.length > 0) throw new Complaint(noLongerLoaded.map(({ sentence }) => sentence).join("; "));
   const served = listServedRulesAndGroups(config, catalogue);
   const handlers = served.map(
     (rule) => [rule.name, createGatewayHandler(createListedEndpoint(config, rule, host, evaluate))] as const,

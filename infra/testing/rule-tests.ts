@@ -336,9 +336,7 @@ async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<RuleD
   return evaluateCase(listed, entry, freezeReview(buildReview(listed, structuredClone(entry))));
 }
 
-/**
- * Returns the suggestion for a refused case. The input is frozen. Capabilities that write or call out fail the test.
- */
+/** Returns the suggestion for a refused case. The input is frozen. A capability that writes or sends fails the test. */
 async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSuggestion | undefined> {
   const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
   const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
@@ -386,9 +384,7 @@ function freezeReview<T>(value: T): T {
   return value;
 }
 
-/**
- * Returns capabilities of a cluster that has just changed. Reads that accept cached objects get the objects `before`.
- */
+/** Returns capabilities of a cluster that has just changed: reads that accept cached objects get those `before`. */
 function buildChangedCapabilities(now: RecordedCapabilityAnswers, before: RecordedCapabilityAnswers): Capabilities {
   const [fresh, cached] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
   const chooseCapabilities = (freshness?: ReadOptions) => (freshness?.maxAge === 0 ? fresh : cached);
@@ -438,7 +434,7 @@ function withSecrets<T extends KubernetesObject>(object: T): T {
   return { ...Object.fromEntries(filled), "unknown-field": secretMap, metadata: { ...metadata, labels, annotations } };
 }
 
-/** Adds an unknown field to the object, to its spec, and to every element of the spec's lists. */
+/** Adds an unknown field to the object, to its spec, and to each element of the spec's lists that has a name. */
 function addUnknownFields(object: unknown): unknown {
   const addField = (value: unknown, depth: number): unknown => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
