@@ -170,10 +170,10 @@ export const isDeeper = (value: unknown, levels: number): boolean => {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > levels) return true;
-    const next: unknown[] = [];
+    const nextLevel: unknown[] = [];
     for (const container of level)
-      if (isObject(container)) for (const inner of Object.values(container)) if (isObject(inner)) next.push(inner);
-    level = next;
+      if (isObject(container)) for (const inner of Object.values(container)) if (isObject(inner)) nextLevel.push(inner);
+    level = nextLevel;
   }
   return false;
 };
