@@ -20,9 +20,7 @@ const stateNames = [...podSecurityLevels.toReversed(), "default", "invalid"] as 
 type LabelState = (typeof stateNames)[number] | "any";
 export type PodSecurityLabelStates = Record<PodSecurityMode, LabelState>;
 
-/**
- * A set of namespaces: the states of their Pod Security labels by mode, and the label expressions that select them.
- */
+/** A set of namespaces: the states of their Pod Security labels by mode, and the label expressions that select them. */
 export interface NamespaceSetByLabels {
   states: PodSecurityLabelStates;
   expressions: LabelExpression[];

@@ -61,9 +61,7 @@ const toPlainValue = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, toPlainValue(member)]));
 };
 
-/**
- * Returns the operations of a JSON patch with plain numbers, without the source text that the parser kept of each.
- */
+/** Returns the operations of a JSON patch with plain numbers, without the source text that the parser kept of each. */
 export const dropNumberTextsFromPatch = (operations: readonly JsonMap[]): unknown[] => operations.map(toPlainValue);
 
 const getTypeName = (value: unknown): string => {
