@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { createProgressPrinter, runInParallel } from "./progress.ts";
 
 /** Creates a stream that records its text and may be a terminal. */
-const createStream = (isTTY: boolean) => {
+const createStream = ({ isTTY }: { isTTY: boolean }) => {
   const written: string[] = [];
   const stream = Object.assign(Object.create(process.stderr), {
     isTTY,
@@ -36,7 +36,7 @@ const runWithCi = <T>(value: string | undefined, act: () => T): T => {
 describe("progress", () => {
   describe("without a terminal", () => {
     it("is one line for each step", async () => {
-      const { progress, written, readLines } = runWithCi(undefined, () => createStream(false));
+      const { progress, written, readLines } = runWithCi(undefined, () => createStream({ isTTY: false }));
       await progress.step("versions", async (tell) => {
         for (const done of [1, 2, 3]) tell(done, 3);
         await turn();
@@ -48,7 +48,7 @@ describe("progress", () => {
     });
 
     it("names the step that failed, and throws its error", async () => {
-      const { progress, readLines } = runWithCi(undefined, () => createStream(false));
+      const { progress, readLines } = runWithCi(undefined, () => createStream({ isTTY: false }));
       const failure = new Error("no");
       const step = progress.step("stack", () => Promise.reject(failure));
       await assert.rejects(step, (error) => error === failure);
@@ -57,7 +57,7 @@ describe("progress", () => {
   });
 
   it("is lines in CI, even on a terminal", async () => {
-    const { progress, readLines } = runWithCi("true", () => createStream(true));
+    const { progress, readLines } = runWithCi("true", () => createStream({ isTTY: true }));
     await progress.step("stack", async () => "made");
     assert.equal(readLines(), "   N s  stack: made\n");
   });
@@ -68,7 +68,7 @@ describe("progress", () => {
 
     /** Returns the output of a step after 200 ms, and after its end. */
     const drawStep = async (...reports: [number, number][]): Promise<string[]> => {
-      const { progress, readLines } = runWithCi(undefined, () => createStream(true));
+      const { progress, readLines } = runWithCi(undefined, () => createStream({ isTTY: true }));
       await progress.step("versions", async (tell) => {
         for (const [done, total] of reports) tell(done, total);
         mock.timers.tick(200);
@@ -97,7 +97,7 @@ describe("progress", () => {
     });
 
     it("stops drawing when a step ends or fails", async () => {
-      const { progress, written, readLines } = runWithCi(undefined, () => createStream(true));
+      const { progress, written, readLines } = runWithCi(undefined, () => createStream({ isTTY: true }));
       const step = progress.step("stack", async () => {
         mock.timers.tick(400);
         throw new Error("no");

@@ -40,10 +40,11 @@ export const describeRule = async (file: string, name: string): Promise<RuleDeta
     setups: [...config.clusters].flatMap(([cluster, clusterConfig]) => {
       const setup = clusterConfig.rules.get(name);
       if (setup === undefined) return [];
+      const isHardened = false;
       const listEntries = (phase: Phase) =>
         phase === "mutate" && group !== undefined
-          ? buildGroupWebhookEntry(group, clusterConfig, false)
-          : buildRuleWebhookEntries(catalogueRule, phase, setup, false);
+          ? buildGroupWebhookEntry(group, clusterConfig, isHardened)
+          : buildRuleWebhookEntries(catalogueRule, phase, setup, isHardened);
       const entries = Object.fromEntries(catalogueRule.phases.map((phase) => [phase, listEntries(phase)]));
       // The conversion to JSON removes undefined members.
       const jsonValue = JSON.parse(JSON.stringify({ ...setup, webhookEntries: setup.mode === "off" ? [] : entries }));

@@ -59,7 +59,7 @@ const buildKustomization = async ({ folder, faults, buildMetadata }: Kustomizati
     ["kustomize", "build", scratch.path],
     ["kubectl", "kustomize", scratch.path],
   ]);
-  const parsed = parseManifests({ name: folder, folder, text }, true);
+  const parsed = parseManifests({ name: folder, folder, text }, { acceptsRepeated: true });
   const sources = new Map<string, Promise<Manifest[]>>();
   return {
     faults: parsed.faults.map((fault) => ({ ...fault, sentence: `${fault.sentence}, as kustomize builds it` })),
@@ -83,13 +83,13 @@ const takeOrigin = (object: Record<string, unknown>): string | undefined => {
   if (Object.keys(annotations).length === 0) delete toMap(object.metadata).annotations;
   const [first] = [...parseYamlDocuments(text)];
   const { path, configuredIn } = toMap(first?.document.toJS());
-  const place = path ?? configuredIn;
-  return typeof place === "string" ? place : undefined;
+  const file = path ?? configuredIn;
+  return typeof file === "string" ? file : undefined;
 };
 
 const readSource = async (file: string, folder: string): Promise<Manifest[]> => {
   const text = await readFile(file, "utf8").catch(() => "");
-  return parseManifests({ name: file, folder, text }, true).manifests;
+  return parseManifests({ name: file, folder, text }, { acceptsRepeated: true }).manifests;
 };
 
 /** Gives a built object the position of its source: the most similar object in the file, or else the file's start. */
@@ -133,7 +133,7 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
     const [, path = ""] = /^# Source: [^/\n]*\/(.*)$/m.exec(part) ?? [];
     const file = normalize(join(chart, path));
     const source = { name: path !== "" && existsSync(file) ? file : chart, folder: dirname(chart), text: "" };
-    const { manifests, faults } = parseManifests({ ...source, text: part }, true);
+    const { manifests, faults } = parseManifests({ ...source, text: part }, { acceptsRepeated: true });
     // The lines of the output are not those of the template, so line 1 is reported.
     for (const manifest of manifests) built.manifests.push({ ...manifest, source, document: 0, path: [], line: 1 });
     for (const { sentence } of faults)

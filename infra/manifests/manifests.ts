@@ -62,7 +62,7 @@ const deepest = 200;
  * Parses a text with manifests into objects and faults. Each item of a List becomes an object. With `acceptsRepeated`,
  * a map may have the same key twice, as for kubectl.
  */
-export const parseManifests = (source: ManifestSourceText, acceptsRepeated = false): ManifestParseResult => {
+export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = false } = {}): ManifestParseResult => {
   const found: ManifestParseResult = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;

@@ -266,6 +266,7 @@ const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolea
 };
 
 const readMap = (cursor: Cursor): Record<string, unknown> => {
+  const isInMap = true;
   const indent = cursor.indent;
   const made: Record<string, unknown> = {};
   while (cursor.indent === indent && !isItemAt(cursor.text, cursor.at)) {
@@ -273,7 +274,7 @@ const readMap = (cursor: Cursor): Record<string, unknown> => {
     const key = found.startsWith('"') ? found.slice(1, -2) : found.slice(0, -1);
     if (Object.hasOwn(made, key) || key === "__proto__" || isBooleanKey(found)) giveUp();
     cursor.note?.(made, key, cursor.at);
-    made[key] = readValue(cursor, cursor.at + found.length, indent, true);
+    made[key] = readValue(cursor, cursor.at + found.length, indent, isInMap);
   }
   if (cursor.indent > indent) giveUp();
   return made;
@@ -281,6 +282,7 @@ const readMap = (cursor: Cursor): Record<string, unknown> => {
 
 const readList = (cursor: Cursor): unknown[] => {
   const { text, note } = cursor;
+  const isInMap = false;
   const indent = cursor.indent;
   const made: unknown[] = [];
   while (cursor.indent === indent && isItemAt(text, cursor.at)) {
@@ -293,7 +295,7 @@ const readList = (cursor: Cursor): unknown[] => {
       cursor.indent += place - cursor.at;
       cursor.at = place;
       made.push(readBlock(cursor));
-    } else made.push(readValue(cursor, cursor.at + 1, indent, false));
+    } else made.push(readValue(cursor, cursor.at + 1, indent, isInMap));
   }
   if (cursor.indent > indent) giveUp();
   return made;

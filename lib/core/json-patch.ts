@@ -91,6 +91,7 @@ const applyOperation = (
   operations[name]?.({ root, name, operation, budget, owned });
 };
 
+// In calls of `readPath`, `true` shortens the error of a missing path, as upstream does for some operations.
 const operations: Record<string, (act: OperationRun) => void> = {
   add: (act) => {
     const path = readPath(act, "path", true);
