@@ -52,8 +52,8 @@ export const toText = (value: unknown): string => (isText(value) ? value : "");
 export const lookUp = (root: unknown, path: readonly (string | number)[]): FoundValue | undefined => {
   let value = root;
   for (const step of path) {
-    const isThere = typeof step === "number" ? Array.isArray(value) : isMap(value);
-    if (!isThere || !Object.hasOwn(value as JsonMap, step)) return undefined;
+    const isContainer = typeof step === "number" ? Array.isArray(value) : isMap(value);
+    if (!isContainer || !Object.hasOwn(value as JsonMap, step)) return undefined;
     value = (value as JsonMap)[step];
   }
   return { value };

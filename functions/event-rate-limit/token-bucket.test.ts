@@ -12,19 +12,19 @@ const createSlowLedger = (): Ledger & { changes: number } => {
   const { change } = createRecordedCapabilities({}).ledger("event-rate-limit");
   const ledger = {
     changes: 0,
-    change: (async (keys, compute, seconds) => {
+    change: (async (keys, computeValues, seconds) => {
       for (;;) {
-        const read = await change<object>(keys, (kept) => kept);
-        const written = compute(read as never) as (object | undefined)[];
+        const read = await change<object>(keys, (stored) => stored);
+        const written = computeValues(read as never) as (object | undefined)[];
         if (written.every((value, index) => value === read[index])) return written as never;
         ledger.changes++;
-        await null;
+        await null; // Here, a concurrent change may be made.
         let isCurrent = false;
         await change<object>(
           keys,
-          (kept) => {
-            isCurrent = kept.every((value, index) => value === read[index]);
-            return isCurrent ? written : kept;
+          (stored) => {
+            isCurrent = stored.every((value, index) => value === read[index]);
+            return isCurrent ? written : stored;
           },
           seconds,
         );

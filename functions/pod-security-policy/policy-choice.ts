@@ -59,6 +59,7 @@ export const choosePolicy = async (
   return { refusal: `unable to validate against any pod security policy: [${listRefusals(visible)}]` };
 };
 
+/** Compares policies by name. The policy with the name `first` precedes all others. */
 const compareNames =
   (first: string | undefined) =>
   ({ metadata: left }: PodSecurityPolicyObject, { metadata: right }: PodSecurityPolicyObject) => {

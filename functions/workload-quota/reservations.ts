@@ -163,16 +163,16 @@ export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
 /**
  * Returns the amounts of an object for the names in a quota's `hard`, and for the names in the object's reservation.
  */
-export const measureReservation = (measure: Measure, { hard }: Quota, before?: Reservation): Amounts => {
-  const names = new Set([...Object.keys(hard), ...Object.keys(before?.used ?? {})]);
+export const measureReservation = (measure: Measure, { hard }: Quota, reservation?: Reservation): Amounts => {
+  const names = new Set([...Object.keys(hard), ...Object.keys(reservation?.used ?? {})]);
   return toAmounts([...names].map((name) => [name, getAmount(measure, name)]));
 };
 
 /** Reports whether an object that was read uses less for its Pods than its reservation. */
 export const hasPodsLess = ({ used }: Reservation, seen: Measure | undefined): boolean =>
   Object.keys(used).some((name) => {
-    const left = seen ? getAmount(seen, name) : zeroQuantity;
-    return !name.startsWith("count/") && compareQuantities(get(used, name), left) > 0;
+    const seenAmount = seen ? getAmount(seen, name) : zeroQuantity;
+    return !name.startsWith("count/") && compareQuantities(get(used, name), seenAmount) > 0;
   });
 
 /** The milliseconds for which a version of `hard` applies after the last review by a function with this version. */

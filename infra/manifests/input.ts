@@ -101,7 +101,7 @@ export const readManifests = async (
  * Reads files and folders that must have only manifests. Throws if one has anything else, except the files in
  * `leftOut`. `nameFile` returns the name of a file for messages.
  */
-export const readOnlyManifests = async (
+export const readManifestsStrictly = async (
   paths: readonly string[],
   nameFile: (file: string) => string = toSourceName,
   leftOut: readonly string[] = [],

@@ -253,9 +253,13 @@ const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: 
 /** Builds the review of a case. Resource and scope come from the kinds that the case's cluster serves. */
 const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview => {
   const object = entry[getCasePhase(entry)] ?? {};
-  const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
+  const objectInNamespace =
+    entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
   const served = findServedResource(
-    { ...listServedResources([...(entry.needs?.objects ?? []), home], entry.kubernetes), ...entry.needs?.discovery },
+    {
+      ...listServedResources([...(entry.needs?.objects ?? []), objectInNamespace], entry.kubernetes),
+      ...entry.needs?.discovery,
+    },
     object,
   );
   const review = buildReview(listed, { ...entry, resource: entry.resource ?? String(served?.resource) });

@@ -12,7 +12,7 @@ import { resolveConfigPath } from "../config/connections.ts";
 import { listFilesOfKubeconfig, readServiceKubeconfig } from "../config/kubeconfig.ts";
 import { type CatalogueAndManifestFiles, getSetting } from "../config/rule-configs.ts";
 import { validateConfig } from "../config/validation.ts";
-import { readOnlyManifests } from "../manifests/input.ts";
+import { readManifestsStrictly } from "../manifests/input.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
 import { parseConfigDocument } from "./config-document.ts";
 import {
@@ -92,7 +92,7 @@ export const readConfigDocument = async (
   const folder = dirname(file);
   const files = {
     folder,
-    places: await readAll("manifests", (path) => readOnlyManifests([path], (file) => relative(folder, file))),
+    places: await readAll("manifests", (path) => readManifestsStrictly([path], (file) => relative(folder, file))),
     services: await readAll("kubeconfigs", readServiceKubeconfig),
   };
   return validateDocument(document, catalogue, files, names);

@@ -106,14 +106,12 @@ const listSetups = <Settings extends object>(
   return { usual, clusters: Object.fromEntries(others) };
 };
 
-/**
- * Reports whether a rule behaves differently in two minor versions. Without `right`, the second is the newest version.
- */
-export const differsByMinor = (rules: readonly CatalogueRule[], left: string, right?: string): boolean =>
+/** Reports whether a rule behaves differently in two minor versions. The second one is the newest by default. */
+export const differsByMinor = (rules: readonly CatalogueRule[], first: string, second?: string): boolean =>
   rules.some(({ rule: { since = {} } }) => {
     // A newer version has all entries of `since` that an older one has, so it is enough to compare their numbers.
-    const [leftCount, rightCount] = [left, right].map((minor) => Object.keys(selectSince(since, minor)).length);
-    return leftCount !== rightCount;
+    const [firstCount, secondCount] = [first, second].map((minor) => Object.keys(selectSince(since, minor)).length);
+    return firstCount !== secondCount;
   });
 
 /** Returns JSON with sorted keys, so that equal values have equal texts. */

@@ -128,11 +128,11 @@ export const applyPatch = (object: unknown, patch: Patch): unknown => {
     if (key === undefined) return change.op === "remove" ? undefined : change.value;
     if (Array.isArray(before)) {
       const index = Number(key);
-      const isHere = rest.length === 0;
-      const inserted = isHere && change.op === "add";
-      const value = isHere && change.op === "remove" ? [] : [applyChange(before[index], rest, change)];
+      const isLastStep = rest.length === 0;
+      const isInsertion = isLastStep && change.op === "add";
+      const value = isLastStep && change.op === "remove" ? [] : [applyChange(before[index], rest, change)];
       const list = copyOnce<unknown[]>(before, (list) => [...list]);
-      list.splice(index, inserted ? 0 : 1, ...value);
+      list.splice(index, isInsertion ? 0 : 1, ...value);
       return list;
     }
     if (!isMap(before)) throw new TypeError(`there is nothing at ${change.path} to ${change.op}`);

@@ -91,15 +91,15 @@ describe("a recording function", () => {
   });
 
   it("records no dry runs, failures, direct invocations or requests without a key", async () => {
-    const [dry, bad] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
+    const [dryRun, valid] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
     const direct = { phase: "mutate", cluster: "prod", review: buildReview({}) };
-    const events = [dry, { ...bad, body: "{}" }, direct, { ...bad, rawPath: "/prod.key/both/mutate" }, {}];
+    const events = [dryRun, { ...valid, body: "{}" }, direct, { ...valid, rawPath: "/prod.key/both/mutate" }, {}];
     assert.equal((await recordEvents(events)).recordings.size, 0);
     const [failed] = (await recordEvents([buildEvent("both/mutate", { name: "lost" })])).answers;
     assert.equal(toMap(failed).statusCode, 500);
     assert.equal((await recordEvents([buildEvent("both/mutate", { name: "lost" })])).recordings.size, 0);
-    const partly = await recordEvents([buildEvent("both/mutate", { name: "broken" })]);
-    assert.deepEqual([...partly.recordings.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
+    const failedInOneMember = await recordEvents([buildEvent("both/mutate", { name: "broken" })]);
+    assert.deepEqual([...failedInOneMember.recordings.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
   });
 
   it("records about the fraction `share` of the reviews, and the same reviews for each rule", async () => {
