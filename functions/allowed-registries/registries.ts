@@ -24,11 +24,11 @@ const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 
 /** Returns a regular expression that matches complete names of allowed images, such as `docker.io/library/nginx`. */
 export const buildAllowedPattern = (registries: string[]): string => {
-  const places = registries.map((entry) => {
-    const place = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
+  const patterns = registries.map((entry) => {
+    const pattern = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
     // An image of Docker Hub has at least two components after the host: `docker.io/library` is no image.
     const mayBeRepository = entry.includes("/") && !entry.startsWith("docker.io/");
-    return mayBeRepository ? place : `${place}${component}`;
+    return mayBeRepository ? pattern : `${pattern}${component}`;
   });
-  return `^(${places.join("|")})(${component})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$`;
+  return `^(${patterns.join("|")})(${component})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$`;
 };

@@ -88,8 +88,8 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
       clusters: Object.fromEntries(names.map((name) => [name, {}])),
     });
     const { clusters } = parseConfig(text, catalogue);
-    const known = [...clusters].map(([name, cluster]) => ({ name, cluster, facts: { kubernetes: "1.35" } }));
-    assert.deepEqual(formatPresentPlugins(findPresentPlugins(catalogue, known), () => "costs").slice(1), [
+    const withFacts = [...clusters].map(([name, cluster]) => ({ name, cluster, facts: { kubernetes: "1.35" } }));
+    assert.deepEqual(formatPresentPlugins(findPresentPlugins(catalogue, withFacts), () => "costs").slice(1), [
       "  priority: costs",
       `    Priority is probably on in a, b, 2 others: ${probable}`,
     ]);

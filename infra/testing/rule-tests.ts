@@ -76,7 +76,7 @@ for (const listed of catalogue) {
           fail(`${listed.place}/cases.yaml:${(await readCaseLineNumbers(listed))[index]}`, ...lines);
       });
     }
-    describe("has the properties of every rule: it", () => testLaws(listed, cases));
+    describe("has the properties of every rule: it", () => testCommonProperties(listed, cases));
     for (const { settings, refused } of settingsCases)
       it(`${refused === undefined ? "accepts" : "refuses"} the settings ${JSON.stringify(settings)}`, () =>
         assert.equal(findSettingsFault(listed.rule, settings), refused));
@@ -105,7 +105,7 @@ function fail(...lines: string[]): never {
 }
 
 /** Tests the properties that every rule must have. */
-function testLaws(listed: CatalogueRule, cases: Case[]) {
+function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
   const mutations = cases.filter(
     (entry) => entry.mutate && entry.refused === undefined && getCaseOperation(entry) !== "DELETE",
   );
@@ -114,18 +114,18 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     it("changes nothing when it runs again", async () => {
       for (const entry of mutations) {
         const { outcome } = await evaluateFrozen(listed, entry);
-        const again = { ...entry, mutate: applyOutcomePatch(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
-        assert.deepEqual((await evaluateFrozen(listed, again)).outcome.patch, undefined, entry.name);
+        const changed = { ...entry, mutate: applyOutcomePatch(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
+        assert.deepEqual((await evaluateFrozen(listed, changed)).outcome.patch, undefined, entry.name);
       }
     });
 
   if (mutations.length > 0)
     it("keeps fields it does not know", async () => {
       for (const entry of mutations) {
-        const given = addUnknownFields(entry.mutate);
-        const { outcome } = await evaluateFrozen(listed, { ...entry, mutate: given as NonNullable<Case["mutate"]> });
+        const extended = addUnknownFields(entry.mutate);
+        const { outcome } = await evaluateFrozen(listed, { ...entry, mutate: extended as NonNullable<Case["mutate"]> });
         assert.deepEqual(
-          addUnknownFields(applyOutcomePatch(given, outcome)),
+          addUnknownFields(applyOutcomePatch(extended, outcome)),
           addUnknownFields(entry.becomes ?? entry.mutate),
           entry.name,
         );
