@@ -197,13 +197,15 @@ const describeOrigin = (origin: OriginOverrider): string => {
     const value = payload ?? unsetValues[type];
     return value === undefined ? `removes ${type}` : `sets ${type} to ${quoteStart(value)}`;
   }
-  const what = isMap
+  const members = isMap
     ? joinWords(formatPairs(origin[type]))
     : joinWords((origin.tolerations ?? []).map(describeToleration));
   if (operation === "remove" && origin.replace !== true)
-    return what ? `removes ${type} ${isMap ? joinWords(Object.keys(payload ?? {})) : what}` : `leaves ${type} alone`;
-  if (origin.replace) return `makes ${type} ${what || "empty"} and nothing else`;
-  return what ? `sets ${type} ${what}` : `leaves ${type} alone`;
+    return members
+      ? `removes ${type} ${isMap ? joinWords(Object.keys(payload ?? {})) : members}`
+      : `leaves ${type} alone`;
+  if (origin.replace) return `makes ${type} ${members || "empty"} and nothing else`;
+  return members ? `sets ${type} ${members}` : `leaves ${type} alone`;
 };
 
 /** The values that fields get if a policy sets them to nothing. Other fields are removed. */
