@@ -42,7 +42,7 @@ describe("exact JSON", () => {
 
 const host = { publicKeys: createTestSigner(1).publicKey, writeLogLine() {} };
 const definition = {
-  summary: "Copies a list, and tells the type of its first element.",
+  summary: "Copies a list, and reports the type of its first element.",
   match: [],
   mutate(object: { list?: unknown[]; copy?: unknown }) {
     object.copy = object.list;
@@ -54,9 +54,9 @@ const list = '[9007199254740993,{"a":-9007199254740993}]';
 const review = JSON.stringify(buildPodReview({ object: { list: 0 } })).replace('"list":0', `"list":${list}`);
 
 describe("a rule with exactIntegers", () => {
-  const ask = async (tested: ReturnType<typeof rule>) => {
+  const mutate = async (ruleToTest: ReturnType<typeof rule>) => {
     const handle = createLambdaHandler(
-      { rules: { counting: tested }, config: { rule: "counting", usual: setup, clusters: {} } },
+      { rules: { counting: ruleToTest }, config: { rule: "counting", usual: setup, clusters: {} } },
       host,
     );
     const event = {
@@ -73,15 +73,15 @@ describe("a rule with exactIntegers", () => {
 
   it("has integers of 64 bits, and writes them into its patch", async () => {
     const patch = `[{"op":"add","path":"/copy","value":${list}}]`;
-    assert.deepEqual(await ask(rule({ ...definition, exactIntegers: true })), ["bigint", patch]);
-    assert.deepEqual(await ask(rule(definition)), ["number", patch.replaceAll("993", "992")]);
+    assert.deepEqual(await mutate(rule({ ...definition, exactIntegers: true })), ["bigint", patch]);
+    assert.deepEqual(await mutate(rule(definition)), ["number", patch.replaceAll("993", "992")]);
   });
 
-  it("answers that an object is nested too deep to read its integers exactly", () => {
+  it("answers 413 if an object is nested too deep to read its integers exactly", () => {
     const lists = `${"[".repeat(100_000)}9007199254740993${"]".repeat(100_000)}`;
-    const deep = JSON.stringify(buildPodReview({ object: { a: 0 } })).replace('"a":0', `"a":${lists}`);
-    assert.throws(() => decodeReview(deep, exactJson.parse), { code: 413 });
-    assert.ok(decodeReview(deep));
+    const deepReview = JSON.stringify(buildPodReview({ object: { a: 0 } })).replace('"a":0', `"a":${lists}`);
+    assert.throws(() => decodeReview(deepReview, exactJson.parse), { code: 413 });
+    assert.ok(decodeReview(deepReview));
   });
 
   it("is recorded with all digits", async () => {

@@ -52,8 +52,8 @@ export const toText = (value: unknown): string => (isText(value) ? value : "");
 export const lookUp = (root: unknown, path: readonly (string | number)[]): FoundValue | undefined => {
   let value = root;
   for (const step of path) {
-    const isThere = typeof step === "number" ? Array.isArray(value) : isMap(value);
-    if (!isThere || !Object.hasOwn(value as JsonMap, step)) return undefined;
+    const isContainer = typeof step === "number" ? Array.isArray(value) : isMap(value);
+    if (!isContainer || !Object.hasOwn(value as JsonMap, step)) return undefined;
     value = (value as JsonMap)[step];
   }
   return { value };
@@ -170,10 +170,10 @@ export const isDeeper = (value: unknown, levels: number): boolean => {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > levels) return true;
-    const next: unknown[] = [];
+    const nextLevel: unknown[] = [];
     for (const container of level)
-      if (isObject(container)) for (const inner of Object.values(container)) if (isObject(inner)) next.push(inner);
-    level = next;
+      if (isObject(container)) for (const inner of Object.values(container)) if (isObject(inner)) nextLevel.push(inner);
+    level = nextLevel;
   }
   return false;
 };

@@ -13,7 +13,7 @@ export interface Ledger {
    */
   change<T>(
     keys: readonly string[],
-    change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
+    change: (stored: readonly (T | undefined)[]) => readonly (T | undefined)[],
     seconds?: number,
   ): Promise<readonly (T | undefined)[]>;
 }
@@ -32,20 +32,20 @@ export const createMemoryLedger = (limit = memoryLedgerLimit, readTime = Date.no
   return {
     change: async <T>(
       keys: readonly string[],
-      change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
+      change: (stored: readonly (T | undefined)[]) => readonly (T | undefined)[],
       seconds = Number.POSITIVE_INFINITY,
     ) => {
       const checkedChange = checkChange(keys, change);
       const now = readTime();
-      const kept = keys.map((key) => {
+      const stored = keys.map((key) => {
         const entry = entries.get(key);
         // The cast to T is safe: this key's values only come from `change` functions, which return a T.
         return entry && now < entry.until ? (entry.value as T) : undefined;
       });
-      const newValues = checkedChange(kept);
+      const newValues = checkedChange(stored);
       for (const [index, key] of keys.entries()) {
         const value = newValues[index];
-        if (value === kept[index]) continue;
+        if (value === stored[index]) continue;
         entries.delete(key);
         if (value !== undefined) entries.set(key, { value: freezeDeep(value), until: now + seconds * 1000 });
       }
@@ -63,11 +63,11 @@ export const createMemoryLedger = (limit = memoryLedgerLimit, readTime = Date.no
  */
 export const checkChange = <T>(
   keys: readonly string[],
-  change: (kept: readonly (T | undefined)[]) => readonly (T | undefined)[],
+  change: (stored: readonly (T | undefined)[]) => readonly (T | undefined)[],
 ): typeof change => {
   if (new Set(keys).size < keys.length) throw new Error("a change of the ledger names a key twice");
-  return (kept) => {
-    const newValues = change(kept);
+  return (stored) => {
+    const newValues = change(stored);
     if (newValues.length !== keys.length)
       throw new Error(`a change of the ledger must return ${keys.length} values, not ${newValues.length}`);
     return newValues;

@@ -20,22 +20,26 @@ const deployment: Partial<AdmissionRequest> = {
   kind: { group: "apps", version: "v1", kind: "Deployment" },
   resource: { group: "apps", version: "v1", resource: "deployments" },
 };
-const unnamed = { name: "" };
+const noName = { name: "" };
 
 describe("the name in a message", () => {
   const table: [name: string, change: Partial<AdmissionRequest>, shown: string][] = [
-    ["is the request's", { name: "a", object: { metadata: { name: "b" } } }, "a"],
-    ["is else the object's", { ...unnamed, object: { metadata: { name: "b", generateName: "c-" } } }, "b"],
-    ["is else its prefix", { ...unnamed, object: { metadata: { generateName: "c-" } } }, "c-"],
-    ["is else Unknown", { ...unnamed, object: { metadata: {} } }, "Unknown"],
+    ["is the request's name", { name: "a", object: { metadata: { name: "b" } } }, "a"],
     [
-      "is Unknown where names are empty",
-      { ...unnamed, object: { metadata: { name: "", generateName: "" } } },
+      "is the object's name if the request has none",
+      { ...noName, object: { metadata: { name: "b", generateName: "c-" } } },
+      "b",
+    ],
+    ["is generateName if neither has a name", { ...noName, object: { metadata: { generateName: "c-" } } }, "c-"],
+    ["is Unknown without any name", { ...noName, object: { metadata: {} } }, "Unknown"],
+    [
+      "is Unknown if the names are empty",
+      { ...noName, object: { metadata: { name: "", generateName: "" } } },
       "Unknown",
     ],
-    ["is Unknown where names are none", { ...unnamed, object: { metadata: { name: 1 } } }, "Unknown"],
-    ["is Unknown without an object", { ...unnamed, object: null }, "Unknown"],
-    ["says so where there is no metadata", { ...unnamed, object: {} }, "Unknown/errorGettingName"],
+    ["is Unknown if the name is not a text", { ...noName, object: { metadata: { name: 1 } } }, "Unknown"],
+    ["is Unknown without an object", { ...noName, object: null }, "Unknown"],
+    ["is an error text without metadata", { ...noName, object: {} }, "Unknown/errorGettingName"],
   ];
   for (const [name, change, shown] of table) it(name, () => assert.equal(getObjectName(request(change)), shown));
 });
@@ -46,37 +50,37 @@ describe("a refusal", () => {
   const apps = { group: "apps", kind: "deployments" };
   const refusals: [string, Status, Status][] = [
     [
-      "is Forbidden of a resource of the core group",
+      "with reason Forbidden has the resource without a group for the core group",
       forbidden(request(), "no"),
       buildForbidden('pods "a" is forbidden: no', { name: "a", kind: "pods" }),
     ],
     [
-      "is Forbidden of a resource of another group",
+      "with reason Forbidden has the resource with its group",
       forbidden(request(deployment), "no"),
       buildForbidden('deployments.apps "a" is forbidden: no', { name: "a", ...apps }),
     ],
     [
-      "is Forbidden by the object's own name",
+      "with reason Forbidden has the given name",
       forbidden(request(), "no", "own"),
       buildForbidden('pods "own" is forbidden: no', { name: "own", kind: "pods" }),
     ],
     [
-      "is Forbidden by no name",
+      "with reason Forbidden has no name if the given one is empty",
       forbidden(request(), "no", ""),
       buildForbidden("pods is forbidden: no", { kind: "pods" }),
     ],
     [
-      "is NotFound of the core group",
+      "with reason NotFound has the resource without a group for the core group",
       notFound({ group: "", resource: "namespaces" }, "x"),
       buildNotFound('namespaces "x" not found', { name: "x", kind: "namespaces" }),
     ],
     [
-      "is NotFound of another group",
+      "with reason NotFound has the resource with its group",
       notFound({ group: "apps", resource: "deployments" }, "x"),
       buildNotFound('deployments.apps "x" not found', { name: "x", ...apps }),
     ],
     [
-      "is TooManyRequests, without details",
+      "with reason TooManyRequests has no details",
       tooMany("limit reached on namespace a"),
       { code: 429, reason: "TooManyRequests", message: "Too many requests: limit reached on namespace a" },
     ],
@@ -100,14 +104,15 @@ describe("a refusal", () => {
       'Unsupported value: "x": supported values: "y", "z"',
     ],
   ];
-  for (const [error, body] of errors) it(`of a field reads ${body}`, () => assert.equal(formatFieldError(error), body));
+  for (const [error, text] of errors)
+    it(`shows the error of a field as ${text}`, () => assert.equal(formatFieldError(error), text));
 
-  const [required, wrong] = [
+  const [requiredError, invalidError] = [
     { field: "spec.a", type: "Required value" },
     { field: "spec.b", type: "Invalid value", value: "x" },
   ] as const;
   it("has the reason Invalid and no brackets for one field", () => {
-    assert.deepEqual(invalid(request(), "a", [required]), {
+    assert.deepEqual(invalid(request(), "a", [requiredError]), {
       code: 422,
       reason: "Invalid",
       message: 'Pod "a" is invalid: spec.a: Required value',
@@ -121,9 +126,9 @@ describe("a refusal", () => {
   it("has the reason Invalid and a cause for each of several fields", () => {
     assert.deepEqual(
       invalid(request(deployment), "", [
-        required,
-        wrong,
-        wrong,
+        requiredError,
+        invalidError,
+        invalidError,
         { field: "c", type: "Unsupported value", value: 1 },
         { field: "d", type: "Forbidden" },
       ]),
@@ -147,11 +152,12 @@ describe("a refusal", () => {
     );
   });
 
-  const several: [string[], string][] = [
+  const joinedErrors: [string[], string][] = [
     [["a"], "a"],
     [["a", "a"], "a"],
     [["a", "b"], "[a, b]"],
     [["b", "a", "b"], "[b, a]"],
   ];
-  for (const [texts, text] of several) it(`of ${texts} reads ${text}`, () => assert.equal(joinErrors(texts), text));
+  for (const [texts, text] of joinedErrors)
+    it(`joins the errors ${texts} to ${text}`, () => assert.equal(joinErrors(texts), text));
 });

@@ -14,8 +14,8 @@ import {
 } from "./review.ts";
 
 type Fields = Record<string, unknown>;
-const recorded = new URL("../test/fixtures/direct.json", import.meta.url);
-const review: { apiVersion: string; request: Fields } = JSON.parse(readFileSync(recorded, "utf8")).review;
+const reviewFile = new URL("../test/fixtures/direct.json", import.meta.url);
+const review: { apiVersion: string; request: Fields } = JSON.parse(readFileSync(reviewFile, "utf8")).review;
 const request = (change: Fields) => ({ ...review, request: { ...review.request, ...change } });
 
 /** Returns the Failure; any other error is a bug of Postern. */
@@ -30,7 +30,7 @@ const findFailure = (body: string): Failure | undefined => {
 };
 
 describe("decodeReview", () => {
-  const full = request({
+  const completeReview = request({
     subResource: "status",
     requestSubResource: "status",
     oldObject: { a: 1 },
@@ -38,13 +38,16 @@ describe("decodeReview", () => {
   });
   for (const version of ["v1", "v1beta1"] as const)
     it(`reads every field of ${version}`, () => {
-      assert.deepEqual(decodeReview(JSON.stringify({ ...full, apiVersion: `admission.k8s.io/${version}`, more: 1 })), {
-        version,
-        request: full.request,
-      });
+      assert.deepEqual(
+        decodeReview(JSON.stringify({ ...completeReview, apiVersion: `admission.k8s.io/${version}`, more: 1 })),
+        {
+          version,
+          request: completeReview.request,
+        },
+      );
     });
 
-  const requestFrom = (change: Fields) => request({ userInfo: { username: "jane", ...change } });
+  const requestOfUser = (change: Fields) => request({ userInfo: { username: "jane", ...change } });
   const optional: [name: string, value: object][] = [
     ...[
       "subResource",
@@ -61,8 +64,8 @@ describe("decodeReview", () => {
       [`${key} null`, request({ [key]: null })],
     ]),
     ["an empty user", request({ userInfo: {} })],
-    ["a user without groups", requestFrom({ groups: null, extra: null, uid: null })],
-    ["a user with an empty extra", requestFrom({ extra: { a: [], b: null } })],
+    ["a user without groups", requestOfUser({ groups: null, extra: null, uid: null })],
+    ["a user with an empty extra", requestOfUser({ extra: { a: [], b: null } })],
     ["empty texts", request({ name: "", namespace: "", subResource: "" })],
     ["a deletion", request({ operation: "DELETE", object: null, oldObject: {} })],
     ["a connection", request({ operation: "CONNECT", object: { kind: "PodExecOptions" }, options: null })],
@@ -100,7 +103,7 @@ describe("decodeReview", () => {
     ...["kind", "requestKind"].flatMap((key): [string, Fields, string, string][] => [
       [`${key} as a text`, { [key]: "Pod" }, key, "an object"],
       [`${key} without a group`, { [key]: { ...gvk, group: undefined } }, `${key}.group`, "a string"],
-      [`${key} with a version that is none`, { [key]: { ...gvk, version: 1 } }, `${key}.version`, "a string"],
+      [`${key} with a version that is no text`, { [key]: { ...gvk, version: 1 } }, `${key}.version`, "a string"],
       [`${key} without a kind`, { [key]: gvr }, `${key}.kind`, "a string"],
     ]),
     ...["resource", "requestResource"].flatMap((key): [string, Fields, string, string][] => [
@@ -146,16 +149,16 @@ describe("decodeReview", () => {
       assert.equal(failure?.message, `this is no AdmissionReview: ${path} must be ${expected}`);
     });
 
-  const plainly = "the body is not JSON; an AdmissionReview is expected";
+  const notJson = "the body is not JSON; an AdmissionReview is expected";
   const broken: [string, string, string][] = [
     ["nothing", "", "the body is empty; an AdmissionReview as JSON is expected"],
-    ["a space", " ", plainly],
-    ["a word", "hello", plainly],
+    ["a space", " ", notJson],
+    ["a word", "hello", notJson],
     ["half an object", '{"a":1', "the body is not JSON (at position 6); an AdmissionReview is expected"],
     ["trailing data", "{} {}", "the body is not JSON (at position 3); an AdmissionReview is expected"],
-    ["a byte order mark", "\ufeff{}", plainly],
-    ["text that looks like an error position", "position 123456", plainly],
-    ["text that ends like a parser error", "x at position 123456 (line 1 column 2)", plainly],
+    ["a byte order mark", "\ufeff{}", notJson],
+    ["text that looks like an error position", "position 123456", notJson],
+    ["text that ends like a parser error", "x at position 123456 (line 1 column 2)", notJson],
   ];
   for (const [name, body, sentence] of broken)
     it(`refuses ${name}`, () => {
@@ -185,10 +188,10 @@ describe("decodeReview", () => {
     );
   });
 
-  const deep = 200_000;
+  const depth = 200_000;
   const nested = {
-    lists: "[".repeat(deep) + "]".repeat(deep),
-    objects: ['{"a":'.repeat(deep), 1, "}".repeat(deep)].join(""),
+    lists: "[".repeat(depth) + "]".repeat(depth),
+    objects: ['{"a":'.repeat(depth), 1, "}".repeat(depth)].join(""),
   };
   it("takes an object 200,000 levels deep", () => {
     assert.equal(
@@ -207,12 +210,12 @@ describe("decodeReview", () => {
       });
   }
 
-  const anywhere = fc
+  const reviewWithRandomValue = fc
     .tuple(fc.constantFrom(...listPaths(review)), fc.jsonValue({ maxDepth: 3 }))
     .map(([path, value]) => JSON.stringify(replaceAt(review, path, value)));
 
   it("decodes any text or fails with 400", () => {
-    const text = fc.oneof(fc.string({ unit: "binary" }), fc.json(), anywhere);
+    const text = fc.oneof(fc.string({ unit: "binary" }), fc.json(), reviewWithRandomValue);
     fc.assert(
       fc.property(text, (body) => [undefined, 400].includes(findFailure(body)?.code)),
       { numRuns: 3000 },
@@ -223,18 +226,19 @@ describe("decodeReview", () => {
     const secret = fc
       .array(fc.constantFrom("Q", "W", "Z", "7", "8", "9"), { minLength: 4, maxLength: 40 })
       .map((letters) => letters.join(""));
-    const place = fc.nat();
-    const cut = fc.tuple(anywhere, secret, place, fc.boolean()).map(([body, word, at, ends]) => {
-      const index = at % (body.length + 1);
-      return { word, body: body.slice(0, index) + word + (ends ? "" : body.slice(index)) };
-    });
-    const quotedTexts = fc
+    const brokenBody = fc
+      .tuple(reviewWithRandomValue, secret, fc.nat(), fc.boolean())
+      .map(([body, word, position, isCut]) => {
+        const index = position % (body.length + 1);
+        return { word, body: body.slice(0, index) + word + (isCut ? "" : body.slice(index)) };
+      });
+    const bodyWithWrongField = fc
       .tuple(secret, fc.constantFrom("uid", "operation", "kind", "name", "userInfo", "object", "dryRun"), fc.boolean())
-      .map(([word, key, list]) => {
-        return { word, body: JSON.stringify(request({ [key]: list ? [word] : word })) };
+      .map(([word, key, isList]) => {
+        return { word, body: JSON.stringify(request({ [key]: isList ? [word] : word })) };
       });
     fc.assert(
-      fc.property(fc.oneof(cut, quotedTexts), ({ body, word }) => {
+      fc.property(fc.oneof(brokenBody, bodyWithWrongField), ({ body, word }) => {
         const failure = findFailure(body);
         assert.ok(!failure?.message.includes(word) && failure?.cause === undefined, failure?.message);
       }),
@@ -286,14 +290,14 @@ const receive = (body: string, version: string, uid: string, phase: "mutate" | "
   for (const text of warnings)
     assert.ok(text !== "" && text.isWellFormed() && !/\p{Cc}/u.test(text), JSON.stringify(text));
 
-  let written = 0;
+  let characters = 0;
   const countCharacters = (text: string) => Array.from(text).length;
   const total = warnings.reduce((sum, text) => sum + countCharacters(text), 0);
   const headers = [...new Set(warnings)].flatMap((text) => {
-    const short = total > 4096 ? Array.from(text).slice(0, 256).join("") : text;
-    if (written >= 4096) return [];
-    written += countCharacters(short);
-    return [short];
+    const shortened = total > 4096 ? Array.from(text).slice(0, 256).join("") : text;
+    if (characters >= 4096) return [];
+    characters += countCharacters(shortened);
+    return [shortened];
   });
   assert.deepEqual(headers, warnings, "no warning is cut or dropped on its way");
 
@@ -422,26 +426,26 @@ describe("warnings", () => {
   });
 
   it("are counted in characters, not in UTF-16 units", () => {
-    const faces = Array.from({ length: 20 }, (_, index) => "😀".repeat(150 + index));
-    assert.deepEqual(fitWarnings(faces), faces);
+    const emojis = Array.from({ length: 20 }, (_, index) => "😀".repeat(150 + index));
+    assert.deepEqual(fitWarnings(emojis), emojis);
   });
 
   it("end with the number of those that did not fit", () => {
-    const full = Array.from({ length: 17 }, (_, index) => `${index + 10}${"😀".repeat(254)}`);
-    assert.deepEqual(fitWarnings(full), [...full.slice(0, 15), "2 more warnings did not fit"]);
+    const longWarnings = Array.from({ length: 17 }, (_, index) => `${index + 10}${"😀".repeat(254)}`);
+    assert.deepEqual(fitWarnings(longWarnings), [...longWarnings.slice(0, 15), "2 more warnings did not fit"]);
   });
 
   it("are counted in the last warning if they are dropped", () => {
     fc.assert(
       fc.property(fc.array(anyText, { maxLength: 60 }), (texts) => {
-        const wanted = [...new Set(texts.map(clean))].filter(Boolean);
+        const cleanTexts = [...new Set(texts.map(clean))].filter(Boolean);
         const sent = fitWarnings(texts);
         const [, droppedCount = "0"] = /^(\d+) more warnings did not fit$/.exec(sent.at(-1) ?? "") ?? [];
         const kept = droppedCount === "0" ? sent : sent.slice(0, -1);
-        assert.equal(kept.length + Number(droppedCount), wanted.length);
+        assert.equal(kept.length + Number(droppedCount), cleanTexts.length);
         for (const [index, text] of kept.entries())
-          assert.ok(text === wanted[index] || wanted[index]?.startsWith(text.replace(/…$/, "")));
-        if (wanted.reduce((sum, text) => sum + [...text].length, 0) <= 4096) assert.deepEqual(sent, wanted);
+          assert.ok(text === cleanTexts[index] || cleanTexts[index]?.startsWith(text.replace(/…$/, "")));
+        if (cleanTexts.reduce((sum, text) => sum + [...text].length, 0) <= 4096) assert.deepEqual(sent, cleanTexts);
       }),
       { numRuns: 1000 },
     );
@@ -449,7 +453,7 @@ describe("warnings", () => {
 });
 
 describe("audit annotations", () => {
-  const mended: [string, Record<string, string>, Record<string, string>][] = [
+  const cases: [string, Record<string, string>, Record<string, string>][] = [
     ["keep a valid key", { "would-deny": "a", "A.b_c": "b" }, { "would-deny": "a", "A.b_c": "b" }],
     [
       "replace characters that a key must not have",
@@ -465,9 +469,9 @@ describe("audit annotations", () => {
     ],
     ["replace an empty key by note", { "": "a", "---": "b" }, { note: "a; b" }],
   ];
-  for (const [name, audit, sent] of mended) it(name, () => assert.deepEqual(fitAuditAnnotationKeys(audit), sent));
+  for (const [name, audit, sent] of cases) it(name, () => assert.deepEqual(fitAuditAnnotationKeys(audit), sent));
 
-  it("are never lost", () => {
+  it("keep all values", () => {
     const keys = fc.oneof(anyText, fc.constantFrom("constructor", "__proto__", "hasOwnProperty", "a", "a ", "/a"));
     fc.assert(
       fc.property(fc.dictionary(keys, anyText), (audit) => {

@@ -104,7 +104,7 @@ export const requireValidReview = (value: unknown): AdmissionReview => {
   const version = versions.find((candidate) => groupVersion + candidate === apiVersion);
   if (kind !== "AdmissionReview") throw createFieldFailure("kind", '"AdmissionReview"');
   if (version === undefined)
-    throw createFieldFailure("apiVersion", versions.map((known) => `"${groupVersion}${known}"`).join(" or "));
+    throw createFieldFailure("apiVersion", versions.map((candidate) => `"${groupVersion}${candidate}"`).join(" or "));
   const fault = checkRequest(request);
   if (fault) throw createFieldFailure(`request${fault[0]}`, fault[1]);
   const needed = request.operation === "DELETE" ? "oldObject" : "object";
@@ -175,7 +175,7 @@ const operations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT"]);
 export const encodeReviewResponse = (review: AdmissionReview, outcome: ReviewOutcome, format?: FormatJson): string =>
   JSON.stringify(buildReviewResponse(review, outcome, format));
 
-/** `format` returns the patch as JSON. */
+/** Returns the AdmissionReview that answers a review. `format` returns the patch as JSON. */
 export const buildReviewResponse = (
   { version, request }: AdmissionReview,
   outcome: ReviewOutcome,
@@ -210,31 +210,31 @@ const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "
     ? status
     : { ...status, code: 403, reason: "Forbidden" };
 
-/** The API server's limits in characters, of one warning and of all. */
-const longestWarning = 256;
-const longestWarnings = 4096;
+/** The API server's limits in characters. */
+const maxWarningLength = 256;
+const maxLengthOfAllWarnings = 4096;
 
 /**
- * Makes warnings fit, and adds one that says how many did not. The API server drops a warning that contains a control
- * character; if all exceed 4096 characters together, it cuts each to 256 and drops what is beyond.
+ * Returns the warnings that fit the API server's limits, and a last one that says how many are left out. The API server
+ * drops a warning with a control character. If all have more than 4096 characters, it cuts each to 256 and drops some.
  */
 export const fitWarnings = (warnings: readonly string[]): string[] => {
-  const clean = [...new Set(warnings.map(removeControls))].filter(Boolean);
-  if (countCharacters(clean.join("")) <= longestWarnings) return clean;
+  const cleanWarnings = [...new Set(warnings.map(removeControls))].filter(Boolean);
+  if (countCharacters(cleanWarnings.join("")) <= maxLengthOfAllWarnings) return cleanWarnings;
 
   const kept: string[] = [];
-  let left = longestWarnings - 40;
-  for (const text of clean) {
-    const short = truncate(text, longestWarning);
-    left -= countCharacters(short);
-    if (left < 0) break;
-    kept.push(short);
+  let remaining = maxLengthOfAllWarnings - 40;
+  for (const text of cleanWarnings) {
+    const shortened = truncate(text, maxWarningLength);
+    remaining -= countCharacters(shortened);
+    if (remaining < 0) break;
+    kept.push(shortened);
   }
-  const dropped = clean.length - kept.length;
+  const dropped = cleanWarnings.length - kept.length;
   return dropped > 0 ? [...kept, `${dropped} more warnings did not fit`] : kept;
 };
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is taken out
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these control characters are removed
 const control = /[\u0000-\u001f\u007f-\u009f]+/g;
 const removeControls = (text: string) => text.toWellFormed().replace(control, " ").trim();
 const countCharacters = (text: string) => [...text].length;
@@ -243,16 +243,18 @@ const truncate = (text: string, length: number) =>
 
 /** Makes keys of audit annotations valid: the API server drops them if `<webhook>/<key>` is no qualified name. */
 export const fitAuditAnnotationKeys = (audit: Record<string, string>): Record<string, string> => {
-  const fit: Record<string, string> = {};
+  const validAudit: Record<string, string> = {};
   for (const [key, value] of Object.entries(audit)) {
     const name =
       key
         .replace(/[^A-Za-z0-9._-]+/g, "-")
         .slice(0, 63)
         .replace(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, "") || "note";
-    fit[name] = Object.hasOwn(fit, name) ? `${fit[name]}; ${value.toWellFormed()}` : value.toWellFormed();
+    validAudit[name] = Object.hasOwn(validAudit, name)
+      ? `${validAudit[name]}; ${value.toWellFormed()}`
+      : value.toWellFormed();
   }
-  return fit;
+  return validAudit;
 };
 
 const parseBody = (body: string, parse: ParseJson): unknown => {

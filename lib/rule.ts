@@ -268,9 +268,9 @@ export const getVariants = ({ variants }: Rule, settings: object): readonly Rule
   if (typeof variants !== "function") return variants;
   const cache = variantsBySettings.get(variants) ?? new WeakMap<object, readonly RuleVariant<object>[]>();
   variantsBySettings.set(variants, cache);
-  const found = cache.get(settings) ?? variants(settings);
-  cache.set(settings, found);
-  return found;
+  const variantsOfSettings = cache.get(settings) ?? variants(settings);
+  cache.set(settings, variantsOfSettings);
+  return variantsOfSettings;
 };
 
 /**

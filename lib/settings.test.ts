@@ -70,11 +70,14 @@ describe("findSettingsMistakes", () => {
       settings: { names: [], labels: { "cost-center": "unknown" }, quotas: [], any: {} },
       elements: { names: "", labels: "", quotas: { hard: {}, on: true }, "quotas.*.hard": 1 },
     };
-    const find = (settings: object) =>
+    const findMistakes = (settings: object) =>
       findSettingsMistakes(rule, settings).map(({ path, sentence }) => `${path.join(".")} ${sentence}`);
-    assert.deepEqual(find({ names: ["a"], labels: { team: "a" }, quotas: [{ hard: { cpu: 2 } }], any: { a: [] } }), []);
     assert.deepEqual(
-      find({
+      findMistakes({ names: ["a"], labels: { team: "a" }, quotas: [{ hard: { cpu: 2 } }], any: { a: [] } }),
+      [],
+    );
+    assert.deepEqual(
+      findMistakes({
         names: [1],
         labels: { team: 2, ["__proto__"]: 3 },
         quotas: [{ hard: { cpu: "2" }, off: true }, 5],
@@ -96,7 +99,7 @@ describe("findSettingsMistakes", () => {
     ]));
 
   it("finds nothing in settings of the same shape", () => {
-    const like = fc.record(
+    const similarSettings = fc.record(
       {
         seconds: fc.integer(),
         on: fc.boolean(),
@@ -108,13 +111,15 @@ describe("findSettingsMistakes", () => {
       },
       { requiredKeys: [] },
     );
-    fc.assert(fc.property(like, (settings) => findSettingsMistakes({ settings: defaults }, settings).length === 0));
+    fc.assert(
+      fc.property(similarSettings, (settings) => findSettingsMistakes({ settings: defaults }, settings).length === 0),
+    );
   });
 
   it("finds mistakes in all settings that change the shape of the defaults when they are merged", () => {
-    const anything = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
+    const anySettings = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
-      fc.property(anything, (settings) => {
+      fc.property(anySettings, (settings) => {
         if (findSettingsMistakes({ settings: defaults }, settings).length > 0) return;
         assert.deepEqual(findSettingsMistakes({ settings: defaults }, mergeWithDefaults(defaults, settings)), []);
         assert.deepEqual(Object.keys(mergeWithDefaults(defaults, settings)), Object.keys(defaults));
@@ -133,31 +138,31 @@ describe("freezeDeep", () => {
     assert.ok(Object.isFrozen(inner) && Object.isFrozen(deep));
   });
   it("freezes long lists, and returns primitive values", () => {
-    const wide = Array.from({ length: 300_000 }, () => ({}));
-    assert.ok(freezeDeep(wide).every(Object.isFrozen));
+    const longList = Array.from({ length: 300_000 }, () => ({}));
+    assert.ok(freezeDeep(longList).every(Object.isFrozen));
     for (const value of [undefined, null, 1, "a"]) assert.equal(freezeDeep(value), value);
   });
 });
 
 describe("findVariantSettings", () => {
-  const usual = { variants: { strict: { limit: 2, deep: { a: 1 } } } };
+  const ruleConfig = { variants: { strict: { limit: 2, deep: { a: 1 } } } };
   const settings = { limit: 1, deep: { a: 0, b: 0 }, list: [{}] };
 
   it("returns the settings with what the variant changes", () => {
-    const found = { limit: 2, deep: { a: 1, b: 0 }, list: [{}] };
-    assert.deepEqual(findVariantSettings(usual, undefined, "strict", settings), found);
-    assert.deepEqual(findVariantSettings(usual, {}, "strict", settings), found);
-    assert.deepEqual(findVariantSettings(usual, { variants: { strict: {} } }, "strict", settings), settings);
+    const variantSettings = { limit: 2, deep: { a: 1, b: 0 }, list: [{}] };
+    assert.deepEqual(findVariantSettings(ruleConfig, undefined, "strict", settings), variantSettings);
+    assert.deepEqual(findVariantSettings(ruleConfig, {}, "strict", settings), variantSettings);
+    assert.deepEqual(findVariantSettings(ruleConfig, { variants: { strict: {} } }, "strict", settings), settings);
   });
   it("returns nothing for a variant that the cluster doesn't have", () => {
     for (const name of [undefined, "loose", "toString"])
-      assert.equal(findVariantSettings(usual, undefined, name, settings), undefined);
-    assert.equal(findVariantSettings(usual, { variants: {} }, "strict", settings), undefined);
+      assert.equal(findVariantSettings(ruleConfig, undefined, name, settings), undefined);
+    assert.equal(findVariantSettings(ruleConfig, { variants: {} }, "strict", settings), undefined);
   });
   it("returns the same frozen object for the same settings, and another for a copy of the settings", () => {
-    const found = findVariantSettings(usual, undefined, "strict", settings);
-    assert.ok(Object.isFrozen(found) && Object.isFrozen(settings.list[0]));
-    assert.equal(findVariantSettings(usual, {}, "strict", settings), found);
-    assert.notEqual(findVariantSettings(usual, undefined, "strict", { ...settings }), found);
+    const variantSettings = findVariantSettings(ruleConfig, undefined, "strict", settings);
+    assert.ok(Object.isFrozen(variantSettings) && Object.isFrozen(settings.list[0]));
+    assert.equal(findVariantSettings(ruleConfig, {}, "strict", settings), variantSettings);
+    assert.notEqual(findVariantSettings(ruleConfig, undefined, "strict", { ...settings }), variantSettings);
   });
 });

@@ -17,8 +17,8 @@ export interface SettingsMistake {
 export const mergeWithDefaults = (defaults: object, settings: unknown): object => {
   if (!isMap(settings)) return defaults;
   const overridden = Object.entries(settings).map(([key, value]) => {
-    const before: unknown = Object.hasOwn(defaults, key) ? Reflect.get(defaults, key) : undefined;
-    return [key, isMap(before) && isMap(value) ? mergeWithDefaults(before, value) : value];
+    const defaultValue: unknown = Object.hasOwn(defaults, key) ? Reflect.get(defaults, key) : undefined;
+    return [key, isMap(defaultValue) && isMap(value) ? mergeWithDefaults(defaultValue, value) : value];
   });
   // fromEntries treats __proto__ as a key like any other; an assignment would not.
   return { ...defaults, ...Object.fromEntries(overridden) };
@@ -52,10 +52,10 @@ export const findSettingsMistakes = (
 ): SettingsMistake[] => {
   const mistakes = compareMaps(defaults, settings, [], "", elements);
   if (mistakes.length > 0) return mistakes;
-  return Object.entries(choices).flatMap(([place, words]) =>
+  return Object.entries(choices).flatMap(([place, allowedTexts]) =>
     listValues(settings, place.split("."), []).flatMap(({ path, value }) => {
-      const sentence = `must be one of ${words.map((word) => word || '""').join(", ")}, not ${JSON.stringify(value)}`;
-      return words.some((word) => word === value) ? [] : [{ path, sentence }];
+      const sentence = `must be one of ${allowedTexts.map((text) => text || '""').join(", ")}, not ${JSON.stringify(value)}`;
+      return allowedTexts.some((text) => text === value) ? [] : [{ path, sentence }];
     }),
   );
 };
@@ -68,9 +68,9 @@ const listValues = (
 ): { path: (string | number)[]; value: unknown }[] => {
   if (Array.isArray(value))
     return value.flatMap((element, index) => {
-      const at = [...path, index];
-      if (key !== undefined) return isMap(element) ? listValues(element, [key, ...rest], at) : [];
-      return [{ path: at, value: element }];
+      const elementPath = [...path, index];
+      if (key !== undefined) return isMap(element) ? listValues(element, [key, ...rest], elementPath) : [];
+      return [{ path: elementPath, value: element }];
     });
   if (key === undefined) return [{ path, value }];
   return isMap(value) && Object.hasOwn(value, key) ? listValues(value[key], rest, [...path, key]) : [];
@@ -89,18 +89,24 @@ const compareMaps = (
     return Object.entries(settings).flatMap(([key, value]) =>
       compareValues(elements[place], value, [...path, key], `${place}.*`, elements),
     );
-  const known = Object.keys(defaults);
+  const knownKeys = Object.keys(defaults);
   return Object.entries(settings).flatMap(([key, value]) => {
-    const at = [...path, key];
+    const valuePath = [...path, key];
     if (path.length === 0 && settingsHeader.includes(key)) return [];
     if (!Object.hasOwn(defaults, key))
       return [
         {
-          path: at,
-          sentence: `is unknown; ${known.length > 0 ? `one of ${known.join(", ")} is expected` : "there are no settings here"}`,
+          path: valuePath,
+          sentence: `is unknown; ${knownKeys.length > 0 ? `one of ${knownKeys.join(", ")} is expected` : "there are no settings here"}`,
         },
       ];
-    return compareValues(Reflect.get(defaults, key), value, at, place === "" ? key : `${place}.${key}`, elements);
+    return compareValues(
+      Reflect.get(defaults, key),
+      value,
+      valuePath,
+      place === "" ? key : `${place}.${key}`,
+      elements,
+    );
   });
 };
 
@@ -140,19 +146,19 @@ export type SettingsVariants = Record<string, object>;
  * settings takes time.
  */
 export const findVariantSettings = (
-  { variants: usual = {} }: { variants?: SettingsVariants },
+  { variants: ruleVariants = {} }: { variants?: SettingsVariants },
   cluster: { variants?: SettingsVariants } | undefined,
   name: string | undefined,
   settings: object,
 ): object | undefined => {
-  const variants = cluster?.variants ?? usual;
+  const variants = cluster?.variants ?? ruleVariants;
   const overrides = name !== undefined && Object.hasOwn(variants, name) ? variants[name] : undefined;
   if (overrides === undefined) return undefined;
   const cache = variantSettings.get(settings) ?? new WeakMap<object, object>();
   variantSettings.set(settings, cache);
-  const found = cache.get(overrides) ?? freezeDeep(mergeWithDefaults(settings, overrides));
-  cache.set(overrides, found);
-  return found;
+  const merged = cache.get(overrides) ?? freezeDeep(mergeWithDefaults(settings, overrides));
+  cache.set(overrides, merged);
+  return merged;
 };
 
 /** A cache of merged settings: by the cluster's settings, and then by the members that the variant changes. */

@@ -10,10 +10,10 @@ import { selectSince } from "./since.ts";
 
 /** A rule that writes its data for the cluster's minor version into an audit annotation. */
 const versionedRule = rule({
-  summary: "Tells what it knows.",
+  summary: "Writes its data.",
   match: [],
   since: { "1.0": { word: "old", names: ["a"] }, "1.34": { word: "new" }, "1.37": { names: ["a", "b"] } },
-  mutate: (_, { upstream: { word, names } }) => ({ audit: { knows: `${word} ${names.join()}` } }),
+  mutate: (_, { upstream: { word, names } }) => ({ audit: { data: `${word} ${names.join()}` } }),
 });
 const host = { publicKeys: "", writeLogLine() {} };
 const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
@@ -21,7 +21,7 @@ const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operati
 const membership = { mode: "enforce" as const, settings: {}, match, failsOpen: false, exempt: {} };
 
 describe("data by the minor version of Kubernetes", () => {
-  const rows: [minor: string | undefined, knows: string][] = [
+  const rows: [minor: string | undefined, data: string][] = [
     ["1.30", "old a"],
     ["1.33", "old a"],
     ["1.34", "new a"],
@@ -30,12 +30,12 @@ describe("data by the minor version of Kubernetes", () => {
     ["1.100", "new a,b"],
     [undefined, "new a,b"],
   ];
-  const decide = async (kubernetes: string | undefined) => {
+  const readData = async (kubernetes: string | undefined) => {
     const context = { name: "versionedRule", mode: "enforce" as const, settings: {}, kubernetes, now: new Date(0) };
-    return (await evaluateRule(versionedRule, "mutate", buildPodRequest({ object: {} }), context)).outcome.audit?.knows;
+    return (await evaluateRule(versionedRule, "mutate", buildPodRequest({ object: {} }), context)).outcome.audit?.data;
   };
-  for (const [minor, knows] of rows)
-    it(`is "${knows}" for ${minor ?? "an unknown version"}`, async () => assert.equal(await decide(minor), knows));
+  for (const [minor, data] of rows)
+    it(`is "${data}" for ${minor ?? "an unknown version"}`, async () => assert.equal(await readData(minor), data));
 
   it("is not selected for a text that is no minor version: selectSince throws", () => {
     for (const minor of ["", "1", "1.x", "v1.34", "1.34.2", "35+"])
@@ -45,7 +45,7 @@ describe("data by the minor version of Kubernetes", () => {
   });
 
   const clusters = { older: { ...setup, kubernetes: "1.33" }, same: "older" };
-  const together = { versionedRule: membership };
+  const memberships = { versionedRule: membership };
   const endpoints = {
     rule: createLambdaHandler(
       { rules: { versionedRule }, config: { rule: "versionedRule", usual: setup, clusters } },
@@ -56,21 +56,21 @@ describe("data by the minor version of Kubernetes", () => {
         rules: { versionedRule },
         config: {
           rule: "all",
-          usual: { ...setup, settings: together },
-          clusters: { older: { ...clusters.older, settings: together }, same: "older" },
-          alone: together,
+          usual: { ...setup, settings: memberships },
+          clusters: { older: { ...clusters.older, settings: memberships }, same: "older" },
+          alone: memberships,
         },
       },
       host,
     ),
   };
-  const events: [name: string, endpoint: keyof typeof endpoints, event: object, knows: string][] = [
+  const events: [name: string, endpoint: keyof typeof endpoints, event: object, data: string][] = [
     ["is that of the cluster", "rule", { cluster: "older" }, "old a"],
     ["is that of a cluster with the same setup", "rule", { cluster: "same" }, "old a"],
     ["is the newest for another cluster", "rule", { cluster: "other" }, "new a,b"],
     ["is that of a direct invocation", "rule", { kubernetes: "1.35" }, "new a"],
     [
-      "is that of a direct invocation before the cluster's",
+      "is that of a direct invocation, not that of its cluster",
       "rule",
       { cluster: "older", kubernetes: "1.37" },
       "new a,b",
@@ -84,11 +84,11 @@ describe("data by the minor version of Kubernetes", () => {
       "old a",
     ],
   ];
-  for (const [name, endpoint, event, knows] of events)
+  for (const [name, endpoint, event, data] of events)
     it(name, async () => {
       const review = buildPodReview({ object: {} });
       const { response } = toMap(await endpoints[endpoint]({ phase: "mutate", review, ...event }, {} as Context));
-      assert.deepEqual(Object.values(toMap(toMap(response).auditAnnotations)), [knows]);
+      assert.deepEqual(Object.values(toMap(toMap(response).auditAnnotations)), [data]);
     });
 
   it("is refused in one sentence if a direct invocation names no minor version", async () => {

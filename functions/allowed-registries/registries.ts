@@ -1,12 +1,11 @@
 import { type Image, parseImage } from "postern/objects/image";
 
-/**
- * Reports whether an image is in one of these registries. Examples are `ghcr.io`, `ghcr.io/acme` and `*.corp.example`.
- */
+/** Reports whether an image is in one of the registries, such as `ghcr.io`, `ghcr.io/acme` and `*.corp.example`. */
 export const isAllowedRegistry = (registries: string[], { registry, repository }: Image): boolean =>
   registries.some((entry) => {
     const [host = "", ...prefix] = entry.split("/");
     const isInRegistry = host.startsWith("*.") ? registry.endsWith(host.slice(1)) : registry === host;
+    // Both paths end with a slash, so that the registry `ghcr.io/acme` doesn't allow `ghcr.io/acme2/app`.
     return isInRegistry && `${repository}/`.startsWith([...prefix, ""].join("/"));
   });
 
@@ -25,11 +24,11 @@ const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 
 /** Returns a regular expression that matches complete names of allowed images, such as `docker.io/library/nginx`. */
 export const buildAllowedPattern = (registries: string[]): string => {
-  const places = registries.map((entry) => {
-    const place = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
+  const patterns = registries.map((entry) => {
+    const pattern = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
     // An image of Docker Hub has at least two components after the host: `docker.io/library` is no image.
-    const isCompleteRepository = entry.includes("/") && !entry.startsWith("docker.io/");
-    return isCompleteRepository ? place : `${place}${component}`;
+    const mayBeRepository = entry.includes("/") && !entry.startsWith("docker.io/");
+    return mayBeRepository ? pattern : `${pattern}${component}`;
   });
-  return `^(${places.join("|")})(${component})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$`;
+  return `^(${patterns.join("|")})(${component})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$`;
 };

@@ -67,14 +67,14 @@ const selectAffected = (
   if (subResource && !settings.ephemeralContainers) return nothing;
 
   const containers = listContainers(pod);
-  const before = listContainers(old ?? {}).map(({ container }) => container);
-  const known = new Set(before.map(({ image }) => image));
+  const oldContainers = listContainers(old ?? {}).map(({ container }) => container);
+  const oldImages = new Set(oldContainers.map(({ image }) => image));
   // An image that moves to another container of the pod is not new.
-  if (old && containers.every(({ container }) => known.has(container.image))) return nothing;
+  if (old && containers.every(({ container }) => oldImages.has(container.image))) return nothing;
   if (!subResource) return { containers, images: listImageVolumes(pod) };
 
-  const names = new Set(before.map(({ name }) => name));
-  return { ...nothing, containers: containers.filter(({ container }) => !names.has(container.name)) };
+  const oldNames = new Set(oldContainers.map(({ name }) => name));
+  return { ...nothing, containers: containers.filter(({ container }) => !oldNames.has(container.name)) };
 };
 
 const buildRefusal = (

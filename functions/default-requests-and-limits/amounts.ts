@@ -34,9 +34,7 @@ export const selectMissingDefaults = (
 const hasAmount = (amounts: QuantityTextByResource | undefined, resource: string) =>
   Object.hasOwn(amounts ?? {}, resource);
 
-/**
- * Reports whether a container's request exceeds a limit. An invalid request counts as too large; the API refuses it.
- */
+/** Reports whether a request exceeds a limit. An invalid request counts as too large; the API server refuses it. */
 const isRequestAbove = (requests: QuantityTextByResource | undefined, resource: string, limit: string) => {
   if (!hasAmount(requests, resource)) return false;
   const request = String(requests?.[resource]);

@@ -48,9 +48,7 @@ const buildToleration = (tolerationSeconds: number, key: string): Toleration => 
   return { key, operator: "Exists", effect: "NoExecute", tolerationSeconds };
 };
 
-/**
- * Reports whether a toleration covers another. As in upstream, a toleration without key or effect covers all of them.
- */
+/** Reports whether a toleration covers another. As in upstream, no key means all keys, and no effect all effects. */
 const covers = (toleration: Toleration, wanted: Toleration) =>
   (!toleration.key || toleration.key === wanted.key) && (!toleration.effect || toleration.effect === wanted.effect);
 

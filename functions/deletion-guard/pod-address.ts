@@ -4,7 +4,10 @@ import { type AddressRange, isInRange, parseRange } from "postern/objects/networ
 /** The range ::ffff:0:0/96, which contains IPv4 addresses that are written as IPv6 addresses. */
 const ipv4Mapped: AddressRange = [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0], 96];
 
-/** Parses a network such as `10.0.0.0/8` or `fd00::/8`, or a single address; returns undefined for other texts. */
+/**
+ * Parses a network such as `10.0.0.0/8` or `fd00::/8`, or a single address; returns undefined for other texts. An IPv4
+ * network in the notation of IPv6, such as `::ffff:10.0.0.0/104`, becomes an IPv4 network.
+ */
 export const parseNetwork = (text: string): AddressRange | undefined => {
   const range = parseRange(text);
   if (range === undefined) return undefined;
@@ -25,11 +28,9 @@ const isAddressInAllowedNetworks = (text: string, networks: readonly AddressRang
   const [address] = (text.includes("/") ? undefined : parseNetwork(text)) ?? [];
   if (address === undefined) return false;
   const reservedRange = reservedRanges.find(isInRange(address));
-  return networks.some(
-    (network) =>
-      isInRange(address)(network) &&
-      (!reservedRange || (isInRange(network[0])(reservedRange) && network[1] >= reservedRange[1])),
-  );
+  const isInReservedRange = ([start, bits]: AddressRange) =>
+    !reservedRange || (isInRange(start)(reservedRange) && bits >= reservedRange[1]);
+  return networks.some((network) => isInRange(address)(network) && isInReservedRange(network));
 };
 
 /**

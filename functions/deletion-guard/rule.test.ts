@@ -120,6 +120,7 @@ describe("deletion-guard", () => {
   it("keeps the pod if the ledger fails after the call, and repeats the call after a minute", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const ledger = capabilities.ledger("deletion-guard");
+    // The first change stores the call, and the second one stores its result.
     let changes = 0;
     const change: typeof ledger.change = async (...change) => {
       if (++changes === 2) throw new Failure(503, "the time is up");
@@ -181,10 +182,12 @@ describe("deletion-guard", () => {
   it("admits a forced deletion by the users and groups of its settings only", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const options = { gracePeriodSeconds: 0 };
-    const collector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
-    assert.equal(await deletePod(capabilities, { options, ...collector }), "deleted");
+    // The default settings allow this user.
+    // The default settings allow this user.
+    const byCollector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
+    assert.equal(await deletePod(capabilities, { options, ...byCollector }), "deleted");
     assert.equal(
-      await deletePod(capabilities, { ...buildEviction({ deleteOptions: options }), ...collector }),
+      await deletePod(capabilities, { ...buildEviction({ deleteOptions: options }), ...byCollector }),
       "deleted",
     );
     settings = { ...settings, force: { groups: ["operators"] } };
@@ -195,10 +198,10 @@ describe("deletion-guard", () => {
     assert.deepEqual(sent, []);
     assert.equal(await deletePod(capabilities, { options }), "it was started");
     assert.equal(
-      await deletePod(capabilities, { options: { gracePeriodSeconds: 1 }, ...collector }),
+      await deletePod(capabilities, { options: { gracePeriodSeconds: 1 }, ...byCollector }),
       "it was started before",
     );
-    assert.equal(await deletePod(capabilities, collector), "it was started before");
+    assert.equal(await deletePod(capabilities, byCollector), "it was started before");
   });
   it("throws if the URL of `check` can't be called, so that the failurePolicy decides", async () => {
     settings = { finished: { annotation: "", check: "http://{ip}/done" }, addresses: ["127.0.0.1"] };

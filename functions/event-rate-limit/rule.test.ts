@@ -86,11 +86,11 @@ describe("event-rate-limit", () => {
     assert.equal(second, `Too many requests: [${describeLimit("SourceAndObject", "")}, ${describeLimit("User", "")}]`);
   });
   it("uses a key without the fields that are not strings", async () => {
-    const odd = JSON.parse('{"toString": 1, "valueOf": 1}');
+    const unconvertible = JSON.parse('{"toString": 1, "valueOf": 1}');
     const limits = [buildLimit("SourceAndObject", 1)];
     const messages = await sendAll(
       limits,
-      buildEvent({ kind: "Pod", name: odd }, { component: odd, host: [odd] }),
+      buildEvent({ kind: "Pod", name: unconvertible }, { component: unconvertible, host: [unconvertible] }),
       buildEvent({ kind: "Pod" }),
     );
     assert.deepEqual(messages, ["", `Too many requests: ${describeLimit("SourceAndObject", "Pod")}`]);

@@ -22,16 +22,17 @@ export default rule({
   checkSettings({ limits }) {
     if (limits.length === 0) return "must have at least one limit";
     for (const [index, limit] of limits.entries()) {
-      const { type, qps, burst, cacheSize = 0, ...more } = toMap(limit);
-      const at = `limits[${index}]`;
-      const [unknown] = Object.keys(more);
-      if (unknown !== undefined) return `must have only type, qps, burst and cacheSize in ${at}, not ${unknown}`;
+      const { type, qps, burst, cacheSize = 0, ...unknownMembers } = toMap(limit);
+      const path = `limits[${index}]`;
+      const [unknown] = Object.keys(unknownMembers);
+      if (unknown !== undefined) return `must have only type, qps, burst and cacheSize in ${path}, not ${unknown}`;
       if (!eventLimitTypes.some((each) => each === type))
-        return `must have one of ${eventLimitTypes.join(", ")} as type in ${at}, not ${type}`;
+        return `must have one of ${eventLimitTypes.join(", ")} as type in ${path}, not ${type}`;
       for (const [name, value] of Object.entries({ qps, burst }))
-        if (!isCount(value) || value === 0) return `must have a whole number from 1 as ${name} in ${at}, not ${value}`;
+        if (!isCount(value) || value === 0)
+          return `must have a whole number from 1 as ${name} in ${path}, not ${value}`;
       if (type !== "Server" && !isCount(cacheSize))
-        return `must have a whole number from 0 as cacheSize in ${at}, not ${cacheSize}`;
+        return `must have a whole number from 0 as cacheSize in ${path}, not ${cacheSize}`;
     }
   },
   needs: { buckets: ledger(), reserves: processLedger() },
@@ -44,8 +45,8 @@ export default rule({
     const refused = await Promise.all(
       limits.map(async (limit, index) => {
         const key = getTokenBucketKey(limit, event, request);
-        const given = await takeToken(limit, `${index} ${key}`, now.getTime(), { buckets, reserves });
-        return given ? [] : [`limit reached on type ${limit.type} for key ${key}`];
+        const isTaken = await takeToken(limit, `${index} ${key}`, now.getTime(), { buckets, reserves });
+        return isTaken ? [] : [`limit reached on type ${limit.type} for key ${key}`];
       }),
     );
     if (refused.flat().length > 0) return { refuse: tooMany(joinErrors(refused.flat())) };

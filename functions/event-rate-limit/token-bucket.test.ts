@@ -12,19 +12,19 @@ const createSlowLedger = (): Ledger & { changes: number } => {
   const { change } = createRecordedCapabilities({}).ledger("event-rate-limit");
   const ledger = {
     changes: 0,
-    change: (async (keys, compute, seconds) => {
+    change: (async (keys, computeValues, seconds) => {
       for (;;) {
-        const read = await change<object>(keys, (kept) => kept);
-        const written = compute(read as never) as (object | undefined)[];
+        const read = await change<object>(keys, (stored) => stored);
+        const written = computeValues(read as never) as (object | undefined)[];
         if (written.every((value, index) => value === read[index])) return written as never;
         ledger.changes++;
-        await null;
+        await null; // Here, a concurrent change may be made.
         let isCurrent = false;
         await change<object>(
           keys,
-          (kept) => {
-            isCurrent = kept.every((value, index) => value === read[index]);
-            return isCurrent ? written : kept;
+          (stored) => {
+            isCurrent = stored.every((value, index) => value === read[index]);
+            return isCurrent ? written : stored;
           },
           seconds,
         );
@@ -55,7 +55,7 @@ describe("a bucket that several processes share", () => {
       const limit = createLimit(qps, burst);
       const buckets = createSlowLedger();
       const processes = openProcesses(count);
-      const given: number[] = [];
+      const taken: number[] = [];
       let now = 0;
       for (let round = 0; round < 60; round++) {
         // Pauses of 0 to 96 ms, and 0 to 40 concurrent requests, in an order without a pattern.
@@ -64,17 +64,17 @@ describe("a bucket that several processes share", () => {
           const process = (index * index + round) % count;
           const clock = now + (difference * process) / (count - 1);
           const reserves = processes[process] as Ledger;
-          if (await takeToken(limit, "", clock, { buckets, reserves })) given.push(now);
+          if (await takeToken(limit, "", clock, { buckets, reserves })) taken.push(now);
         });
         await Promise.all(takes);
-        for (const [first, start] of given.entries()) {
+        for (const [first, start] of taken.entries()) {
           const keptBefore = first === 0 ? 0 : count * (getShare(limit) - 1);
-          const most = burst + (qps * (now - start + difference)) / 1000 + keptBefore;
-          if (given.length - first > most + 1e-6)
-            assert.fail(`${given.length - first} since ${start} ms, at most ${most}`);
+          const maximum = burst + (qps * (now - start + difference)) / 1000 + keptBefore;
+          if (taken.length - first > maximum + 1e-6)
+            assert.fail(`${taken.length - first} since ${start} ms, at most ${maximum}`);
         }
       }
-      assert.ok(given.length >= burst, `${given.length} of ${burst}`);
+      assert.ok(taken.length >= burst, `${taken.length} of ${burst}`);
     }
   });
   it("gives all tokens of its burst and its refill, even if there are many more requests", async () => {
@@ -86,15 +86,15 @@ describe("a bucket that several processes share", () => {
     ] as const) {
       const limit = createLimit(qps, qps);
       const [buckets, processes] = [createSlowLedger(), openProcesses(count)];
-      let given = 0;
+      let taken = 0;
       for (let now = 0; now < 10_000; now++)
-        for (const reserves of processes) if (await takeToken(limit, "", now, { buckets, reserves })) given++;
+        for (const reserves of processes) if (await takeToken(limit, "", now, { buckets, reserves })) taken++;
       // The burst (one second) and ten seconds.
       const available = 11 * qps;
       const kept = count * getShare(limit);
       assert.ok(
-        given <= available && given >= available - kept - 1,
-        `${qps} a second, ${count} processes: ${given} of ${available}`,
+        taken <= available && taken >= available - kept - 1,
+        `${qps} a second, ${count} processes: ${taken} of ${available}`,
       );
     }
   });

@@ -19,9 +19,7 @@ interface TokenBucket {
   since: number;
 }
 
-/**
- * The state of a bucket in one process: tokens that the process has taken, and a time before which it takes no more.
- */
+/** The tokens of a bucket that one process has taken, and the time before which the process takes no more. */
 interface Reserve {
   tokens: number;
   /** Before this time, in milliseconds since 1970, the bucket has too few tokens. */
@@ -52,6 +50,7 @@ export const takeToken = async (
   // A bucket is stored only until it is full again, because a new bucket is full, too.
   const seconds = Math.ceil(limit.burst / limit.qps) + 1;
   const reserveKey = `reserve ${key}`;
+  // This stays undefined if the process must ask the shared bucket.
   let isGiven: boolean | undefined;
   await reserves.change<Reserve>(
     [reserveKey],

@@ -15,14 +15,14 @@ export const backendSettings = {
 type BackendSettings = typeof backendSettings;
 
 /** Returns the end of a sentence about the settings, beginning with "must". */
-export const findBackendFault = ({ url, ca, tokenSecret, tokenParameter, region, ...more }: BackendSettings) => {
+export const findBackendFault = ({ url, ca, tokenSecret, tokenParameter, region, ...credentials }: BackendSettings) => {
   const serviceFault = findServiceFault({ url, ca, tokenSecret, tokenParameter, region }, "the backend");
   if (serviceFault !== undefined) return serviceFault;
-  if (more.tokenFile !== "" && (tokenSecret || tokenParameter))
+  if (credentials.tokenFile !== "" && (tokenSecret || tokenParameter))
     return "must have one of tokenFile, tokenSecret and tokenParameter for the backend, or none";
-  if (more.clientCertificate.includes("PRIVATE KEY"))
+  if (credentials.clientCertificate.includes("PRIVATE KEY"))
     return "must have no private key in clientCertificate of the backend: settings hold no secrets";
-  if ((more.clientCertificate === "") !== (more.clientKey === ""))
+  if ((credentials.clientCertificate === "") !== (credentials.clientKey === ""))
     return "must have both clientCertificate and clientKey for the backend, or neither";
 };
 

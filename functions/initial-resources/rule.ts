@@ -37,7 +37,7 @@ export default rule({
   async mutate(pod: Pod, { request, settings, ask }) {
     const incomplete = listIncompleteContainers(pod);
     const faults = new Set<string>();
-    const known = await queryUsages(incomplete, (resource, image) =>
+    const usages = await queryUsages(incomplete, (resource, image) =>
       queryUsage(resource, image, request.namespace ?? "", settings, ask).catch((error) => {
         if (!(error instanceof Failure)) throw error;
         faults.add(error.message);
@@ -47,7 +47,7 @@ export default rule({
 
     const descriptions = incomplete.flatMap(({ container, missing, kind, image }) => {
       const found = missing.flatMap((resource) => {
-        const amount = known.get(`${resource} ${image}`);
+        const amount = usages.get(`${resource} ${image}`);
         return amount ? [[resource, amount] as const] : [];
       });
       if (found.length === 0) return [];

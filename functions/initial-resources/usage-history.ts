@@ -32,9 +32,7 @@ interface QueryStage {
 
 /** If an answer has so many samples, no queries over more days, namespaces or tags are sent. */
 const enoughSamples = 30;
-/**
- * The seconds for which an answer of Prometheus is cached. It can be long, because a history of weeks changes slowly.
- */
+/** The seconds for which an answer of Prometheus is cached: many, because a history of weeks changes slowly. */
 const keepSeconds = 600;
 
 const listStages = (namespace: string, namespaceOnly: boolean): QueryStage[] => {
@@ -54,7 +52,7 @@ export const queryUsage = async (
   ask: Ask,
 ): Promise<string | undefined> => {
   const bearer = findTokenPlace(prometheus);
-  const known = { ...(prometheus.ca && { ca: prometheus.ca }), ...(bearer && { bearer }) };
+  const connection = { ...(prometheus.ca && { ca: prometheus.ca }), ...(bearer && { bearer }) };
   let last: UsageSample = { samples: 0, usage: 0 };
   for (const stage of listStages(namespace, namespaceOnly)) {
     const query = buildQuery(buildSeries(resource, image, stage, prometheus), stage.days, percentile / 100);
@@ -63,13 +61,13 @@ export const queryUsage = async (
     url.pathname = `${url.pathname.replace(/\/$/, "")}/api/v1/query`;
     url.searchParams.set("query", query);
     const keep = ({ status }: HttpsResponse) => (status === 200 ? keepSeconds : 0);
-    last = parsePrometheusUsage(await ask({ url: url.href, ...known, keep }));
+    last = parsePrometheusUsage(await ask({ url: url.href, ...connection, keep }));
     if (last.samples >= enoughSamples) break;
   }
   if (last.samples <= 0) return undefined;
   // CPU is rounded up to thousandths (10^6 nanos), memory to bytes (10^9 nanos).
-  const [units, nanos] = resource === "cpu" ? [last.usage * 1000, 10n ** 6n] : [last.usage, 10n ** 9n];
-  return canonicalizeQuantity({ nanos: BigInt(Math.ceil(units)) * nanos, notation: "decimal" });
+  const [units, nanosPerUnit] = resource === "cpu" ? [last.usage * 1000, 10n ** 6n] : [last.usage, 10n ** 9n];
+  return canonicalizeQuantity({ nanos: BigInt(Math.ceil(units)) * nanosPerUnit, notation: "decimal" });
 };
 
 /**
@@ -79,7 +77,7 @@ export const queryUsage = async (
 const buildQuery = (series: string | undefined, days: number, quantile: number) => {
   if (series === undefined) return undefined;
   const samples = `${series}[${days}d:10m]`;
-  const addLabel = (name: string, of: string) => `label_replace(${of}, "is", "${name}", "", "")`;
+  const addLabel = (name: string, query: string) => `label_replace(${query}, "is", "${name}", "", "")`;
   const usage = `quantile(${quantile}, quantile_over_time(${quantile}, ${samples}))`;
   return `${addLabel("usage", usage)} or ${addLabel("samples", `sum(count_over_time(${samples}))`)}`;
 };

@@ -26,17 +26,17 @@ const cases: Case[] = [
 
 // These requests can't be cases, because cases also run against a real API server. It refuses changes of an object that
 // is being deleted.
-for (const entry of cases)
-  it(`${"mutate" in entry ? "adds no defaults to" : "checks no bounds of"} an object of ${entry.resource} that is being deleted`, async () => {
+for (const deletionCase of cases)
+  it(`${"mutate" in deletionCase ? "adds no defaults to" : "checks no bounds of"} an object of ${deletionCase.resource} that is being deleted`, async () => {
     const isChangedOrRefused = async (oldObject: Case["oldObject"]) => {
-      const caseWithRange: Case = { ...entry, ...(oldObject && { oldObject }), needs: { objects: [range] } };
+      const caseWithRange: Case = { ...deletionCase, ...(oldObject && { oldObject }), needs: { objects: [range] } };
       const { refused, operations } = await decideCase(caseWithRange);
       return refused || operations > 0;
     };
     const metadata = { name: "a", deletionTimestamp: "2026-01-01T00:00:00Z" };
-    assert.equal(await isChangedOrRefused({ ...entry.oldObject, metadata }), false);
+    assert.equal(await isChangedOrRefused({ ...deletionCase.oldObject, metadata }), false);
     assert.equal(
-      await isChangedOrRefused(entry.oldObject),
+      await isChangedOrRefused(deletionCase.oldObject),
       true,
       "the rule acts on an object that is not being deleted",
     );

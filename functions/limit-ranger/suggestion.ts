@@ -16,11 +16,11 @@ export const fitPodOrAdvise = (pod: Pod, allBounds: readonly LimitRangeItem[]): 
     for (const container of containers) fitResources(container, bounds);
 
   for (const bounds of allBounds.filter(({ type }) => type === "Pod")) {
-    const [only, ...more] = pod.spec?.resources ? [pod.spec] : containers;
-    if (listLimitOffencesOfPod(bounds, pod).length === 0 || !only) continue;
-    if (more.length > 0)
+    const [firstHolder, ...otherHolders] = pod.spec?.resources ? [pod.spec] : containers;
+    if (listLimitOffencesOfPod(bounds, pod).length === 0 || !firstHolder) continue;
+    if (otherHolders.length > 0)
       return `keep the sum of all containers' requests and limits within these bounds: ${describeBounds(bounds)}`;
-    fitResources(only, bounds);
+    fitResources(firstHolder, bounds);
   }
 };
 

@@ -57,8 +57,8 @@ export const checkKubeletClaimUpdate = (
 ): KubeletOffence => {
   if (request.subResource !== "status") return "may only update PVC status";
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
-  const free = settings.recoverVolumeExpansionFailure ? [...freeFields, ...recoveryFields] : freeFields;
-  const changed = listChangedPaths(oldObject, claim, "", free);
+  const allowedFields = settings.recoverVolumeExpansionFailure ? [...freeFields, ...recoveryFields] : freeFields;
+  const changed = listChangedPaths(oldObject, claim, "", allowedFields);
   if (changed.length > 0)
     return `node ${quoteText(node)} is not allowed to update fields other than status.quantity and status.conditions: ${changed.join(", ")}`;
 };
@@ -68,16 +68,14 @@ const freeFields = ["metadata.resourceVersion", "metadata.managedFields", "statu
 /** The fields that a kubelet may also change to report that an expansion failed. */
 const recoveryFields = ["status.allocatedResources", "status.allocatedResourceStatuses"];
 
-/**
- * Returns the paths of changed values. Paths in `free` aren't compared, because managedFields may be arbitrarily deep.
- */
-const listChangedPaths = (before: unknown, after: unknown, path: string, free: readonly string[]): string[] => {
-  if (free.includes(path)) return [];
+/** Returns the paths of changed values. Skips `allowedPaths`, because managedFields may be arbitrarily deep. */
+const listChangedPaths = (before: unknown, after: unknown, path: string, allowedPaths: readonly string[]): string[] => {
+  if (allowedPaths.includes(path)) return [];
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];
   const left = toMap(before);
   const right = toMap(after);
   const keys = new Set([...Object.keys(left), ...Object.keys(right)]);
   return [...keys].flatMap((key) =>
-    listChangedPaths(getOwn(left, key), getOwn(right, key), path ? `${path}.${key}` : key, free),
+    listChangedPaths(getOwn(left, key), getOwn(right, key), path ? `${path}.${key}` : key, allowedPaths),
   );
 };

@@ -100,9 +100,9 @@ describe("node-restriction", () => {
   it("compares labels with keys such as __proto__ and constructor like other labels", async () => {
     const buildNode = (labels: object) => ({ metadata: { name: "n1", labels } });
     const nodes = { name: "n1", resource: { ...pods, resource: "nodes" } };
-    const odd = JSON.parse('{ "__proto__": "a", "constructor": "b", "toString": "c", "/": "d", "k8s.io/": "e" }');
+    const labels = JSON.parse('{ "__proto__": "a", "constructor": "b", "toString": "c", "/": "d", "k8s.io/": "e" }');
     const status = await decideStatus(
-      buildRequest("UPDATE", { ...nodes, object: buildNode(odd), oldObject: buildNode({}) }),
+      buildRequest("UPDATE", { ...nodes, object: buildNode(labels), oldObject: buildNode({}) }),
     );
     assert.equal(status?.message, 'nodes "n1" is forbidden: is not allowed to modify labels: k8s.io/');
     const object = buildNode(JSON.parse('{ "__proto__": "a", "k8s.io/constructor": "b" }'));
@@ -114,31 +114,36 @@ describe("node-restriction", () => {
 });
 
 describe("the webhook entries of node-restriction", () => {
-  const listFailurePolicies = (config: object, harden: boolean) =>
+  const listFailurePolicies = (config: object, { harden }: { harden: boolean }) =>
     entries(config, harden).map(({ name, failurePolicy, namespaceSelector }) => {
       const exempt = namespaceSelector?.matchExpressions?.flatMap(({ values = [] }) => values) ?? [];
       return [name.split(".")[0], failurePolicy, ...exempt].join(" ");
     });
 
   it("fail closed if hardened; only the entry others exempts kube-system and kube-node-lease", () =>
-    assert.deepEqual(listFailurePolicies({}, true), [
+    assert.deepEqual(listFailurePolicies({}, { harden: true }), [
       "heartbeats Fail",
       "pods Fail",
       "others Fail kube-system kube-node-lease",
     ]));
   it("fail closed in all namespaces if hardened and the list of exempt namespaces is empty", () =>
-    assert.deepEqual(listFailurePolicies({ exempt: { namespaces: [] } }, true), [
+    assert.deepEqual(listFailurePolicies({ exempt: { namespaces: [] } }, { harden: true }), [
       "heartbeats Fail",
       "pods Fail",
       "others Fail",
     ]));
   it("fail open if not hardened", () =>
-    assert.deepEqual(listFailurePolicies({}, false), ["heartbeats Ignore", "pods Ignore", "others Ignore"]));
+    assert.deepEqual(listFailurePolicies({}, { harden: false }), [
+      "heartbeats Ignore",
+      "pods Ignore",
+      "others Ignore",
+    ]));
 
   const selectEntries = (operation: Operation, path: string) => {
     // For the API server, `pods/*` matches `pods`, too.
     const names = [path, `${path.split("/")[0]}/*`];
-    return entries({}, true).filter(({ rules }) =>
+    const hardenedEntries = entries({}, true);
+    return hardenedEntries.filter(({ rules }) =>
       rules.some(
         ({ operations, resources }) => operations.includes(operation) && names.some((name) => resources.includes(name)),
       ),

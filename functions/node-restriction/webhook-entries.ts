@@ -64,10 +64,11 @@ const node = `(request.resource.resource == "pods"
     : request.operation == "CREATE" ? object.?metadata.?name.orValue("") : request.?name.orValue(""))`;
 
 /** Returns a CEL expression that is true if the request changes none of these fields. */
-const keep = (...fields: string[]) =>
+const keepsAll = (...fields: string[]) =>
   fields.map((field) => `object.?${field}.orValue(null) == oldObject.?${field}.orValue(null)`).join(" &&\n    ");
-const keepsNodeFields = keep("metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource");
-const keepsPodFields = keep(
+const nodeFields = ["metadata.?labels", "metadata.?ownerReferences", "spec.?taints", "spec.?configSource"];
+const keepsNodeFields = keepsAll(...nodeFields);
+const keepsPodFields = keepsAll(
   "metadata.?labels",
   "status.?resourceClaimStatuses",
   "status.?extendedResourceClaimStatus",

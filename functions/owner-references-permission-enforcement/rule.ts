@@ -36,14 +36,14 @@ export default rule({
 
     const { userInfo: user, namespace = "" } = request;
     const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion);
-    const [deleting, finalizing] = await Promise.all([
+    const [deletion, finalizing] = await Promise.all([
       // Only a change of an existing object's owners requires the permission to delete the object.
       oldObject && may(buildDeletionQuestion(request)),
       blocking.length > 0 && may({ user, verb: "update", ...allResources, subresource: "finalizers", name: "*" }),
     ]);
     const refuseRequest = (sentence: string) => ({ refuse: forbidden(request, sentence) });
-    if (deleting && !deleting.allowed)
-      return refuseRequest(`cannot set an ownerRef on a resource you can't delete: ${printReason(deleting)}`);
+    if (deletion && !deletion.allowed)
+      return refuseRequest(`cannot set an ownerRef on a resource you can't delete: ${printReason(deletion)}`);
     if (!finalizing || finalizing.allowed) return;
 
     // The owners are checked one after the other, because there may be many, and the first refusal ends the check.

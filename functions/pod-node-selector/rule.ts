@@ -59,11 +59,11 @@ export default rule({
     if ("refuse" in namespaceNodes || !spec) return;
     const { nodes, allowed } = namespaceNodes;
     const { nodeSelector = {} } = spec;
-    const podSelector = Object.entries({ ...nodeSelector, ...nodes }).filter(([key]) =>
+    const correctedSelector = Object.entries({ ...nodeSelector, ...nodes }).filter(([key]) =>
       Object.hasOwn(nodeSelector, key),
     );
     const isAllowed = ([key, value]: [string, string]) => isAllowedSelector(allowed, { [key]: value });
-    const kept = Object.keys(allowed).length > 0 ? podSelector.filter(isAllowed) : podSelector;
+    const kept = Object.keys(allowed).length > 0 ? correctedSelector.filter(isAllowed) : correctedSelector;
     if (kept.length > 0) spec.nodeSelector = Object.fromEntries(kept);
     else delete spec.nodeSelector;
   },

@@ -106,10 +106,10 @@ const applyChanges = <T extends object>(object: T, changes: { [Key in keyof T]?:
 export const fillsOnlyNewEphemeralContainers = (pod: Pod, filled: Pod, old: Pod): boolean => {
   const { ephemeralContainers: before = [], ...spec } = pod.spec ?? {};
   const { ephemeralContainers: after = [], ...filledSpec } = filled.spec ?? {};
-  const known = new Set(old.spec?.ephemeralContainers?.map(({ name }) => name));
+  const oldNames = new Set(old.spec?.ephemeralContainers?.map(({ name }) => name));
   return (
     filled.metadata === pod.metadata &&
     Object.entries(filledSpec).every(([key, value]) => value === Reflect.get(spec, key)) &&
-    after.every((container, index) => container === before[index] || !known.has(container.name))
+    after.every((container, index) => container === before[index] || !oldNames.has(container.name))
   );
 };

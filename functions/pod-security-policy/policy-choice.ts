@@ -54,11 +54,12 @@ export const choosePolicy = async (
   if (filledChoice) return filledChoice;
 
   // The refusal lists only policies that the user or the account may use.
-  const known = await Promise.all(refusing.map(({ policy }) => mayUse(policy)));
-  const visible = refusing.filter((_, index) => known[index]);
+  const areUsable = await Promise.all(refusing.map(({ policy }) => mayUse(policy)));
+  const visible = refusing.filter((_, index) => areUsable[index]);
   return { refusal: `unable to validate against any pod security policy: [${listRefusals(visible)}]` };
 };
 
+/** Compares policies by name. The policy with the name `first` precedes all others. */
 const compareNames =
   (first: string | undefined) =>
   ({ metadata: left }: PodSecurityPolicyObject, { metadata: right }: PodSecurityPolicyObject) => {

@@ -49,8 +49,8 @@ it("copies a seccomp profile from an annotation to the field", async () => {
     metadata: { name: "a", annotations: { [`${key}/pod`]: "runtime/default", [`container.${key}/c`]: "unconfined" } },
     spec: { containers: [{ name: "c" }] },
   };
-  const entry: Case = { name: "", settings: { policies: [{ metadata, spec, use }] }, mutate };
-  const { outcome } = await decideCase(entry);
+  const podCase: Case = { name: "", settings: { policies: [{ metadata, spec, use }] }, mutate };
+  const { outcome } = await decideCase(podCase);
   assert.deepEqual(toMap(applyOutcomePatch(mutate, outcome)).spec, {
     securityContext: { seccompProfile: { type: "RuntimeDefault" } },
     containers: [{ name: "c", securityContext: { seccompProfile: { type: "Unconfined" } } }],
@@ -66,8 +66,8 @@ describe("a refusal of pod-security-policy", () => {
     const policies = [buildPolicy({ volumes: ["hostPath"], allowedHostPaths: [{ pathPrefix: "/srv" }] })];
     const volumes = [{ name: "v", hostPath: { path } }];
     const validate = { metadata: { name: "a" }, spec: { volumes, containers: [] } };
-    const entry: Case = { name: "", settings: { policies }, validate };
-    const message = (await decideCase(entry)).outcome.status?.message ?? "";
+    const podCase: Case = { name: "", settings: { policies }, validate };
+    const message = (await decideCase(podCase)).outcome.status?.message ?? "";
     const start = 'pods "a" is forbidden: unable to validate against any pod security policy: [';
     const reason = `spec.volumes[0].hostPath.pathPrefix: Invalid value: "${path}`;
     assert.equal(message, `${start}${reason.slice(0, 65_536)} …]`);
@@ -123,14 +123,14 @@ describe("the use of a policy", () => {
     // A question without a recorded answer fails.
     const needs = { may: [{ ...question, user: account, allowed: true }] };
     assert.equal(await mayUse({}, { settings, needs }), true);
-    const others = [question, { ...question, group: "extensions" }].map((access) => ({
+    const accountDenials = [question, { ...question, group: "extensions" }].map((access) => ({
       ...access,
       user: account,
       allowed: false,
     }));
     const user = { username: "jane", groups: ["developers"] };
-    const either = { may: [...others, { ...question, user, allowed: true }] };
-    assert.equal(await mayUse({}, { settings, user, needs: either }), true);
+    const denialsAndPermission = { may: [...accountDenials, { ...question, user, allowed: true }] };
+    assert.equal(await mayUse({}, { settings, user, needs: denialsAndPermission }), true);
   });
   it("is not granted to a user without a name", async () => {
     assert.equal(await mayUse({ users: ["john"] }, { user: {} }), false);

@@ -73,7 +73,7 @@ export default rule({
     const usable = await Promise.all(
       settings.policies.map(async (policy) => ((await grants.mayUse(policy)) ? [policy] : [])),
     );
-    const nearest = usable.flat().map((policy) => {
+    const fixedPods = usable.flat().map((policy) => {
       const pod = structuredClone(request.object as Pod);
       // A policy that adds no defaults to the refused pod adds none to the suggested pod either.
       const isComplete = addPolicyDefaults(policy, pod) === pod;
@@ -81,7 +81,7 @@ export default rule({
       const filledPod = addPolicyDefaults(policy, pod);
       return { pod: isComplete ? filledPod : pod, isEnough: listPodOffences(policy, filledPod).next().done };
     });
-    Object.assign(draft, nearest.find(({ isEnough }) => isEnough)?.pod);
+    Object.assign(draft, fixedPods.find(({ isEnough }) => isEnough)?.pod);
   },
 });
 

@@ -80,9 +80,9 @@ const listWritableMounts = (pod: Pod) => {
   for (const { container, path } of listContainers(pod))
     for (const [index, { name, readOnly }] of (container.volumeMounts ?? []).entries()) {
       if (readOnly) continue;
-      const known = mounts.get(name) ?? [];
-      mounts.set(name, known);
-      known.push(`${path}.volumeMounts[${index}]`);
+      const paths = mounts.get(name) ?? [];
+      mounts.set(name, paths);
+      paths.push(`${path}.volumeMounts[${index}]`);
     }
   return mounts;
 };

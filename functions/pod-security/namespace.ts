@@ -60,10 +60,10 @@ const warnIfExempt = (
   defaults: NamespacePolicy,
 ): Verdict => {
   const isDefault = podSecurityModes.every((mode) => {
-    const [wanted, usual] = [policy[mode], defaults[mode]];
+    const [wanted, fallback] = [policy[mode], defaults[mode]];
     return (
-      formatLevelAndVersion(wanted) === formatLevelAndVersion(usual) ||
-      (wanted.level === "privileged" && usual.level === "privileged")
+      formatLevelAndVersion(wanted) === formatLevelAndVersion(fallback) ||
+      (wanted.level === "privileged" && fallback.level === "privileged")
     );
   });
   if (isDefault || arePodSecurityModesPrivileged(policy)) return undefined;

@@ -18,7 +18,7 @@ export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exempti
 
 /** Reports whether an update adds containers or changes images. Other changes of a pod don't affect the checks. */
 export const changesContainersOrImages = ({ spec }: Pod, { spec: old }: Pod): boolean => {
-  const known = new Set(old?.ephemeralContainers?.map(toContainerKey));
+  const oldKeys = new Set(old?.ephemeralContainers?.map(toContainerKey));
   return (
     (["containers", "initContainers"] as const).some((kind) => {
       const [containers, oldContainers] = [spec?.[kind] ?? [], old?.[kind] ?? []];
@@ -26,7 +26,7 @@ export const changesContainersOrImages = ({ spec }: Pod, { spec: old }: Pod): bo
         containers.length !== oldContainers.length ||
         containers.some(({ image }, index) => (image ?? "") !== (oldContainers[index]?.image ?? ""))
       );
-    }) || (spec?.ephemeralContainers ?? []).some((container) => !known.has(toContainerKey(container)))
+    }) || (spec?.ephemeralContainers ?? []).some((container) => !oldKeys.has(toContainerKey(container)))
   );
 };
 

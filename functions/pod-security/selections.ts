@@ -20,9 +20,7 @@ const stateNames = [...podSecurityLevels.toReversed(), "default", "invalid"] as 
 type LabelState = (typeof stateNames)[number] | "any";
 export type PodSecurityLabelStates = Record<PodSecurityMode, LabelState>;
 
-/**
- * A set of namespaces: the states of their Pod Security labels by mode, and the label expressions that select them.
- */
+/** A set of namespaces: the states of their Pod Security labels by mode, and the label expressions that select them. */
 export interface NamespaceSetByLabels {
   states: PodSecurityLabelStates;
   expressions: LabelExpression[];
@@ -31,27 +29,27 @@ export interface NamespaceSetByLabels {
 /** The modes by which the namespaces are divided, one after the other. This order gives the fewest selections. */
 const order = ["warn", "enforce", "audit"] as const;
 
-/**
- * Divides all namespaces into sets by their Pod Security labels. For all namespaces of a set, `outcomeOf` is the same.
- */
+/** Divides all namespaces into sets by their Pod Security labels: `outcomeOf` is equal for all namespaces of a set. */
 export const divideNamespacesByLabels = (
   outcomeOf: (states: PodSecurityLabelStates) => string,
 ): NamespaceSetByLabels[] => {
-  const listOutcomes = (known: Partial<PodSecurityLabelStates>, [mode, ...left]: readonly PodSecurityMode[]): string =>
+  /** Joins the outcomes for all combinations of states that the modes in the list can have. */
+  const joinOutcomes = (fixed: Partial<PodSecurityLabelStates>, [mode, ...rest]: readonly PodSecurityMode[]): string =>
     mode === undefined
-      ? outcomeOf(known as PodSecurityLabelStates)
-      : stateNames.map((state) => listOutcomes({ ...known, [mode]: state }, left)).join();
+      ? outcomeOf(fixed as PodSecurityLabelStates)
+      : stateNames.map((state) => joinOutcomes({ ...fixed, [mode]: state }, rest)).join();
 
   const select = (
-    known: Partial<PodSecurityLabelStates>,
-    [mode, ...left]: readonly PodSecurityMode[],
+    fixed: Partial<PodSecurityLabelStates>,
+    [mode, ...rest]: readonly PodSecurityMode[],
   ): NamespaceSetByLabels[] => {
-    if (mode === undefined) return [{ states: known as PodSecurityLabelStates, expressions: [] }];
-    const alike = Map.groupBy(stateNames, (state) => listOutcomes({ ...known, [mode]: state }, left));
-    return [...alike.values()].flatMap((members) =>
-      buildSelectors(mode, members).flatMap(({ state, expressions }) =>
-        select({ ...known, [mode]: state }, left).map(({ states, expressions: rest }) => {
-          return { states, expressions: [...expressions, ...rest] };
+    if (mode === undefined) return [{ states: fixed as PodSecurityLabelStates, expressions: [] }];
+    // States of this mode with equal outcomes share one set.
+    const equalStates = Map.groupBy(stateNames, (state) => joinOutcomes({ ...fixed, [mode]: state }, rest));
+    return [...equalStates.values()].flatMap((states) =>
+      buildSelectors(mode, states).flatMap(({ state, expressions }) =>
+        select({ ...fixed, [mode]: state }, rest).map((set) => {
+          return { states: set.states, expressions: [...expressions, ...set.expressions] };
         }),
       ),
     );
@@ -62,19 +60,21 @@ export const divideNamespacesByLabels = (
 /** Returns label selectors for these states of a label. There may be several, because a selector can't express "or". */
 const buildSelectors = (
   mode: PodSecurityMode,
-  members: readonly LabelState[],
+  states: readonly LabelState[],
 ): { state: LabelState; expressions: LabelExpression[] }[] => {
   const key = toLabelKey(mode);
-  const [state = "any"] = members;
-  if (members.length === stateNames.length) return [{ state: "any", expressions: [] }];
+  const [state = "any"] = states;
+  if (states.length === stateNames.length) return [{ state: "any", expressions: [] }];
 
-  const levels = podSecurityLevels.filter((level) => members.includes(level));
-  const others = podSecurityLevels.filter((level) => !members.includes(level));
-  const isUnset = members.includes("default");
-  if (members.includes("invalid")) {
+  const levels = podSecurityLevels.filter((level) => states.includes(level));
+  const otherLevels = podSecurityLevels.filter((level) => !states.includes(level));
+  const isUnset = states.includes("default");
+  if (states.includes("invalid")) {
+    // Invalid values can't be listed, so the selector excludes the other levels instead.
     const isSet: LabelExpression[] = isUnset ? [] : [{ key, operator: "Exists" }];
-    const isNoOther: LabelExpression[] = others.length > 0 ? [{ key, operator: "NotIn", values: others }] : [];
-    return [{ state, expressions: [...isSet, ...isNoOther] }];
+    const isNoOtherLevel: LabelExpression[] =
+      otherLevels.length > 0 ? [{ key, operator: "NotIn", values: otherLevels }] : [];
+    return [{ state, expressions: [...isSet, ...isNoOtherLevel] }];
   }
   const unset = { state: "default" as const, expressions: [{ key, operator: "DoesNotExist" as const }] };
   return [

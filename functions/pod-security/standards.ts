@@ -49,9 +49,7 @@ const checks: readonly PodSecurityCheck[] = [
   seccompProfileRestricted,
 ];
 
-/**
- * The newest version of the standards that each minor version of Kubernetes knows. The rule has this as its `since`.
- */
+/** The newest version of the standards that each minor version of Kubernetes knows; it is the rule's `since`. */
 export const newestStandards: Since<{ newest: string }> & { readonly "1.0": { newest: string } } = {
   "1.0": { newest: "1.0" },
   ...Object.fromEntries(
@@ -71,6 +69,7 @@ export const listOffences = (
   newest?: string,
 ): PodSecurityViolation[] => {
   const requestedVersion = version === "latest" ? undefined : version.slice(1);
+  // The inner call drops versions after `newest`, and the outer call those after the requested version.
   const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newest), requestedVersion)).slice(-1);
   return getChecks(level, asOf).flatMap((check) => check(subject) ?? []);
 };
@@ -78,11 +77,11 @@ export const listOffences = (
 /** Returns the checks of a level in a version of the standards, such as 1.25. */
 const getChecks = (level: PodSecurityLevelAndVersion["level"], asOf: string): PodSecurityCheckFunction[] => {
   const key = `${level} ${asOf}`;
-  const checks = known.get(key) ?? selectChecks(level, asOf);
-  known.set(key, checks);
+  const checks = checksByLevelAndVersion.get(key) ?? selectChecks(level, asOf);
+  checksByLevelAndVersion.set(key, checks);
   return checks;
 };
-const known = new Map<string, PodSecurityCheckFunction[]>();
+const checksByLevelAndVersion = new Map<string, PodSecurityCheckFunction[]>();
 
 const selectChecks = (level: PodSecurityLevelAndVersion["level"], asOf: string): PodSecurityCheckFunction[] => {
   if (level === "privileged") return [];

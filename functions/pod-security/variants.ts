@@ -40,9 +40,7 @@ export const buildPodSecurityVariants = (settings: PodSecuritySettings): RuleVar
   ...buildEntries("workloads", settings, { match: workloads, matchConditions: buildUserConditions(settings) }),
 ];
 
-/**
- * The modes that are checked for pods and for workloads. Workloads have no `enforce`, because they are never refused.
- */
+/** The modes that are checked for pods and for workloads. `enforce` is absent for workloads: they are never refused. */
 const checkedModes = { pods: podSecurityModes, workloads: ["audit", "warn"] } satisfies Record<
   string,
   readonly PodSecurityMode[]
@@ -97,11 +95,11 @@ interface EntrySelection {
 
 const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const key = JSON.stringify([kind, defaults]);
-  const found = known.get(key) ?? selectEntries(kind, defaults);
-  known.set(key, found);
+  const found = cachedSelections.get(key) ?? selectEntries(kind, defaults);
+  cachedSelections.set(key, found);
   return found;
 };
-const known = new Map<string, EntrySelection[]>();
+const cachedSelections = new Map<string, EntrySelection[]>();
 
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const getPolicy = (states: PodSecurityLabelStates) =>

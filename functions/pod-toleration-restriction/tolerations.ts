@@ -2,9 +2,7 @@ import { isText } from "postern/json";
 import type { Toleration } from "postern/kubernetes/core/v1";
 import { findKeyFaults, findValueFaults } from "postern/objects/label";
 
-/**
- * Parses a JSON list of tolerations. An empty text and `null` are empty lists. Returns undefined for an invalid text.
- */
+/** Parses a JSON list of tolerations; undefined if it is invalid. An empty text and `null` are empty lists. */
 export const parseTolerations = (text: string): Toleration[] | undefined => {
   try {
     const list: unknown = text === "" ? [] : (JSON.parse(text) ?? []);

@@ -35,8 +35,8 @@ export default rule({
   async mutate(object: PodOrBinding, { request, remembered, current }) {
     const name = getNodeName(object, request);
     if (!name) return;
-    const known = pickCopiedLabels(await remembered({ name }));
-    const labels = known.length === copiedLabels.length ? known : pickCopiedLabels(await current({ name }));
+    const cached = pickCopiedLabels(await remembered({ name }));
+    const labels = cached.length === copiedLabels.length ? cached : pickCopiedLabels(await current({ name }));
     if (labels.length === 0) return;
 
     // The object is a Pod or a Binding. The API server copies the labels of a Binding to the pod.

@@ -36,13 +36,13 @@ export default rule({
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(overridePolicyResources),
 
-  async mutate(object: KubernetesObject, around) {
-    if (!isGovernedByPolicies(around.request)) return;
-    const policies = await listPolicies(overridePolicyResources, around);
-    const applied = await countErrors(around, () =>
-      applyOverridePoliciesInPlace(policies, buildPolicyRequest(object, around), createPolicyCapabilities(around)),
+  async mutate(object: KubernetesObject, context) {
+    if (!isGovernedByPolicies(context.request)) return;
+    const policies = await listPolicies(overridePolicyResources, context);
+    const applied = await countErrors(context, () =>
+      applyOverridePoliciesInPlace(policies, buildPolicyRequest(object, context), createPolicyCapabilities(context)),
     );
-    countMetrics(around, applied.flatMap(listMetrics));
+    countMetrics(context, applied.flatMap(listMetrics));
   },
 });
 

@@ -36,13 +36,13 @@ export default rule({
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(validatePolicyResources),
 
-  async validate(object: KubernetesObject, around) {
-    if (!isGovernedByPolicies(around.request)) return;
-    const policies = await listPolicies(validatePolicyResources, around);
-    const { denied, matched } = await countErrors(around, () =>
-      evaluateValidatePolicies(policies, buildPolicyRequest(object, around), createPolicyCapabilities(around)),
+  async validate(object: KubernetesObject, context) {
+    if (!isGovernedByPolicies(context.request)) return;
+    const policies = await listPolicies(validatePolicyResources, context);
+    const { denied, matched } = await countErrors(context, () =>
+      evaluateValidatePolicies(policies, buildPolicyRequest(object, context), createPolicyCapabilities(context)),
     );
-    countMetrics(around, matched.flatMap(listMetrics));
+    countMetrics(context, matched.flatMap(listMetrics));
     return toVerdict(denied);
   },
 });

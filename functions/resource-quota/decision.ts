@@ -132,8 +132,8 @@ const findUncovered = (
     .flatMap(({ matchScopes = [] }) => matchScopes)
     .filter((scope) => evaluator.scopes?.includes(scope, object));
   return {
-    names: names.filter((name) => !matching.some((one) => one.names.includes(name))).sort(),
-    scopes: limited.filter(({ scopeName }) => !scopes.some((one) => one.scopeName === scopeName)),
+    names: names.filter((name) => !matching.some((covering) => covering.names.includes(name))).sort(),
+    scopes: limited.filter(({ scopeName }) => !scopes.some((covering) => covering.scopeName === scopeName)),
   };
 };
 

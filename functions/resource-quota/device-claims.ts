@@ -51,13 +51,13 @@ export const createDeviceClaimEvaluator = async (
     measure: async (claim) => {
       const devices = measureDevices(claim);
       const owner = await findOwner(claim, request, reads);
-      const paid: QuantityByResource = owner ? measurePod(owner, now, gates) : new Map();
+      const chargedForOwner: QuantityByResource = owner ? measurePod(owner, now, gates) : new Map();
       const asExtended = [...devices].flatMap(([name, amount]) => {
         const deviceClass = name.endsWith(devicesSuffix) ? name.slice(0, -devicesSuffix.length) : "";
         if (deviceClass === "") return [];
         const resource = extended.get(deviceClass);
         return [`${implicitPrefix}${deviceClass}`, ...(resource ? [`requests.${resource}`] : [])].map(
-          (name) => [name, subtractQuantities(amount, paid.get(name) ?? zeroQuantity)] as const,
+          (name) => [name, subtractQuantities(amount, chargedForOwner.get(name) ?? zeroQuantity)] as const,
         );
       });
       return new Map([...devices, ...asExtended.filter(([, amount]) => compareQuantities(amount, zeroQuantity) > 0)]);

@@ -157,17 +157,17 @@ const hasPodLevelResources = ({ spec }: Pod): boolean =>
 
 /** Returns a sentence about the containers that don't state amounts which a quota with these names requires. */
 const findLack = (pod: Pod, names: readonly string[]): string | undefined => {
-  const lacking = required.flatMap((name) => {
+  const lacks = required.flatMap((name) => {
     if (!names.includes(name)) return [];
     const [resource = "", kind] = name.startsWith("limits.")
       ? [name.slice("limits.".length), "limits" as const]
       : [name.replace("requests.", ""), "requests" as const];
-    const without = listContainers(pod, ["containers", "initContainers"])
+    const containerNames = listContainers(pod, ["containers", "initContainers"])
       .filter(({ container }) => container.resources?.[kind]?.[resource] === undefined)
       .map(({ container }) => container.name);
-    return without.length > 0 ? [`${name} for: ${[...new Set(without)].sort().join()}`] : [];
+    return containerNames.length > 0 ? [`${name} for: ${[...new Set(containerNames)].sort().join()}`] : [];
   });
-  return lacking.length > 0 ? `must specify ${lacking.join("; ")}` : undefined;
+  return lacks.length > 0 ? `must specify ${lacks.join("; ")}` : undefined;
 };
 
 /** Reports whether a pod has a deadline (`activeDeadlineSeconds`), after which it ends by itself. */

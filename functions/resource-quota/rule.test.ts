@@ -89,7 +89,7 @@ describe("resource-quota", () => {
     const objects = [buildQuota("a", { pods: "9" }), buildQuota("b", { pods: "9" })];
     const capabilities = createRecordedCapabilities({ objects });
     let isFirst = true;
-    const contested: Capabilities = {
+    const contestedCapabilities: Capabilities = {
       ...capabilities,
       updateStatus: async (kind, object) => {
         if (object.metadata?.name !== "b" || !isFirst) return capabilities.updateStatus(kind, object);
@@ -98,7 +98,7 @@ describe("resource-quota", () => {
         return capabilities.updateStatus(kind, object);
       },
     };
-    assert.equal(await createPod(buildContainers("1"), contested), "");
+    assert.equal(await createPod(buildContainers("1"), contestedCapabilities), "");
     assert.deepEqual(await readUsed(capabilities), [{ pods: "2" }, { pods: "2" }]);
   });
 

@@ -31,9 +31,7 @@ const isScoped = (resource: string) => resource === "pods" || resource === "pers
 
 const namespaced = { apiVersions: ["*"], scope: "Namespaced" } as const;
 
-/**
- * Returns the requests that may use more of a quota; with `charges: false`, only the requests for limited resources.
- */
+/** Returns the requests that may use more of a quota; with `charges: false`, only those for limited resources. */
 const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): RequestMatch[] => {
   const created = charges ? [{ group: "*", resource: "*" }] : listLimited(limitedResources);
   const isCreated = ({ group, resource }: ResourceType) =>
@@ -113,7 +111,7 @@ export default rule({
 
     const readAgain = () => reads.current(request.namespace);
     const refuse = await writeCharges(decision.charged, reads.update, readAgain, (changed) =>
-      // Limited resources aren't checked again: the list of them is empty here.
+      // The quotas are enforced again (`true`), but limited resources aren't checked again (the empty list).
       decideOnRequest(changed, quotaRequest, [], true),
     );
     if (refuse) return { refuse };

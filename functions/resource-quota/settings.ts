@@ -57,8 +57,8 @@ export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSe
  * check the scopes in its configuration.
  */
 const findMatchScopeFault = (scope: unknown): string | undefined => {
-  const { scopeName: writtenName, operator: writtenOperator, values = [], ...more } = toMap(scope);
-  const [unknown] = Object.keys(more);
+  const { scopeName: writtenName, operator: writtenOperator, values = [], ...unknownMembers } = toMap(scope);
+  const [unknown] = Object.keys(unknownMembers);
   if (unknown !== undefined) return `must have only scopeName, operator and values, not ${unknown},`;
   const scopeName = scopeNames.find((name) => name === writtenName);
   if (scopeName === undefined) return "must have a scopeName";

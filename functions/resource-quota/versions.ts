@@ -2,7 +2,7 @@ import { type LengthUnit, labelUnitSince } from "postern/objects/label";
 
 /** The differences between minor versions: what an API server counts if its feature gates have their default values. */
 export interface QuotaGates {
-  /** Whether the largest amount is taken of sums over all containers of a pod, instead of for each container. */
+  /** Whether a pod uses the largest of several sums over its containers, instead of the sum of largest amounts. */
   sumsUpStatuses: boolean;
   /** Whether resources can be set for a whole pod (PodLevelResources). */
   hasPodLevelResources: boolean;

@@ -90,8 +90,8 @@ const refuseMissingClass = (request: AdmissionRequest, name: string) =>
   rejectPod(request, `RuntimeClass ${JSON.stringify(name)} not found`);
 const refuseOverhead = (request: AdmissionRequest) =>
   rejectPod(request, "Pod's Overhead doesn't match RuntimeClass's defined Overhead");
-const refuseNodes = (request: AdmissionRequest, key: string, wanted: string | undefined, own: string | undefined) =>
+const refuseNodes = (request: AdmissionRequest, key: string, wanted: string | undefined, set: string | undefined) =>
   refuseRequest(
     request,
-    `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${wanted}; pod.spec.nodeSelector[${key}] = ${own}`,
+    `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${wanted}; pod.spec.nodeSelector[${key}] = ${set}`,
   );

@@ -40,6 +40,7 @@ const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy 
     variables: compiler.variables,
     conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
     validations: validations.map(({ expression }) => compiler.compile(expression, [bool])),
+    // `false`: these expressions can't use the authorizer.
     messages: validations.map(({ messageExpression }) =>
       messageExpression ? compiler.compile(messageExpression, [string], false) : undefined,
     ),

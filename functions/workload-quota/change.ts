@@ -65,18 +65,18 @@ export const findChange = async (
   if (owner && isByController && !wasOwned) {
     if (before) return { measure: nothing, grows: false, isNew: false, isOwned };
     const { group, resource, ownsIf } = owner.kind;
-    const found =
+    const ownerObject =
       ownsIf && (await workloads.get({ group, resource, version: owner.version }, owner.name, request.namespace));
-    if (!ownsIf || (found && hasValues(found, ownsIf))) return undefined;
+    if (!ownsIf || (ownerObject && hasValues(ownerObject, ownsIf))) return undefined;
   }
 
   const measure = await measureWorkload(after, kind, runtimeClasses);
-  const countedBefore = before !== null && (isOwned || !wasOwned);
-  const measured = countedBefore ? await measureWorkload(before, kind, runtimeClasses) : nothing;
+  const wasCounted = before !== null && (isOwned || !wasOwned);
+  const oldMeasureOrFault = wasCounted ? await measureWorkload(before, kind, runtimeClasses) : nothing;
   if (typeof measure === "string")
     return isSame(getValue(after, "spec"), getValue(before, "spec")) ? undefined : measure;
-  const old = typeof measured === "string" ? nothing : measured;
-  const grows = isMore(measure, old) || (isOwned && !wasOwned);
-  if (!grows && !isMore(old, measure)) return undefined;
+  const oldMeasure = typeof oldMeasureOrFault === "string" ? nothing : oldMeasureOrFault;
+  const grows = isMore(measure, oldMeasure) || (isOwned && !wasOwned);
+  if (!grows && !isMore(oldMeasure, measure)) return undefined;
   return { measure, grows, isNew: !(isOwned && wasOwned && isByController), isOwned };
 };

@@ -70,20 +70,20 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
     "is-not-counted-with-its-owner": `request.operation == "CREATE" ? !(${isController} && ${isControlled("object")}) :
       request.operation != "DELETE" || !${isControlled("oldObject")}`,
     "may-use-more-or-less": `request.operation != "UPDATE" || request.?subResource.orValue("") != "" || ${["spec", "status", "metadata.?ownerReferences"].map((path) => `object.?${path} != oldObject.?${path}`).join(" || ")}`,
-    "may-have-ended": `request.?subResource.orValue("") != "status" || ${hasMark(kinds, "object", "oldObject")} || ${hasMark(kinds, "oldObject", "object")}`,
+    "may-have-ended": `request.?subResource.orValue("") != "status" || ${buildEndedCondition(kinds, "object", "oldObject")} || ${buildEndedCondition(kinds, "oldObject", "object")}`,
   };
 };
 
 /** Returns the conditions of the entry `returns`: for jobs and Pods that have ended and may run again. */
 export const buildReturnConditions = (settings: WorkloadQuotaSettings): NamedConditions => ({
   ...buildConditions(settings),
-  "may-have-ended": hasMark(listCountedKinds(settings), "oldObject", "object"),
+  "may-have-ended": buildEndedCondition(listCountedKinds(settings), "oldObject", "object"),
 });
 
 /** Returns an expression that is true if `object` has ended by its phase or by a condition, and `other` has not. */
-const hasMark = (kinds: readonly CountedKind[], object: string, other: string): string => {
-  const words = JSON.stringify([...new Set(kinds.flatMap(({ conditions = [] }) => conditions))]);
-  const list = (of: string) => `${of}.?status.?conditions.orValue([])`;
+const buildEndedCondition = (kinds: readonly CountedKind[], object: string, other: string): string => {
+  const types = JSON.stringify([...new Set(kinds.flatMap(({ conditions = [] }) => conditions))]);
+  const listConditions = (of: string) => `${of}.?status.?conditions.orValue([])`;
   const isTrue = (condition: string) => `${condition}.?status.orValue("") == "True"`;
   return [
     ...kinds.flatMap(({ phase }) => {
@@ -92,7 +92,7 @@ const hasMark = (kinds: readonly CountedKind[], object: string, other: string): 
       const ended = JSON.stringify(phase.ended);
       return [`${read(object)} in ${ended} && !(${read(other)} in ${ended})`];
     }),
-    `${list(object)}.exists(one, one.?type.orValue("") in ${words} && ${isTrue("one")} &&
-      !${list(other)}.exists(two, two.?type.orValue("") == one.?type.orValue("") && ${isTrue("two")}))`,
+    `${listConditions(object)}.exists(one, one.?type.orValue("") in ${types} && ${isTrue("one")} &&
+      !${listConditions(other)}.exists(two, two.?type.orValue("") == one.?type.orValue("") && ${isTrue("two")}))`,
   ].join(" || ");
 };

@@ -12,7 +12,7 @@ import {
   sumAmounts,
 } from "postern/objects/resources";
 import type { CountedKind, PodGroup, RequiredValue } from "./kinds.ts";
-import { fillPath, getValue, listPicks } from "./paths.ts";
+import { fillPath, getValue, listWildcardKeys } from "./paths.ts";
 import { buildSparkTemplate } from "./spark.ts";
 
 /**
@@ -52,13 +52,13 @@ export const measureWorkload = async (
   for (const group of kind.groups) {
     const { template, notation } = group;
     const elements = template.slice(0, template.lastIndexOf("*") + 1);
-    for (const picks of listPicks(object, elements)) {
-      const place = fillPath(template, picks);
+    for (const keys of listWildcardKeys(object, elements)) {
+      const place = fillPath(template, keys);
       const value = lookUp(object, place)?.value ?? undefined;
       if (value === undefined && elements === "") continue;
       if (!isMap(value)) return `${place.join(".")} must be a Pod template`;
       templates++;
-      const podCount = countPods(object, group, picks);
+      const podCount = countPods(object, group, keys);
       if (typeof podCount === "string") return podCount;
       const written = notation === "spark" ? buildSparkTemplate(object, value, place) : value;
       if (typeof written === "string") return written;
@@ -102,15 +102,15 @@ export const hasEnded = (object: unknown, { phase, conditions = [], endsIf = [] 
 const countPods = (
   object: unknown,
   { replicas, minimum, maximum }: PodGroup,
-  picks: readonly (string | number)[],
+  keys: readonly (string | number)[],
 ): bigint | string => {
   let pods = 1n;
   const getBound = (path: string | undefined) => {
-    const bound = path === undefined ? undefined : lookUp(object, fillPath(path, picks))?.value;
+    const bound = path === undefined ? undefined : lookUp(object, fillPath(path, keys))?.value;
     return isReplicaCount(bound) ? bound : undefined;
   };
   for (const [index, path] of replicas.entries()) {
-    const place = fillPath(path, picks);
+    const place = fillPath(path, keys);
     const value = lookUp(object, place)?.value ?? 1;
     if (!isReplicaCount(value))
       return `${place.join(".")} must be a whole number from 0 to 2147483647, not ${JSON.stringify(value)}`;
@@ -153,29 +153,29 @@ const measurePod = async (
     toList(spec[name]).map((value, index) => {
       const { restartPolicy, resources } = toMap(value);
       const { requests, limits } = readResources(resources, `${at}.${name}[${index}]`);
-      const stays = restartPolicy === "Always" && { restartPolicy };
+      const sidecarPolicy = restartPolicy === "Always" && { restartPolicy };
       // The API server sets missing requests of a Pod to its limits, but not in a template.
-      return { name: "", ...stays, resources: { limits, requests: { ...limits, ...requests } } };
+      return { name: "", ...sidecarPolicy, resources: { limits, requests: { ...limits, ...requests } } };
     });
   const resources = readResources(spec.resources, at);
   const pod: Pod = {
     spec: { initContainers: readContainers("initContainers"), containers: readContainers("containers"), resources },
   };
   const className = spec.runtimeClassName;
-  const ownClass =
+  const runtimeClass =
     spec.overhead == null && typeof className === "string" ? await getRuntimeClass({ name: className }) : undefined;
-  const overhead = readAmounts(spec.overhead ?? ownClass?.overhead?.podFixed, `${at}.overhead`);
+  const overhead = readAmounts(spec.overhead ?? runtimeClass?.overhead?.podFixed, `${at}.overhead`);
   if (faults.length > 0) return faults.slice(0, 3).join("; ");
 
   const requests = computePodAmounts(pod, "requests");
   // If neither the Pod nor a container requests a resource, the whole Pod's limit counts as the request.
-  const assumed = [...parseAmounts(resources.limits)].filter(
+  const requestsFromLimits = [...parseAmounts(resources.limits)].filter(
     ([name]) => isPodLevelResource(name) && !requests.has(name),
   );
   const limits = computePodAmounts(pod, "limits");
   const added = parseAmounts(overhead);
   return {
-    requests: addAmounts(new Map([...requests, ...assumed]), added),
+    requests: addAmounts(new Map([...requests, ...requestsFromLimits]), added),
     limits: addAmounts(limits, new Map([...added].filter(([name]) => limits.has(name)))),
   };
 };

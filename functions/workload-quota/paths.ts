@@ -5,28 +5,26 @@ type Step = string | number;
 const splitPath = (path: string): string[] => (path === "" ? [] : path.split("."));
 
 /**
- * Finds all values at a path with `*`. Returns for each value the index or key for each `*`: for
+ * Finds all values at a path with `*`. Returns for each value the indices or keys that replace the `*` of the path: for
  * `spec.tasks.*.template` in an object with two tasks, `[[0], [1]]`.
  */
-export const listPicks = (root: unknown, path: string): Step[][] => {
-  let found: { value: unknown; picks: Step[] }[] = [{ value: root, picks: [] }];
+export const listWildcardKeys = (root: unknown, path: string): Step[][] => {
+  let found: { value: unknown; keys: Step[] }[] = [{ value: root, keys: [] }];
   for (const step of splitPath(path))
-    found = found.flatMap(({ value, picks }) => {
+    found = found.flatMap(({ value, keys }) => {
       if (step !== "*") {
         const inner = lookUp(value, [step]);
-        return inner && inner.value != null ? [{ value: inner.value, picks }] : [];
+        return inner && inner.value != null ? [{ value: inner.value, keys }] : [];
       }
-      const keys = Array.isArray(value) ? [...value.keys()] : Object.keys(toMap(value));
-      return keys.map((key) => ({ value: lookUp(value, [key])?.value, picks: [...picks, key] }));
+      const innerKeys = Array.isArray(value) ? [...value.keys()] : Object.keys(toMap(value));
+      return innerKeys.map((key) => ({ value: lookUp(value, [key])?.value, keys: [...keys, key] }));
     });
-  return found.map(({ picks }) => picks);
+  return found.map(({ keys }) => keys);
 };
 
-/**
- * Replaces each `*` of a path by the next index or key: `spec.tasks.*.template` and [1] give spec, tasks, 1, template.
- */
-export const fillPath = (path: string, picks: readonly Step[]): Step[] => {
-  const rest = [...picks];
+/** Replaces each `*` of a path by the next key: `spec.tasks.*.template` and [1] give spec, tasks, 1, template. */
+export const fillPath = (path: string, keys: readonly Step[]): Step[] => {
+  const rest = [...keys];
   return splitPath(path).map((step) => (step === "*" ? (rest.shift() ?? step) : step));
 };
 

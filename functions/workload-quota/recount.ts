@@ -129,30 +129,30 @@ export const recount = async (context: RecountContext): Promise<string | undefin
   const { ledger, settings, readTime, until } = context;
   const key = `recount/${ledger.cluster}`;
   const kinds = listCountedKinds(settings);
-  const hash = computeHash(JSON.stringify([settings, kinds]));
-  let [kept] = await ledger.change<Recounts>([key], (values) => values);
+  const settingsHash = computeHash(JSON.stringify([settings, kinds]));
+  let [state] = await ledger.change<Recounts>([key], (values) => values);
   do {
     const began = readTime();
-    const { place: current, last } = kept ?? {};
-    if (!current && last?.settings === hash && began < last.began + interval) return undefined;
-    const result = { began, settings: hash, objects: 0, charged: 0, credited: 0, faults: [] };
-    const from = current?.settings === hash ? current : beginKind(result, 0, began);
+    const { place: unfinished, last } = state ?? {};
+    if (!unfinished && last?.settings === settingsHash && began < last.began + interval) return undefined;
+    const result = { began, settings: settingsHash, objects: 0, charged: 0, credited: 0, faults: [] };
+    const start = unfinished?.settings === settingsHash ? unfinished : beginKind(result, 0, began);
     const slice: Slice = {
       began,
       ranges: new Map(kinds.map((kind) => [toPlural(kind), undefined])),
       parts: Array.from({ length: partCount }, () => new Map()),
       size: 0,
     };
-    const { place: read, failure } = await readSlice(context, kinds, from, slice);
-    const place = await correctReservations(context, slice, read);
+    const { place: nextPlace, failure } = await readSlice(context, kinds, start, slice);
+    const place = await correctReservations(context, slice, nextPlace);
     const hasEnded = place.kind === kinds.length;
-    const after = hasEnded ? endRecount(kept, place, readTime()) : { ...kept, place };
-    const before = kept;
-    // If two calls run at once, only the first continues. Both may have made the same corrections, which does no harm.
-    [kept] = await ledger.change<Recounts>([key], ([stored]) => [isSame(stored, before) ? after : stored]);
+    const newState = hasEnded ? endRecount(state, place, readTime()) : { ...state, place };
+    const oldState = state;
+    // If another call has changed the state in the meantime, this call ends. Equal corrections by both calls do no harm.
+    [state] = await ledger.change<Recounts>([key], ([stored]) => [isSame(stored, oldState) ? newState : stored]);
     if (failure) throw failure;
     if (hasEnded) return formatResult(place);
-    if (kept !== after) return undefined;
+    if (state !== newState) return undefined;
   } while (readTime() < until);
 };
 

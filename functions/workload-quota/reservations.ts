@@ -121,19 +121,19 @@ export const replaceReservations = (
   const { clusters = {}, ...scope } = ledgered.get(scopeKey) ?? {};
   const changeSum = (sum: Amounts = {}, member: "used" | "unseen"): Amounts => {
     const amounts = new Map(Object.keys(sum).map((name) => [name, get(sum, name)]));
-    const add = (more: Amounts = {}, combine: typeof addQuantities) => {
-      for (const name of Object.keys(more))
-        amounts.set(name, combine(amounts.get(name) ?? zeroQuantity, get(more, name)));
+    const combineAll = (operands: Amounts = {}, combine: typeof addQuantities) => {
+      for (const name of Object.keys(operands))
+        amounts.set(name, combine(amounts.get(name) ?? zeroQuantity, get(operands, name)));
     };
     for (const [object, reservation] of replaced) {
-      add(objects.get(object)?.[member], subtractQuantities);
-      add(reservation?.[member], addQuantities);
+      combineAll(objects.get(object)?.[member], subtractQuantities);
+      combineAll(reservation?.[member], addQuantities);
     }
     return toAmounts([...amounts]);
   };
   const used = changeSum(scope.used, "used");
-  const { [cluster]: own, ...others } = clusters;
-  const unseen = changeSum(own?.unseen, "unseen");
+  const { [cluster]: ofCluster, ...others } = clusters;
+  const unseen = changeSum(ofCluster?.unseen, "unseen");
   const sums = Object.keys(unseen).length > 0 ? { ...others, [cluster]: { unseen } } : others;
   for (const [object, reservation] of replaced)
     if (reservation) objects.set(object, reservation);
@@ -163,16 +163,16 @@ export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
 /**
  * Returns the amounts of an object for the names in a quota's `hard`, and for the names in the object's reservation.
  */
-export const measureReservation = (measure: Measure, { hard }: Quota, before?: Reservation): Amounts => {
-  const names = new Set([...Object.keys(hard), ...Object.keys(before?.used ?? {})]);
+export const measureReservation = (measure: Measure, { hard }: Quota, reservation?: Reservation): Amounts => {
+  const names = new Set([...Object.keys(hard), ...Object.keys(reservation?.used ?? {})]);
   return toAmounts([...names].map((name) => [name, getAmount(measure, name)]));
 };
 
 /** Reports whether an object that was read uses less for its Pods than its reservation. */
 export const hasPodsLess = ({ used }: Reservation, seen: Measure | undefined): boolean =>
   Object.keys(used).some((name) => {
-    const left = seen ? getAmount(seen, name) : zeroQuantity;
-    return !name.startsWith("count/") && compareQuantities(get(used, name), left) > 0;
+    const seenAmount = seen ? getAmount(seen, name) : zeroQuantity;
+    return !name.startsWith("count/") && compareQuantities(get(used, name), seenAmount) > 0;
   });
 
 /** The milliseconds for which a version of `hard` applies after the last review by a function with this version. */
@@ -258,8 +258,8 @@ export const charge = (
     added: ReadonlyMap<string, Quantity>,
     getLimit: (limit: Quantity, name: string) => Quantity,
   ): Excess | undefined => {
-    const exceeded = [...limits].flatMap(([name, whole]) => {
-      const [requested, used, limited] = [added.get(name) ?? zeroQuantity, getUsed(name), getLimit(whole, name)];
+    const exceeded = [...limits].flatMap(([name, quotaLimit]) => {
+      const [requested, used, limited] = [added.get(name) ?? zeroQuantity, getUsed(name), getLimit(quotaLimit, name)];
       const isExceeded = requested.nanos > 0n && compareQuantities(addQuantities(used, requested), limited) > 0;
       return isExceeded ? [{ name, requested, used, limited }] : [];
     });
@@ -285,15 +285,15 @@ export const charge = (
   if (!before && JSON.stringify(ledgered.get(place.part) ?? {}).length > longestPart)
     return { quota, place, limit: "room", requested: {}, used: {}, limited: {} };
 
-  // The API server may never store the admitted write. So the growth is unseen. If the object wasn't read since the
-  // charge before, too, it isn't known what was stored, so the whole reservation is unseen.
-  const isKnown = !before || before.phase === "seen" || before.isRead;
+  // The API server may never store the admitted write, so the growth is unseen. If the object also wasn't read since the
+  // charge before this one, no read has confirmed any of the reservation, so the whole reservation is unseen.
+  const isConfirmed = !before || before.phase === "seen" || before.isRead;
   const unseen = new Map<string, Quantity>();
   const percent = getUnseenPercent(quota);
   if (percent !== undefined)
     for (const [name, amount] of largest) {
-      const known = addQuantities(get(before?.unseen, name), growths.get(name) ?? zeroQuantity);
-      unseen.set(name, isKnown ? known : amount);
+      const unseenGrowth = addQuantities(get(before?.unseen, name), growths.get(name) ?? zeroQuantity);
+      unseen.set(name, isConfirmed ? unseenGrowth : amount);
     }
   /** Returns the unseen amount of all other objects of the cluster. */
   const getUnseenOfOthers = (name: string) =>

@@ -13,18 +13,14 @@ const counted =
 /** The least memory of a Pod besides the heap, in bytes. */
 const leastOverhead = 384 * 2 ** 20;
 
-/**
- * Returns the bytes of a size in Java's notation: `512m` and `512` are 512 MiB, `1g` is 1 GiB, and `100b` is 100 bytes.
- */
+/** Returns the bytes of a size in Java's notation: `512m` and `512` are 512 MiB, `1g` is 1 GiB, and `100b` 100 bytes. */
 const parseSize = (text: unknown): bigint | undefined => {
   const [, digits, unit, isBytes] = /^([0-9]{1,15})(?:([kmgtp])i?b?|(b))?$/i.exec(String(text)) ?? [];
   if (digits === undefined) return undefined;
   return BigInt(digits) * (isBytes ? 1n : 2n ** BigInt(10 * (1 + "kmgtp".indexOf(unit?.toLowerCase() ?? "m"))));
 };
 
-/**
- * Builds the Pod template of the driver or the executors of a SparkApplication; or returns why they can't be counted.
- */
+/** Builds the Pod template of a SparkApplication's driver or executors; or returns why they can't be counted. */
 export const buildSparkTemplate = (
   object: unknown,
   fields: Record<string, unknown>,
@@ -56,10 +52,10 @@ export const buildSparkTemplate = (
   const overhead =
     fields.memoryOverhead == null ? BigInt(usualOverhead) : readSize(fields.memoryOverhead, `${at}.memoryOverhead`);
   // If sparkConf sets these sizes, Spark adds them to the memory of executors.
-  const others = ["spark.executor.pyspark.memory", "spark.memory.offHeap.size"]
+  const addedMemory = ["spark.executor.pyspark.memory", "spark.memory.offHeap.size"]
     .filter((key) => place.at(-1) === "executor" && conf[key] != null)
     .reduce((sum, key) => sum + readSize(conf[key], `${parent}.sparkConf ${key}`), 0n);
-  const memory = `${heap + overhead + others}`;
+  const memory = `${heap + overhead + addedMemory}`;
   const { name: gpu, quantity } = toMap(fields.gpu);
   const gpus = gpu ? { [String(gpu)]: quantity ?? null } : {};
   const { coreRequest, cores, coreLimit, memoryLimit } = fields;

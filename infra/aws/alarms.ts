@@ -56,9 +56,7 @@ const readAlarm = (properties: MetricAlarm): StageAlarm => {
   return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions, properties };
 };
 
-/**
- * Returns the number of confirmed subscriptions of a topic. Calls SNS without its SDK, because no other call is needed.
- */
+/** Returns the number of confirmed subscriptions of a topic. Calls SNS without its SDK: no other call is needed. */
 const countSubscriptions = async (topic: string, identity: AwsKeys): Promise<number | undefined> => {
   const { AWS_ENDPOINT_URL_SNS, AWS_ENDPOINT_URL } = process.env;
   const [, , , region = ""] = topic.split(":");

@@ -86,8 +86,8 @@ export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({
 /** Creates a bucket with the policy that the stack's template has. S3 itself encrypts it and blocks public access. */
 const createBucketLikeStack = async (client: S3, Bucket: string): Promise<void> => {
   const region = await client.config.region();
-  const place = region === "us-east-1" ? {} : { LocationConstraint: region as BucketLocationConstraint };
-  await client.createBucket({ Bucket, CreateBucketConfiguration: place }).catch((error) => {
+  const configuration = region === "us-east-1" ? {} : { LocationConstraint: region as BucketLocationConstraint };
+  await client.createBucket({ Bucket, CreateBucketConfiguration: configuration }).catch((error) => {
     if (isErrorNamed(error, "BucketAlreadyOwnedByYou")) return;
     if (!isErrorNamed(error, "BucketAlreadyExists")) throw error;
     throw new Complaint(`the bucket ${Bucket} of this stage was deleted, and another account has its name now`, 1);

@@ -70,10 +70,7 @@ export const createFunctionUpdater = (
     await waitUntilFunctionUpdatedV2(waiting, { FunctionName });
     return (await client.getFunction({ FunctionName })).Configuration ?? {};
   };
-  /**
-   * Waits for the update. Throws if the function isn't as this command wanted it, because another command has changed
-   * it.
-   */
+  /** Waits for the update. Throws if another command has changed the function, so that `isOurs` is false for it. */
   const requireOurs = async (isOurs: (latest: FunctionConfiguration) => boolean) => {
     const latest = await awaitUpdate();
     if (isOurs(latest)) return latest;

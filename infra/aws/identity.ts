@@ -14,10 +14,7 @@ export interface StageIdentity {
   stage: string;
 }
 
-/**
- * Returns an identity as text, for instance `aws:111122223333:eu-west-1:prod`. Objects in clusters have it as
- * annotation.
- */
+/** Returns an identity as text, such as `aws:111122223333:eu-west-1:prod`: the annotation of objects in clusters. */
 export const formatStageIdentity = ({ partition, account, region, stage }: StageIdentity): string =>
   [partition, account, region, stage].join(":");
 
@@ -25,10 +22,7 @@ export const formatStageIdentity = ({ partition, account, region, stage }: Stage
 export const describeStageIdentity = ({ partition, account, region, stage }: StageIdentity): string =>
   `partition ${partition}, account ${account}, region ${region}, stage ${stage}`;
 
-/**
- * Reports whether the identity in an annotation is the one of a stage. Unknown parts of the stage ("") are not
- * compared.
- */
+/** Reports whether an annotation has the identity of a stage. Unknown parts of the stage ("") are not compared. */
 export const isSameStage = (written: string, stage: StageIdentity): boolean => {
   const parts = written.split(":");
   const expected = formatStageIdentity(stage).split(":");
@@ -75,10 +69,7 @@ export const readCallerAccount = async (
   return status === 200 && partition !== undefined && account !== undefined ? { partition, account } : complain();
 };
 
-/**
- * Returns a function that returns the keys of a role. It assumes the role at the first call, and before the keys
- * expire.
- */
+/** Returns a function that returns a role's keys. It assumes the role at the first call, and before keys expire. */
 export const createRoleIdentity = (
   role: string,
   region: string,

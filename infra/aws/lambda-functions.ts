@@ -132,9 +132,7 @@ export interface StageFunctions {
 
 const alias = "live";
 
-/**
- * Opens a client for Lambda's API, which accepts 15 calls per second. The client makes fewer calls if AWS throttles it.
- */
+/** Opens a client for Lambda's API, which accepts 15 calls per second. The client slows down if AWS throttles it. */
 export const openLambda = (): Lambda => new Lambda({ maxAttempts: 10, retryMode: "adaptive" });
 
 /** Opens a stage's Lambda functions. Its stack lists them. `maxWaitSeconds` limits the wait for each update. */
@@ -377,10 +375,7 @@ export const toStackSettings = ({
   VpcConfig: { SubnetIds: [...SubnetIds].sort(), SecurityGroupIds: [...SecurityGroupIds].sort() },
 });
 
-/**
- * Converts a statement of a resource policy to a permission. Conditions that AddPermission doesn't know stay as they
- * are.
- */
+/** Converts a statement of a resource policy to a permission. Keeps conditions that AddPermission doesn't know. */
 const toPermission = ({ Action, Principal, Condition }: Record<string, unknown>): LambdaPermission => {
   const conditions = new Map(Object.values(toMap(Condition)).flatMap((operator) => Object.entries(toMap(operator))));
   const { Service, AWS } = toMap(Principal);

@@ -92,7 +92,8 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
         TableName,
         PointInTimeRecoverySpecification: { PointInTimeRecoveryEnabled: true },
       }),
-    protect: (DeletionProtectionEnabled: boolean) => call("UpdateTable", { TableName, DeletionProtectionEnabled }),
+    setProtection: (DeletionProtectionEnabled: boolean) =>
+      call("UpdateTable", { TableName, DeletionProtectionEnabled }),
   };
   /** Reads the table's state and calls the step that `findStep` returns, until `findStep` returns undefined. */
   const proceed = async (findStep: (state: TableState) => (() => Promise<unknown>) | "wait" | undefined) => {
@@ -140,7 +141,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
         if (expiry === undefined) return calls.expire;
         if (expiry !== expiryAttribute) throw buildExpiryComplaint(TableName, expiry);
         if (!isRecoverable) return calls.backUp;
-        return isProtected ? undefined : () => calls.protect(true);
+        return isProtected ? undefined : () => calls.setProtection(true);
       }),
     remove: async () => {
       let isThere = false;
@@ -148,7 +149,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
         if (status === undefined) return undefined;
         isThere = true;
         if (status === "DELETING") return "wait";
-        return isProtected ? () => calls.protect(false) : () => call("DeleteTable", { TableName });
+        return isProtected ? () => calls.setProtection(false) : () => call("DeleteTable", { TableName });
       });
       return isThere;
     },
@@ -164,10 +165,7 @@ const listFaults = ({ status, expiry, isRecoverable, isProtected }: TableState):
   ];
 };
 
-/**
- * Calls a step. Returns false if the table isn't ready for it, or if an earlier call of the step has had effect
- * already.
- */
+/** Calls a step. Returns false if the table isn't ready for it, or if an earlier call has already had the effect. */
 const tryStep = (step: () => Promise<unknown>): Promise<boolean> =>
   step().then(
     () => true,

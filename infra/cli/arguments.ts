@@ -82,9 +82,7 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
   return { values, words };
 };
 
-/**
- * Joins the words `--flags` and `--v=2` to `--flags=--v=2`, because parseArgs refuses a value such as `--v=2` alone.
- */
+/** Joins the words `--flags` and `--v=2` to `--flags=--v=2`, because parseArgs refuses `--v=2` as a value. */
 const joinFlagValues = (args: readonly string[], options: CommandGrammar["options"]): string[] => {
   const joined: string[] = [];
   for (let index = 0; index < args.length; index++) {

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { createProgressPrinter, runInParallel } from "./progress.ts";
 
 /** Creates a stream that records its text and may be a terminal. */
-const createStream = (isTTY: boolean) => {
+const createStream = ({ isTTY }: { isTTY: boolean }) => {
   const written: string[] = [];
   const stream = Object.assign(Object.create(process.stderr), {
     isTTY,
@@ -36,7 +36,7 @@ const runWithCi = <T>(value: string | undefined, act: () => T): T => {
 describe("progress", () => {
   describe("without a terminal", () => {
     it("is one line for each step", async () => {
-      const { progress, written, readLines } = runWithCi(undefined, () => createStream(false));
+      const { progress, written, readLines } = runWithCi(undefined, () => createStream({ isTTY: false }));
       await progress.step("versions", async (tell) => {
         for (const done of [1, 2, 3]) tell(done, 3);
         await turn();
@@ -48,7 +48,7 @@ describe("progress", () => {
     });
 
     it("names the step that failed, and throws its error", async () => {
-      const { progress, readLines } = runWithCi(undefined, () => createStream(false));
+      const { progress, readLines } = runWithCi(undefined, () => createStream({ isTTY: false }));
       const failure = new Error("no");
       const step = progress.step("stack", () => Promise.reject(failure));
       await assert.rejects(step, (error) => error === failure);
@@ -57,7 +57,7 @@ describe("progress", () => {
   });
 
   it("is lines in CI, even on a terminal", async () => {
-    const { progress, readLines } = runWithCi("true", () => createStream(true));
+    const { progress, readLines } = runWithCi("true", () => createStream({ isTTY: true }));
     await progress.step("stack", async () => "made");
     assert.equal(readLines(), "   N s  stack: made\n");
   });
@@ -68,7 +68,7 @@ describe("progress", () => {
 
     /** Returns the output of a step after 200 ms, and after its end. */
     const drawStep = async (...reports: [number, number][]): Promise<string[]> => {
-      const { progress, readLines } = runWithCi(undefined, () => createStream(true));
+      const { progress, readLines } = runWithCi(undefined, () => createStream({ isTTY: true }));
       await progress.step("versions", async (tell) => {
         for (const [done, total] of reports) tell(done, total);
         mock.timers.tick(200);
@@ -97,7 +97,7 @@ describe("progress", () => {
     });
 
     it("stops drawing when a step ends or fails", async () => {
-      const { progress, written, readLines } = runWithCi(undefined, () => createStream(true));
+      const { progress, written, readLines } = runWithCi(undefined, () => createStream({ isTTY: true }));
       const step = progress.step("stack", async () => {
         mock.timers.tick(400);
         throw new Error("no");
@@ -114,29 +114,29 @@ describe("progress", () => {
 describe("parallel actions", () => {
   /** Creates actions that end only when the test resolves or rejects them. */
   const createGates = () => {
-    const open = new Map<number, { resolve(): void; reject(error: Error): void }>();
+    const gates = new Map<number, { resolve(): void; reject(error: Error): void }>();
     const act = (item: number) =>
       new Promise<string>((resolve, reject) => {
         const finish = (end: () => void) => () => {
-          open.delete(item);
+          gates.delete(item);
           end();
         };
-        open.set(item, {
+        gates.set(item, {
           resolve: finish(() => resolve(`${item} done`)),
           reject: (error) => finish(() => reject(error))(),
         });
       });
-    return { open, act };
+    return { gates, act };
   };
 
   it("return results in the order of the items", async () => {
-    const { open, act } = createGates();
-    const all = runInParallel(3, [1, 2, 3], act);
+    const { gates, act } = createGates();
+    const results = runInParallel(3, [1, 2, 3], act);
     for (const item of [3, 1, 2]) {
       await turn();
-      open.get(item)?.resolve();
+      gates.get(item)?.resolve();
     }
-    assert.deepEqual(await all, ["1 done", "2 done", "3 done"]);
+    assert.deepEqual(await results, ["1 done", "2 done", "3 done"]);
   });
 
   it("never exceed the limit, and run once for each item", async () => {
@@ -167,31 +167,31 @@ describe("parallel actions", () => {
   });
 
   it("start as many actions as the limit allows", async () => {
-    const { open, act } = createGates();
-    const all = runInParallel(2, [1, 2, 3], act);
+    const { gates, act } = createGates();
+    const results = runInParallel(2, [1, 2, 3], act);
     await turn();
-    assert.deepEqual([...open.keys()], [1, 2]);
-    open.get(2)?.resolve();
+    assert.deepEqual([...gates.keys()], [1, 2]);
+    gates.get(2)?.resolve();
     await turn();
-    assert.deepEqual([...open.keys()], [1, 3]);
-    for (const one of open.values()) one.resolve();
-    await all;
+    assert.deepEqual([...gates.keys()], [1, 3]);
+    for (const gate of gates.values()) gate.resolve();
+    await results;
   });
 
   it("throw an error after the actions under way have ended, and start no more", async () => {
-    const { open, act } = createGates();
+    const { gates, act } = createGates();
     let isOver = false;
-    const all = runInParallel(2, [1, 2, 3, 4], act).finally(() => {
+    const results = runInParallel(2, [1, 2, 3, 4], act).finally(() => {
       isOver = true;
     });
-    all.catch(() => {});
+    results.catch(() => {});
     await turn();
-    open.get(1)?.reject(new Error("no"));
+    gates.get(1)?.reject(new Error("no"));
     await turn();
-    assert.deepEqual([[...open.keys()], isOver], [[2], false]);
-    open.get(2)?.resolve();
-    await assert.rejects(all, /^Error: no$/);
-    assert.deepEqual([...open.keys()], []);
+    assert.deepEqual([[...gates.keys()], isOver], [[2], false]);
+    gates.get(2)?.resolve();
+    await assert.rejects(results, /^Error: no$/);
+    assert.deepEqual([...gates.keys()], []);
   });
 
   it("throw the first of several errors, also if an action throws without a promise", async () => {

@@ -23,9 +23,9 @@ interface Project {
 }
 
 /** Returns the project of a postern.yaml. If Postern runs from a checkout, the project's root is the checkout. */
-const toProject = (configFile: string, hasConfig = true): Project => {
+const toProject = (configFile: string): Project => {
   const root = isCheckout ? packageRoot : join(dirname(resolve(configFile)), sep);
-  return { root, configFile, hasConfig };
+  return { root, configFile, hasConfig: true };
 };
 
 /** Returns the path of the file with this name in a folder, or in the nearest parent folder that has such a file. */
@@ -46,7 +46,7 @@ const findProject = (): Project => {
   const nearest = isCheckout ? undefined : findNearestFile(process.cwd(), "postern.yaml");
   const configFile = nearest ?? (existsSync(besidePackage) ? besidePackage : undefined);
   const hereFile = resolve("postern.yaml");
-  if (configFile === undefined) return toProject(hereFile, false);
+  if (configFile === undefined) return { ...toProject(hereFile), hasConfig: false };
   if (configFile !== hereFile && !isCheckout)
     process.stderr.write(`uses ${toOneLine(relative("", configFile))}: this folder has no postern.yaml\n`);
   return toProject(configFile);

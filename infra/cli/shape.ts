@@ -103,9 +103,7 @@ export const createMapSchema = (members: Record<string, JsonSchema>): JsonSchema
 
 export const createEnumShape = (expected: string, ...words: unknown[]): InputShape => ({ expected, enum: words });
 
-/**
- * Returns the shape of a map with these optional members. Other members must have the shape `others`, if it is given.
- */
+/** Returns the shape of a map with these optional members. Other members must have the shape `others`, if any. */
 export const createMapShape = (members: Record<string, InputShape>, others?: InputShape): InputShape => {
   return { ...mapShape, properties: members, additionalProperties: others ?? false };
 };

@@ -13,9 +13,7 @@ export const sanitizeTerminalText = (text: string): string =>
 export const escapeUnsafeCharacters = (text: string, replace: (character: string) => string): string =>
   text.replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]|(?<=#)#(?=\w*\[)/gu, replace);
 
-/**
- * Returns a value as indented JSON that is safe for a terminal or a pipeline's log. Parsing it gives the same value.
- */
+/** Returns indented JSON that is safe for a terminal or a pipeline's log. Parsing the JSON gives the same value. */
 export const stringifySafely = (value: unknown): string =>
   escapeUnsafeCharacters(JSON.stringify(value, null, 2), (character) =>
     character === "\n" ? character : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,

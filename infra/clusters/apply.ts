@@ -92,7 +92,7 @@ export const applyWantedObjectsToCluster = async (
   // An interrupted update may have changed something just before this one, so the wait begins now.
   let changedAt = Date.now();
   const waitForChange = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
-  const unproven = new Set<PolicyKind>();
+  const unconfirmedKinds = new Set<PolicyKind>();
   const findPolicyKind = (kind: DeployedKind) => {
     const policyKind = kind.replace("WebhookConfiguration", "AdmissionPolicy") as PolicyKind;
     return all.some((object) => object.kind === policyKind) ? policyKind : undefined;
@@ -107,7 +107,7 @@ export const applyWantedObjectsToCluster = async (
       for (const change of created.reverse()) await api.remove(change);
       throw error;
     });
-    unproven.delete(kind);
+    unconfirmedKinds.delete(kind);
   };
   for (const object of all.filter(({ kind }) => !isRbacKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
@@ -117,15 +117,16 @@ export const applyWantedObjectsToCluster = async (
     if (change === undefined) continue;
     changes.push(change);
     changedAt = Date.now();
+    // API servers must call the new mutating entries before a validating entry of the same rule exists.
     if (isFirst) await wait(noticeMilliseconds);
-    if (isPolicyKind(object.kind)) unproven.add(object.kind.replace(/Binding$/, "") as PolicyKind);
+    if (isPolicyKind(object.kind)) unconfirmedKinds.add(object.kind.replace(/Binding$/, "") as PolicyKind);
   }
   const unwanted = await listUnwanted(api, all, name);
   for (const { kind } of unwanted.filter((object) => isWebhookKind(object.kind))) {
     const policyKind = findPolicyKind(kind);
     if (policyKind) await awaitEffect(policyKind).then(waitForChange);
   }
-  for (const kind of unproven) await awaitEffect(kind);
+  for (const kind of unconfirmedKinds) await awaitEffect(kind);
   if (unwanted.some(({ kind }) => isPolicyKind(kind))) await waitForChange();
   for (const live of unwanted) changes.push(...(await deleteObject(api, live)));
   return mergeChanges(changes);
@@ -146,10 +147,7 @@ const losesEntries = async (api: ClusterApi, wanted: DeployedObject): Promise<bo
 /** Milliseconds that API servers may take until they use a changed webhook configuration. */
 const noticeMilliseconds = 300;
 
-/**
- * Deletes the validating entries of rules that will have no entries any more, before their mutating entries are
- * deleted.
- */
+/** Deletes validating entries of rules that lose all entries. The mutating entries of these rules are deleted later. */
 const deleteRetiredEntries = async (
   api: ClusterApi,
   all: DeployedObject[],
@@ -170,7 +168,7 @@ const deleteRetiredEntries = async (
   return [{ did: "changed", kind: validating.kind, name }];
 };
 
-/** Reports whether a rule gets its first entries, in both phases. */
+/** Reports whether a rule that has no entries yet gets a mutating and a validating entry. */
 const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
   const presentNames = (await readConfigurations(api, name)).map(listEntryNames);
   const [mutating = [], validating = []] = listEntryNamesByKind(all);
@@ -283,15 +281,12 @@ const buildBusyComplaint = ({ cluster }: ClusterApi, object: DeployedObject) =>
     1,
   );
 
-/**
- * Returns the wanted object with what the object in the cluster has from others: labels, annotations, and data of
- * controllers.
- */
+/** Returns the wanted object, with the labels, annotations and data that others have added in the cluster. */
 const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): DeployedObject => {
-  const filled = wanted.kind === "Secret" || wanted.kind === "ServiceAccount" ? live : {};
+  const controllerFields = wanted.kind === "Secret" || wanted.kind === "ServiceAccount" ? live : {};
   const { managedFields: _, ...metadata } = { managedFields: undefined, ...live.metadata };
   return {
-    ...filled,
+    ...controllerFields,
     ...wanted,
     metadata: {
       ...metadata,
@@ -301,9 +296,7 @@ const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): Deployed
   };
 };
 
-/**
- * Reports whether an object must be deleted and created again: a binding's roleRef and a Secret's type are immutable.
- */
+/** Reports whether an object must be created again, because a binding's roleRef and a Secret's type are immutable. */
 const mustBeRecreated = (live: DeployedObject, wanted: DeployedObject) =>
   !isDeepStrictEqual(live.roleRef, wanted.roleRef) || (wanted.kind === "Secret" && live.type !== wanted.type);
 
@@ -334,9 +327,7 @@ export const listOwnPolicies = async (api: ClusterApi, name: string): Promise<De
 /** Reports whether an object has the label of objects that Postern has created. */
 export const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedByLabel] === "postern";
 
-/**
- * Reports whether Postern has created a webhook configuration: it has the label, or all entries have names of Postern.
- */
+/** Reports whether Postern has created a webhook configuration: by its label, or by the names of all entries. */
 const isOurs = (configuration: DeployedObject) => {
   const entries = toNamedWebhookEntries(configuration.webhooks);
   return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => domain.test(name)));
@@ -408,8 +399,8 @@ interface WebhookEntryCallingPostern {
 }
 
 /**
- * Returns the entries in a cluster that call these addresses, or may call them through a relay. It reads all webhook
- * configurations, also those that Postern has not created.
+ * Returns the entries in a cluster that call these addresses, or may call them through a relay (a Service that forwards
+ * calls). It reads all webhook configurations, also those that Postern has not created.
  */
 export const findEntriesCallingUrls = async (
   api: ClusterApi,
@@ -460,10 +451,7 @@ export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookE
     }),
   );
 
-/**
- * Returns objects in the order of creation, with relays in their entries. Throws if one is of a kind that isn't
- * deployed.
- */
+/** Returns objects in the order of creation; entries call the relay if there is one. Throws for unknown kinds. */
 const sortObjects = (objects: readonly object[]): DeployedObject[] => {
   const values: readonly unknown[] = objects;
   const invalid = values.find((object) => !isDeployedObject(object));

@@ -75,10 +75,7 @@ const classifyDifference = (words: string): DeployedObjectDifference["what"] => 
   return words === ` ${unwantedWords}` ? "left over" : "different";
 };
 
-/**
- * Describes how a webhook entry differs. It names the phase, because the mutating and the validating entry have one
- * name.
- */
+/** Describes how a webhook entry differs. It names the phase: a mutating and a validating entry may share a name. */
 const toEntryDifference = (
   { kind, metadata }: DeployedObject,
   entry: string,
@@ -107,8 +104,9 @@ export const toNamedWebhookEntries = (webhooks: unknown): Named[] =>
 
 /** Compares the entries of two webhook configurations, and their order. */
 const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]): DeployedObjectDifference[] => {
-  const names = live.map(({ name }) => name).filter((name) => wanted.some((entry) => entry.name === name));
-  const order = wanted.map(({ name }) => name).filter((name) => names.includes(name));
+  // The names of the entries that both have, in the order of each.
+  const liveOrder = live.map(({ name }) => name).filter((name) => wanted.some((entry) => entry.name === name));
+  const wantedOrder = wanted.map(({ name }) => name).filter((name) => liveOrder.includes(name));
   return [
     ...wanted.flatMap((entry) => {
       const found = live.find(({ name }) => name === entry.name);
@@ -118,16 +116,18 @@ const compareEntries = (object: DeployedObject, live: Named[], wanted: Named[]):
     ...live
       .filter(({ name }) => !wanted.some((entry) => entry.name === name))
       .map(({ name }) => toEntryDifference(object, name, ` ${unwantedWords}`)),
-    ...(isDeepStrictEqual(names, order)
+    ...(isDeepStrictEqual(liveOrder, wantedOrder)
       ? []
-      : [toObjectDifference(object, `: its entries have the order ${names.join(", ")}, not ${order.join(", ")}`)]),
+      : [
+          toObjectDifference(
+            object,
+            `: its entries have the order ${liveOrder.join(", ")}, not ${wantedOrder.join(", ")}`,
+          ),
+        ]),
   ];
 };
 
-/**
- * Describes wanted labels or annotations that are missing or differ in the cluster. Additional ones are from other
- * clients.
- */
+/** Describes wanted labels or annotations that are missing or differ in the cluster. Ignores those of other clients. */
 const compareTexts = (what: string, live: Record<string, string> = {}, wanted: Record<string, string> = {}): string[] =>
   Object.entries(wanted)
     .filter(([key, value]) => live[key] !== value)

@@ -44,9 +44,10 @@ export const openEks = (
     const parts = ["clusters", eks, ...path].map(encodeURIComponent);
     const root = base.pathname.replace(/\/$/, "");
     const text = body === undefined ? undefined : JSON.stringify(body);
+    const request = { method, host: base.host, query, service: "eks", region };
     const headers = signHeaders(
       {
-        ...{ method, host: base.host, query, service: "eks", region },
+        ...request,
         // In signatures of all services except S3, the path is encoded twice.
         path: `${root}/${parts.map(encodeURIComponent).join("/")}`,
         ...(text !== undefined && { headers: { "content-type": "application/json" }, body: text }),

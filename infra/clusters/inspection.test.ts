@@ -109,16 +109,16 @@ describe("entries that depend on objects", () => {
   });
 
   it("also cover the objects in the cluster if the rule reads them, as do the rule's rights", async () => {
-    const [quiet, asking] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
+    const [withoutKinds, withKinds] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
-    assert.ok(quiet && asking);
-    assert.deepEqual(listRulesAskingCluster(catalogue, quiet), []);
+    assert.ok(withoutKinds && withKinds);
+    assert.deepEqual(listRulesAskingCluster(catalogue, withoutKinds), []);
     const failIfCalled = () => assert.fail("the cluster is read");
-    assert.equal((await inspectClusterForSettings(catalogue, quiet, failIfCalled)).cluster, quiet);
-    const { cluster: found, notes } = await inspectClusterForSettings(catalogue, asking, async () => cluster);
+    assert.equal((await inspectClusterForSettings(catalogue, withoutKinds, failIfCalled)).cluster, withoutKinds);
+    const { cluster: found, notes } = await inspectClusterForSettings(catalogue, withKinds, async () => cluster);
     assert.deepEqual(listResources(found), ["gulls", "geese"]);
-    assert.deepEqual(listResources(asking), ["gulls"]);
+    assert.deepEqual(listResources(withKinds), ["gulls"]);
     assert.deepEqual(notes, ["follower: found geese"]);
     const [role] = buildFunctionRbacObjects(catalogue, found, "postern");
     assert.deepEqual(Object(role).rules, [

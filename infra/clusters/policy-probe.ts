@@ -33,10 +33,10 @@ const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
         mutations: [{ patchType: "ApplyConfiguration", applyConfiguration: { expression } }],
       }
     : { validations: [{ expression: "false", message: refusal }] };
-  const bound = { policyName: metadata.name, ...(!isMutating && { validationActions: ["Deny"] }) };
+  const bindingSpec = { policyName: metadata.name, ...(!isMutating && { validationActions: ["Deny"] }) };
   return [
     { apiVersion, kind, metadata, spec: { ...spec, ...effect } },
-    { apiVersion, kind: `${kind}Binding`, metadata, spec: bound },
+    { apiVersion, kind: `${kind}Binding`, metadata, spec: bindingSpec },
   ];
 };
 
@@ -57,8 +57,8 @@ export const awaitPolicies = async (api: ClusterApi, kind: PolicyKind, name: str
  */
 export const probePolicies = async (api: ClusterApi, kind: PolicyKind, name: string): Promise<boolean> => {
   const probe = buildProbe(kind, name);
-  const [{ metadata: { name: ownName = "" } = {} } = {}] = probe;
-  const configuration = { apiVersion, kind: "ValidatingWebhookConfiguration" as const, metadata: { name: ownName } };
+  const metadata = { name: probe[0]?.metadata.name ?? "" };
+  const configuration = { apiVersion, kind: "ValidatingWebhookConfiguration" as const, metadata };
   const isApplied = async (): Promise<boolean> => {
     try {
       const { metadata } = await api.apply(configuration, { dryRun: true });

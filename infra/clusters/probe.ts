@@ -135,10 +135,7 @@ export const probeEntries = async (
   }
 };
 
-/**
- * Probes the endpoints of entries after changes in AWS, which may take some time to have an effect. Returns the
- * failures.
- */
+/** Probes the endpoints of entries after changes in AWS, and waits until these have an effect. Returns the failures. */
 export const probeForFailingEntries = async (
   entries: readonly WebhookEntry[],
   { hasNewRights = false } = {},
@@ -197,18 +194,18 @@ export const buildProbeReview = ([match]: readonly RequestMatch[]) => {
   const [resource = "", subResource = ""] = isAny
     ? ["configmaps"]
     : path.split("/").map((part) => part.replace("*", ""));
-  const known = standardKinds.find((candidate) => candidate.resource.resource === resource);
+  const standardKind = standardKinds.find((candidate) => candidate.resource.resource === resource);
   const kind = {
     group,
     version,
-    kind: known?.kind.kind ?? resource.replace(/^./, (first) => first.toUpperCase()).replace(/s$/, ""),
+    kind: standardKind?.kind.kind ?? resource.replace(/^./, (first) => first.toUpperCase()).replace(/s$/, ""),
   };
   const requestKind = subresourceKinds[subResource] ?? kind;
   const operation: Operation = operations.some((verb) => verb === "*" || verb === "CREATE")
     ? "CREATE"
     : (findLiteral(operations) ?? "CREATE");
   const name = "postern-probe";
-  const namespace = known?.namespaced === false ? undefined : "default";
+  const namespace = standardKind?.namespaced === false ? undefined : "default";
   const metadata = { name, ...(namespace && { namespace }) };
   const apiVersion = requestKind.group === "" ? requestKind.version : `${requestKind.group}/${requestKind.version}`;
   // The options objects of CONNECT requests have no metadata.

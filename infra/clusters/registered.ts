@@ -45,7 +45,7 @@ export interface RegisteredCluster {
 export const readRegisteredCluster = async (
   api: ClusterApi,
   catalogue: CatalogueRule[],
-  plain: ClusterConfig,
+  configured: ClusterConfig,
   name: string,
 ): Promise<RegisteredCluster> => {
   const registered = await listOwnObjects(api, name);
@@ -59,13 +59,13 @@ export const readRegisteredCluster = async (
   const ca = entries.find(({ clientConfig }) => clientConfig?.caBundle)?.clientConfig?.caBundle;
   const pem = ca && Buffer.from(ca, "base64").toString();
   const open = async () => createInspectedCluster(api);
-  const { cluster, notes } = await inspectClusterForSettings(catalogue, plain, open);
+  const { cluster, notes } = await inspectClusterForSettings(catalogue, configured, open);
   const wanted = buildClusterObjects(
     catalogue,
     {
       ...cluster,
       service: cluster.service ?? toRelayService(services),
-      policySupport: toPolicySupport(plain.kubernetes),
+      policySupport: toPolicySupport(configured.kubernetes),
     },
     {
       name,
@@ -124,7 +124,7 @@ const listOtherInstances = async (api: ClusterApi, name: string): Promise<string
   return [...new Set(found.map(({ metadata }) => metadata.name))].filter((other) => other !== name).sort();
 };
 
-/** Adds to a difference that the rule of a left-over entry is off. */
+/** If a difference is a left-over entry whose rule is off, adds this reason to the sentence. */
 const explainUnwantedEntry = (
   difference: DeployedObjectDifference,
   { rules, groups }: ClusterConfig,

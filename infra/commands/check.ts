@@ -153,13 +153,13 @@ export default {
     const restricted =
       only.length === 0 ? clusterConfig : restrictClusterToRules(clusterConfig, only, catalogue, names);
     const cluster: [string, ClusterConfig] = [name, { ...restricted, ...readKubernetesOption(options) }];
-    const lost = broken.filter((rule) => createRuleEnabledPredicate(cluster[1])(rule.name));
+    const brokenOfCluster = broken.filter((rule) => createRuleEnabledPredicate(cluster[1])(rule.name));
     reportBroken(broken, () => false);
     const stop = new AbortController();
     const request = { options, words, file, catalogue, cluster, clusters: [...config.clusters.keys()] };
-    const goal = options.text("save");
-    if (goal !== undefined) {
-      writeOutput(`${await saveState(request, goal, stop.signal)}\n`);
+    const saveFile = options.text("save");
+    if (saveFile !== undefined) {
+      writeOutput(`${await saveState(request, saveFile, stop.signal)}\n`);
       return 0;
     }
     const source = await (isLive ? startClusterCheck : startFileCheck)(request, stop.signal);
@@ -189,7 +189,7 @@ export default {
       );
     try {
       await source.each(async (found) => {
-        const evaluation = markBrokenRules(found, lost);
+        const evaluation = markBrokenRules(found, brokenOfCluster);
         addToSummary(summary, evaluation.checked);
         const shown = hideSecretsInEvaluation(evaluation, source.secretsRead);
         if (known && hasNewDenial(shown.checked, known)) summary.newlyDenied = (summary.newlyDenied ?? 0) + 1;
@@ -214,7 +214,7 @@ export default {
     }
     await fixing?.writeFixes(fixes);
     if ((summary.newlyDenied ?? summary.denied) > 0) return 1;
-    return summary.undecided + summary.faults + lost.length > 0 ? 3 : 0;
+    return summary.undecided + summary.faults + brokenOfCluster.length > 0 ? 3 : 0;
   },
 } satisfies Command;
 
@@ -260,8 +260,8 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
     if (unused) throw new Complaint(`--save checks nothing; it can't be combined with --${unused}`);
     return;
   }
-  const live = ["save", "kubeconfig", "context", "page"].find(isGiven);
-  if (live !== undefined) throw new Complaint(`--${live} needs --live`);
+  const liveOption = ["save", "kubeconfig", "context", "page"].find(isGiven);
+  if (liveOption !== undefined) throw new Complaint(`--${liveOption} needs --live`);
   if (options.texts("namespace").length > 1)
     throw new Complaint(
       "--namespace takes one name, the namespace of manifests without one; with --live it takes several",

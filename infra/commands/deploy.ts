@@ -81,14 +81,14 @@ export default {
     };
     return runInStage(options, async (stage) => {
       const job: DeploymentJob = { ...chosen, stage, progress: createProgressPrinter() };
-      const asData = options.text("output") === "json";
+      const isJson = options.text("output") === "json";
       const show = async (plan: DeploymentPlan) => {
         const costs = await estimateStageCosts(
           stage,
           readEndpointType(plan.template),
           plan.parts.map(({ part }) => part),
         );
-        if (asData) writeJson(toPlanData(plan, costs));
+        if (isJson) writeJson(toPlanData(plan, costs));
         else writeOutput(formatPlan(plan, costs));
       };
       if (options.flag("plan-only")) {
@@ -122,10 +122,10 @@ const parseSoften = (
   const names = [...catalogue, ...config.groups].map(({ name }) => name);
   return readListOption(options, "soften").map((text) => {
     const found = findRuleByNameOrPlugin(text, names);
-    const meant = formatDidYouMean(text, names).trim();
+    const suggestion = formatDidYouMean(text, names).trim();
     if (found === undefined)
       throw new Complaint(
-        `--soften takes a rule or a group of postern.yaml, not "${text}"${meant === "" ? "" : `; ${meant}`}`,
+        `--soften takes a rule or a group of postern.yaml, not "${text}"${suggestion === "" ? "" : `; ${suggestion}`}`,
       );
     return found;
   });

@@ -106,9 +106,10 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
 /** Returns the names of a rule's variants, at most ten. */
 const listEntryNames = (listed: CatalogueRule): string[] => {
   const setup = { mode: "enforce" as const, settings: listed.rule.settings ?? {} };
+  const isHardened = false;
   const names = new Set(
     listed.phases.flatMap((phase) =>
-      buildRuleWebhookEntries(listed, phase, setup, false).map(({ variant = "" }) => variant),
+      buildRuleWebhookEntries(listed, phase, setup, isHardened).map(({ variant = "" }) => variant),
     ),
   );
   const shown = [...names].slice(0, 10);

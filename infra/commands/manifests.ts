@@ -81,17 +81,19 @@ export default {
   async run({ options }) {
     const file = getConfigFile();
     const { catalogue, broken, config } = await readProject(file);
-    const [clusterName, plain] = chooseCluster(config, options.text("cluster"));
-    reportBroken(broken, createRuleEnabledPredicate(plain));
-    const service = readRelay(options, plain);
-    const address = service ? () => "https://relay" : await createAddressFinder(options, file, [clusterName, plain]);
-    const asking = listRulesAskingCluster(catalogue, plain);
-    if (asking.length > 0 && plain.connect === undefined)
-      throw new Complaint(`clusters.${clusterName} ${describeMissingConnectSetting(asking)}`);
+    const [clusterName, configured] = chooseCluster(config, options.text("cluster"));
+    reportBroken(broken, createRuleEnabledPredicate(configured));
+    const service = readRelay(options, configured);
+    const address = service
+      ? () => "https://relay"
+      : await createAddressFinder(options, file, [clusterName, configured]);
+    const rulesAskingCluster = listRulesAskingCluster(catalogue, configured);
+    if (rulesAskingCluster.length > 0 && configured.connect === undefined)
+      throw new Complaint(`clusters.${clusterName} ${describeMissingConnectSetting(rulesAskingCluster)}`);
     const inspected = options.flag("offline")
-      ? plain
-      : await inspectChosenCluster(catalogue, [clusterName, plain], options, file);
-    const cluster = { ...inspected, service, policySupport: toPolicySupport(plain.kubernetes) };
+      ? configured
+      : await inspectChosenCluster(catalogue, [clusterName, configured], options, file);
+    const cluster = { ...inspected, service, policySupport: toPolicySupport(configured.kubernetes) };
     const caFile = options.text("ca");
     const ca = caFile === undefined ? await readRelayCa(cluster, clusterName, file) : await readCaOption(caFile);
 
@@ -117,7 +119,8 @@ export default {
 } satisfies Command;
 
 /**
- * Returns the relay in --service or postern.yaml. Throws if an option names an address or a key: the relay has them.
+ * Returns the relay in --service or postern.yaml: a Service in the cluster that forwards calls to the rules. Throws if
+ * an option names an address or a key, because the relay has these.
  */
 const readRelay = (options: ParsedOptions, { service: configured }: ClusterConfig): RelayService | undefined => {
   const [text, ca] = [options.text("service"), options.text("ca")];
@@ -147,9 +150,7 @@ const createAddressFinder = async (
   return (rule: string, path: string) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`;
 };
 
-/**
- * Warns about an object that is too large for kubectl apply. kubectl would apply the objects before it, and then fail.
- */
+/** Warns about an object that is too large for kubectl apply, which would first apply all objects before this one. */
 const warnIfTooLarge = (document: object): void => {
   const bytes = countAnnotationBytesAfterApply(document);
   if (bytes <= mostAnnotationBytes) return;
@@ -162,19 +163,19 @@ const warnIfTooLarge = (document: object): void => {
 /** Inspects the cluster. Returns its config with settings that depend on objects in the cluster. */
 const inspectChosenCluster = async (
   catalogue: CatalogueRule[],
-  [name, plain]: [string, ClusterConfig],
+  [name, configured]: [string, ClusterConfig],
   options: ParsedOptions,
   file: string,
 ): Promise<ClusterConfig> => {
   const open = async () =>
     openInspectedCluster(
       name,
-      plain,
+      configured,
       { ...readClusterCredentials(options, [name]), folder: dirname(file), identity: readAwsIdentity },
       file,
     );
-  const { cluster, notes } = await inspectClusterForSettings(catalogue, plain, open).catch((error: unknown) => {
-    const rules = findRulesInspectingCluster(catalogue, plain).map((rule) => rule.name);
+  const { cluster, notes } = await inspectClusterForSettings(catalogue, configured, open).catch((error: unknown) => {
+    const rules = findRulesInspectingCluster(catalogue, configured).map((rule) => rule.name);
     const remedy = `entries of ${rules.join(", ")} depend on objects in the cluster; --kubeconfig FILE reads it as another user, and --offline leaves these entries out`;
     throw new Complaint(`${toSentence(error)}\n${remedy}`, error instanceof Complaint ? error.exitCode : 3);
   });
@@ -201,9 +202,7 @@ const readBaseUrls = async (options: ParsedOptions): Promise<(rule: string) => s
   };
 };
 
-/**
- * Reads the base URLs from the outputs of the stack. The modules are imported only here, because they load the AWS SDK.
- */
+/** Reads the base URLs from the stack's outputs. The modules are imported here, because they load the AWS SDK. */
 const readStageUrls = async (options: ParsedOptions): Promise<(rule: string) => string> => {
   const [{ runInStage: run }, { createBaseUrlFinder }] = await Promise.all([
     import("../aws/stage.ts"),

@@ -95,8 +95,8 @@ const makeImportable = async (folder: string) => {
 };
 
 /** Adds to postern.yaml a line that turns the rule on, and the line that names the schema. The other text stays. */
-const turnOnRule = async (file: string, present: string, name: string) => {
-  const text = addSchemaLine(present);
+const turnOnRule = async (file: string, oldText: string, name: string) => {
+  const text = addSchemaLine(oldText);
   const rules = parseDocument(text).get("rules");
   const key = formatYamlFlow(name);
   if (isMap(rules) && !rules.flow && rules.range) {

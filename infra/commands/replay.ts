@@ -70,9 +70,9 @@ const run = async (
   const settings = options.text("settings");
   if (settings !== undefined && settings !== "recorded")
     throw new Complaint(`--settings takes recorded, not "${settings}"; without it, each version uses its own settings`);
-  const known = await readRuleNames();
+  const ruleNames = await readRuleNames();
   // A name that is unknown here is kept, because the other version may have a rule of this name.
-  const rules = readListOption(options, "rules").map((text) => findRuleByNameOrPlugin(text, known) ?? text);
+  const rules = readListOption(options, "rules").map((text) => findRuleByNameOrPlugin(text, ruleNames) ?? text);
   const wrong = rules.find((name) => !isRuleName(name));
   if (wrong !== undefined) throw new Complaint(`--rules takes rule names, such as pod-security, not "${wrong}"`);
   const config = options.text("config");
@@ -91,9 +91,11 @@ const run = async (
     ? writeReplayJson(results, names)
     : writeReplayText(results, names, options.number("most") ?? 0));
   if (Object.values(counts).every((count) => count === 0)) {
-    const meant = rules.filter((rule) => !known.includes(rule)).map((rule) => formatDidYouMean(rule, known));
+    const suggestions = rules
+      .filter((rule) => !ruleNames.includes(rule))
+      .map((rule) => formatDidYouMean(rule, ruleNames));
     const lacking = rules.length > 0 ? `has no reviews of ${rules.join(", ")}` : "has no recordings";
-    throw new Complaint([`${words.join(", ")} ${lacking}`, ...meant.filter(Boolean)].join("; ").trim());
+    throw new Complaint([`${words.join(", ")} ${lacking}`, ...suggestions.filter(Boolean)].join("; ").trim());
   }
   if (counts.differs > 0) return 1;
   return counts.unplayed + counts.unreadable > 0 ? 3 : 0;

@@ -69,10 +69,10 @@ export default {
     if (options.text("stage") === undefined) return showRegisteredClusters(options);
     const file = getConfigFile();
     // If postern.yaml can't be read, the rest of the status is shown all the same.
-    const read = await readProject(file)
-      .then((project) => {
-        reportBroken(project.broken, () => true);
-        return project;
+    const project = await readProject(file)
+      .then((found) => {
+        reportBroken(found.broken, () => true);
+        return found;
       })
       .catch((error) => {
         writeNote(toSentence(error));
@@ -108,7 +108,7 @@ export default {
       const names = released.filter((name) => (wanted ?? name) === name);
       const deployer = readClusterCredentials(options, names);
       const found = await runInParallel(3, names, async (name) =>
-        newest ? probeClusterHealth({ stage, file, deployer, ...read }, name, newest) : undefined,
+        newest ? probeClusterHealth({ stage, file, deployer, ...project }, name, newest) : undefined,
       );
       const clusters = found.filter((health) => health !== undefined);
       const live = standings.map(({ rule }) => rule);
@@ -120,8 +120,8 @@ export default {
       );
       const keepsQuotas = standings.some(({ rule, keepsLedger }) => rule === "workload-quota" && keepsLedger);
       const quotas =
-        read && keepsQuotas
-          ? await tryRead(readQuotas(stage, read.config, Date.now()), "the quotas can't be read: ")
+        project && keepsQuotas
+          ? await tryRead(readQuotas(stage, project.config, Date.now()), "the quotas can't be read: ")
           : undefined;
       if (options.text("output") === "json")
         writeJson({

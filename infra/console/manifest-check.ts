@@ -11,10 +11,7 @@ const maxOutputBytes = 16 * 1024 * 1024;
 /** An empty operation means CREATE or UPDATE, as `kubectl apply` would do. */
 const operations = ["", "CREATE", "UPDATE", "DELETE"];
 
-/**
- * Runs `postern check` in a separate process, so that a check can't slow the gateway down. Throws a Complaint with a
- * sentence for the page.
- */
+/** Runs `postern check` in a separate process, which can't slow the gateway down. Throws a Complaint for the page. */
 export const checkManifests = async (
   question: CheckQuestion,
   file: string,

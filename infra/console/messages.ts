@@ -56,9 +56,7 @@ export interface RuleDetails extends RuleSummary {
   parity?: { minors: string[]; cells: string[] };
 }
 
-/**
- * The manifests that the page sends for a check. An empty `operation` means CREATE or UPDATE, as in `kubectl apply`.
- */
+/** The manifests that the page sends for a check. An empty `operation` is CREATE or UPDATE, as in `kubectl apply`. */
 export type CheckQuestion = Record<"text" | "cluster" | "user" | "operation", string>;
 
 /** The part of the JSON from `postern check` that the page shows. */

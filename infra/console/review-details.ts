@@ -71,9 +71,10 @@ const listConditions = (
   const setup = clusterConfig?.rules.get(rule) ?? config.rules.get(rule);
   if (catalogueRule === undefined || setup === undefined) return {};
   const group = config.groups.find(({ members }) => phase === "mutate" && members.includes(catalogueRule));
-  const entries = group ? [] : buildRuleWebhookEntries(catalogueRule, phase, setup, false);
+  const isHardened = false;
+  const entries = group ? [] : buildRuleWebhookEntries(catalogueRule, phase, setup, isHardened);
   const entry = group
-    ? clusterConfig && buildGroupWebhookEntry(group, clusterConfig, false)
+    ? clusterConfig && buildGroupWebhookEntry(group, clusterConfig, isHardened)
     : entries.find((found) => found.variant === variant)?.entry;
   const conditions = entry ? listEntryConditions(entry) : [];
   return Object.fromEntries(conditions.map(([name, cel]) => [name, joinCelExpressionLines(cel)]));

@@ -11,9 +11,7 @@ import { buildRuleWebhookEntries } from "../webhooks/entry.ts";
 import { buildGroupWebhookEntry } from "../webhooks/groups.ts";
 import type { CatalogueSummary, RuleDetails, RuleSummary } from "./messages.ts";
 
-/**
- * Returns all rules that the project can use, with their modes in the present postern.yaml. Rules that are on go first.
- */
+/** Returns all rules that the project can use, with their modes in postern.yaml. Rules that are on come first. */
 export const listRules = async (file: string): Promise<CatalogueSummary> => {
   const { catalogue, broken, config } = await readProject(file, "all");
   const rules = catalogue.map((catalogueRule) => summarizeRule(catalogueRule, config));
@@ -42,10 +40,11 @@ export const describeRule = async (file: string, name: string): Promise<RuleDeta
     setups: [...config.clusters].flatMap(([cluster, clusterConfig]) => {
       const setup = clusterConfig.rules.get(name);
       if (setup === undefined) return [];
+      const isHardened = false;
       const listEntries = (phase: Phase) =>
         phase === "mutate" && group !== undefined
-          ? buildGroupWebhookEntry(group, clusterConfig, false)
-          : buildRuleWebhookEntries(catalogueRule, phase, setup, false);
+          ? buildGroupWebhookEntry(group, clusterConfig, isHardened)
+          : buildRuleWebhookEntries(catalogueRule, phase, setup, isHardened);
       const entries = Object.fromEntries(catalogueRule.phases.map((phase) => [phase, listEntries(phase)]));
       // The conversion to JSON removes undefined members.
       const jsonValue = JSON.parse(JSON.stringify({ ...setup, webhookEntries: setup.mode === "off" ? [] : entries }));

@@ -1,18 +1,19 @@
 /** Returns the index in `old` of each line of `now`, or -1 for a new line. Apart from -1, the indexes ascend. */
-export const findOldIndexesOfLines = (old: readonly string[], now: readonly string[]): number[] => {
+export const findOldIndexesOfLines = (oldLines: readonly string[], newLines: readonly string[]): number[] => {
   // The numbers of equal lines at the start and at the end of both texts.
   let head = 0;
-  const shorterLength = Math.min(old.length, now.length);
-  while (head < shorterLength && old[head] === now[head]) head++;
+  const shorterLength = Math.min(oldLines.length, newLines.length);
+  while (head < shorterLength && oldLines[head] === newLines[head]) head++;
   let tail = 0;
-  while (tail < shorterLength - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail++;
-  const lines = now.map((_, index) => {
+  while (tail < shorterLength - head && oldLines[oldLines.length - 1 - tail] === newLines[newLines.length - 1 - tail])
+    tail++;
+  const lines = newLines.map((_, index) => {
     if (index < head) return index;
-    return index < now.length - tail ? -1 : index - now.length + old.length;
+    return index < newLines.length - tail ? -1 : index - newLines.length + oldLines.length;
   });
   for (const [oldLine, newLine] of findEqualLines(
-    old.slice(head, old.length - tail),
-    now.slice(head, now.length - tail),
+    oldLines.slice(head, oldLines.length - tail),
+    newLines.slice(head, newLines.length - tail),
   ))
     lines[newLine + head] = oldLine + head;
   return lines;
@@ -25,20 +26,24 @@ const maxEdits = 1000;
  * Returns pairs of indexes of equal lines, found by Myers' greedy diff algorithm. Returns no pairs if there are more
  * than `maxEdits` edits.
  */
-const findEqualLines = (old: readonly string[], now: readonly string[]): [number, number][] => {
-  if (old.length === 0 || now.length === 0) return [];
+const findEqualLines = (oldLines: readonly string[], newLines: readonly string[]): [number, number][] => {
+  if (oldLines.length === 0 || newLines.length === 0) return [];
   /** For each number of edits, a map of the furthest old line that was reached on each diagonal. */
   const history: Map<number, number>[] = [];
   let reached = new Map([[1, 0]]);
-  for (let edits = 0; edits <= Math.min(old.length + now.length, maxEdits); edits++) {
+  for (let edits = 0; edits <= Math.min(oldLines.length + newLines.length, maxEdits); edits++) {
     history.push(new Map(reached));
     for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
       let oldIndex = advanceDiagonal(reached, diagonal, edits);
-      while (oldIndex < old.length && oldIndex - diagonal < now.length && old[oldIndex] === now[oldIndex - diagonal])
+      while (
+        oldIndex < oldLines.length &&
+        oldIndex - diagonal < newLines.length &&
+        oldLines[oldIndex] === newLines[oldIndex - diagonal]
+      )
         oldIndex++;
       reached.set(diagonal, oldIndex);
-      if (oldIndex >= old.length && oldIndex - diagonal >= now.length)
-        return tracePairs(history, old.length, now.length);
+      if (oldIndex >= oldLines.length && oldIndex - diagonal >= newLines.length)
+        return tracePairs(history, oldLines.length, newLines.length);
     }
     reached = new Map(reached);
   }

@@ -56,6 +56,7 @@ export const hideInSentences = (
   // All sentences are searched together. They are separated by \0.
   const joined = sentences.join("\0");
   const lower = toLowerAscii(joined);
+  // Values of Secrets among the objects are covered from 1 character on, and other values from 4.
   const covered = coverTexts(lower, listForms(values), 1);
   const isOther = coverTexts(lower, listForms(otherValues));
   const isCopied = coverTexts(joined, listNamesAndTexts(copies));

@@ -178,9 +178,7 @@ const readSettings = (plugin: string, rule: Rule, { flags, configurations }: Imp
   }, toMap(value));
 };
 
-/**
- * Changes a path that is relative to a folder to one that is relative to the working directory, as postern.yaml needs.
- */
+/** Changes a path relative to a folder to one relative to the working directory, as postern.yaml needs. */
 const movePath = (path: string, folder: string): string =>
   isAbsolute(path) ? path : relative(process.cwd(), resolve(folder, path));
 

@@ -36,13 +36,14 @@ const describeTarget = (service: ManagedService | undefined, kubernetes: string)
   const publishedFacts = service === undefined ? [] : listPublishedFacts(service, kubernetes);
   // A plugin that clusters can turn off doesn't count as on, so that it gets a rule.
   const facts = publishedFacts.filter(({ isOption }) => !isOption);
-  const known = facts.map(({ on, page }) => `, and ${on.join(", ")} (${page})`).join("");
-  const unknown = service !== undefined && facts.length === 0 ? `; what ${name} turns on besides isn't known here` : "";
+  const publishedPart = facts.map(({ on, page }) => `, and ${on.join(", ")} (${page})`).join("");
+  const unknownPart =
+    service !== undefined && facts.length === 0 ? `; what ${name} turns on besides isn't known here` : "";
   return {
     name,
     kubernetes,
     on: new Set(facts.flatMap(({ on }) => on)),
-    source: `the plugins that Kubernetes ${kubernetes} has on by default${known}${unknown}`,
+    source: `the plugins that Kubernetes ${kubernetes} has on by default${publishedPart}${unknownPart}`,
   };
 };
 

@@ -22,15 +22,13 @@ interface BuiltManifests {
   faults: ManifestFault[];
 }
 
-/**
- * Builds the manifests of kustomizations by kustomize or kubectl, and those of charts by helm, without network access.
- */
+/** Builds kustomizations by kustomize or kubectl, and charts by helm, without network access. */
 export const buildParts = async (
   { charts, kustomizations }: BuiltParts,
   options: BuildOptions,
 ): Promise<BuiltManifests> => {
   const built: BuiltManifests = { manifests: [], faults: [] };
-  const take = async (folder: string, build: () => Promise<BuiltManifests>) => {
+  const addBuilt = async (folder: string, build: () => Promise<BuiltManifests>) => {
     const { manifests, faults } = await build().catch((error: unknown) => {
       return { manifests: [], faults: [{ file: folder, line: 1, sentence: `can't be built: ${toSentence(error)}` }] };
     });
@@ -38,8 +36,9 @@ export const buildParts = async (
     // A fault's line is a line of the build's output, which is in no file, so line 1 is reported.
     for (const { sentence } of faults) built.faults.push({ file: folder, line: 1, sentence });
   };
-  for (const kustomization of kustomizations) await take(kustomization.folder, () => buildKustomization(kustomization));
-  for (const chart of charts) await take(chart, () => buildChart(chart, options));
+  for (const kustomization of kustomizations)
+    await addBuilt(kustomization.folder, () => buildKustomization(kustomization));
+  for (const chart of charts) await addBuilt(chart, () => buildChart(chart, options));
   return built;
 };
 
@@ -48,19 +47,19 @@ const originAnnotation = "config.kubernetes.io/origin";
 /** Builds a kustomization. Each manifest gets the position in the file from which kustomize has made it. */
 const buildKustomization = async ({ folder, faults, buildMetadata }: Kustomization): Promise<BuiltManifests> => {
   if (faults[0] !== undefined) throw new Error(faults[0]);
-  // kustomize says from which file an object comes only if a kustomization has originAnnotations, so one is added
-  // above.
+  // kustomize says from which file an object comes only if a kustomization has originAnnotations. So an outer
+  // kustomization with originAnnotations includes this one.
   await using scratch = await mkdtempDisposable(join(await realpath(tmpdir()), "postern-build-"));
-  const above = {
+  const outerKustomization = {
     resources: [relative(scratch.path, await realpath(folder))],
     buildMetadata: [...new Set([...buildMetadata, "originAnnotations"])],
   };
-  await writeFile(join(scratch.path, "kustomization.yaml"), JSON.stringify(above));
+  await writeFile(join(scratch.path, "kustomization.yaml"), JSON.stringify(outerKustomization));
   const text = await runFirst(formatBuildCommand("kustomization", folder), folder, [
     ["kustomize", "build", scratch.path],
     ["kubectl", "kustomize", scratch.path],
   ]);
-  const parsed = parseManifests({ name: folder, folder, text }, true);
+  const parsed = parseManifests({ name: folder, folder, text }, { acceptsRepeated: true });
   const sources = new Map<string, Promise<Manifest[]>>();
   return {
     faults: parsed.faults.map((fault) => ({ ...fault, sentence: `${fault.sentence}, as kustomize builds it` })),
@@ -84,26 +83,24 @@ const takeOrigin = (object: Record<string, unknown>): string | undefined => {
   if (Object.keys(annotations).length === 0) delete toMap(object.metadata).annotations;
   const [first] = [...parseYamlDocuments(text)];
   const { path, configuredIn } = toMap(first?.document.toJS());
-  const place = path ?? configuredIn;
-  return typeof place === "string" ? place : undefined;
+  const file = path ?? configuredIn;
+  return typeof file === "string" ? file : undefined;
 };
 
 const readSource = async (file: string, folder: string): Promise<Manifest[]> => {
   const text = await readFile(file, "utf8").catch(() => "");
-  return parseManifests({ name: file, folder, text }, true).manifests;
+  return parseManifests({ name: file, folder, text }, { acceptsRepeated: true }).manifests;
 };
 
-/**
- * Gives an object the position of the object in the source file that it was made from, or else the file's beginning.
- */
-const placeInSource = (manifest: Manifest, file: string, folder: string, written: readonly Manifest[]): Manifest => {
+/** Gives a built object the position of its source: the most similar object in the file, or else the file's start. */
+const placeInSource = (manifest: Manifest, file: string, folder: string, candidates: readonly Manifest[]): Manifest => {
   const { object } = manifest;
   const get = (key: string, candidate: Manifest) => String(getOwn(candidate.object.metadata, key) ?? "");
   // A build may add a prefix or suffix to a name, and set another namespace. The longest name fits best, and of two
   // equal names the one in the same namespace.
   const rate = (candidate: Manifest) =>
     get("name", candidate).length * 2 + Number(get("namespace", candidate) === get("namespace", manifest));
-  const [found] = written
+  const [found] = candidates
     .filter((candidate) => candidate.object.apiVersion === object.apiVersion && candidate.object.kind === object.kind)
     .filter((candidate) => get("name", manifest).includes(get("name", candidate)))
     .sort((left, right) => rate(right) - rate(left));
@@ -115,8 +112,8 @@ const placeInSource = (manifest: Manifest, file: string, folder: string, written
 /** Builds a chart by `helm template`. A library chart has no manifests. */
 const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions): Promise<BuiltManifests> => {
   const built: BuiltManifests = { manifests: [], faults: [] };
-  const about = await readFile(join(chart, "Chart.yaml"), "utf8").catch(() => "");
-  if (/^type: *["']?library\b/m.test(about)) return built;
+  const chartText = await readFile(join(chart, "Chart.yaml"), "utf8").catch(() => "");
+  if (/^type: *["']?library\b/m.test(chartText)) return built;
   const name = basename(await realpath(chart)).toLowerCase();
   const release =
     name
@@ -136,7 +133,7 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
     const [, path = ""] = /^# Source: [^/\n]*\/(.*)$/m.exec(part) ?? [];
     const file = normalize(join(chart, path));
     const source = { name: path !== "" && existsSync(file) ? file : chart, folder: dirname(chart), text: "" };
-    const { manifests, faults } = parseManifests({ ...source, text: part }, true);
+    const { manifests, faults } = parseManifests({ ...source, text: part }, { acceptsRepeated: true });
     // The lines of the output are not those of the template, so line 1 is reported.
     for (const manifest of manifests) built.manifests.push({ ...manifest, source, document: 0, path: [], line: 1 });
     for (const { sentence } of faults)

@@ -71,8 +71,8 @@ export const readInput = async (
   if (parts) {
     const inFolders = [...files.values()].filter(({ isChosen }) => !isChosen).map(({ name }) => name);
     input.parts = await findBuiltParts(inFolders);
-    const left = [...input.parts.unfinished, ...(parts.build ? input.parts.included : [])];
-    for (const name of left) if (!files.get(name)?.isChosen) files.delete(name);
+    const notManifests = [...input.parts.unfinished, ...(parts.build ? input.parts.included : [])];
+    for (const name of notManifests) if (!files.get(name)?.isChosen) files.delete(name);
     if (parts.build) {
       const { buildParts } = await import("./builds.ts");
       const built = await buildParts(input.parts, parts.build);
@@ -89,9 +89,7 @@ export const readInput = async (
   return input;
 };
 
-/**
- * Reads the manifests in the files of an option. Throws if one can't be read, or if a file is empty and must not be.
- */
+/** Reads the manifests in the files of an option. Throws if a file can't be read, or if it is empty and must not be. */
 export const readManifests = async (
   paths: readonly string[],
   option: string,
@@ -103,7 +101,7 @@ export const readManifests = async (
  * Reads files and folders that must have only manifests. Throws if one has anything else, except the files in
  * `leftOut`. `nameFile` returns the name of a file for messages.
  */
-export const readOnlyManifests = async (
+export const readManifestsStrictly = async (
   paths: readonly string[],
   nameFile: (file: string) => string = toSourceName,
   leftOut: readonly string[] = [],
@@ -199,14 +197,15 @@ const addFile = (
     return;
   }
   const decoded = bytes.toString();
-  const mark = decoded.startsWith("\uFEFF") ? "\uFEFF" : "";
-  const text = decoded.slice(mark.length);
-  const { manifests, strangers, faults } = parseManifests({ name, folder, mark, text }, acceptsRepeated);
+  const byteOrderMark = decoded.startsWith("\uFEFF") ? "\uFEFF" : "";
+  const text = decoded.slice(byteOrderMark.length);
+  const source = { name, folder, mark: byteOrderMark, text };
+  const { manifests, strangers, faults } = parseManifests(source, { acceptsRepeated });
   for (const manifest of manifests) input.manifests.push(manifest);
   // A file in a folder may be one of another program. It is left out if it has no manifest, and if its text doesn't
   // look like a manifest with mistakes.
-  const isLeft = mayHoldOthers && !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
-  if (isLeft && (strangers.length > 0 || faults.length > 0)) input.strangers.push(name);
+  const isLeftOut = mayHoldOthers && !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
+  if (isLeftOut && (strangers.length > 0 || faults.length > 0)) input.strangers.push(name);
   else {
     const template = faults.length > 0 ? findTemplate(name, text) : undefined;
     for (const fault of template ? [template] : faults) input.faults.push(fault);
@@ -224,9 +223,9 @@ const describeStranger = (name: string): string => {
 
 /** Describes why bytes are no text in UTF-8; undefined if they are. */
 const findEncodingFault = (bytes: Buffer): string | undefined => {
-  const mark = bytes.subarray(0, 2).toString("hex");
+  const firstBytes = bytes.subarray(0, 2).toString("hex");
   // UTF-16 has its own message, because Windows PowerShell writes it if its output is redirected to a file.
-  if (mark === "fffe" || mark === "feff") return "is in UTF-16; it must be saved as UTF-8";
+  if (firstBytes === "fffe" || firstBytes === "feff") return "is in UTF-16; it must be saved as UTF-8";
   return isUtf8(bytes) && !bytes.includes(0) ? undefined : "is no text in UTF-8";
 };
 

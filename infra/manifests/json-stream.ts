@@ -112,9 +112,7 @@ const findClosing = (text: string, begin: number): number | undefined => {
   return undefined;
 };
 
-/**
- * Parses JSON. Returns undefined for invalid JSON, for a map with a repeated key, and for keys that V8 reads wrongly.
- */
+/** Parses JSON; undefined if it is invalid, if a map has a repeated key, or if V8 reads one of the keys wrongly. */
 const parseUnambiguous = (text: string): { value: unknown } | undefined => {
   const value = parseJson(text, exactJson.parse);
   return value === undefined || hasRepeatedKey(text, value) || hasMisreadKey(text, value) ? undefined : { value };

@@ -7,7 +7,7 @@ import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { createKindIndex } from "../apiserver/kinds/kinds.ts";
 import { inferServedKinds } from "../apiserver/kinds/served.ts";
 import { Complaint } from "../cli/complaint.ts";
-import { readOnlyManifests } from "./input.ts";
+import { readManifestsStrictly } from "./input.ts";
 import { openObjectStore, setNamespace, toStoredObject } from "./object-store.ts";
 
 /** What rules can read and write in a cluster that is imitated by a folder of manifests. */
@@ -23,7 +23,7 @@ export const readManifestCluster = async (
   base = folder,
 ): Promise<ManifestCluster> => {
   const nameFile = (file: string) => relative(base, file) || basename(file);
-  const manifests = await readOnlyManifests([folder], nameFile);
+  const manifests = await readManifestsStrictly([folder], nameFile);
   // A SubjectAccessReview needs no name, because a cluster answers it and doesn't store it.
   for (const { object, source, line } of manifests)
     if (typeof getOwn(object.metadata, "name") !== "string" && object.kind !== "SubjectAccessReview")

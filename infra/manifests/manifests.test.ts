@@ -221,16 +221,17 @@ items:
   it("may have a repeated key, if the caller accepts this; the last value counts", () => {
     const text = 'apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  "name": b\n';
     assert.match(read(text).faults[0]?.sentence ?? "", /keys must be unique/);
-    const { faults, manifests } = parseManifests({ name: "a.yaml", text }, true);
+    const { faults, manifests } = parseManifests({ name: "a.yaml", text }, { acceptsRepeated: true });
     assert.deepEqual(faults, []);
     assert.deepEqual(manifests[0]?.object.metadata, { name: "b" });
     assert.deepEqual(manifests[0]?.repeated, [{ key: '"name"', line: 5 }]);
-    assert.deepEqual(parseManifests({ name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' }, true), {
+    const json = '{"apiVersion":"v1","kind":"A","kind":"B"}';
+    assert.deepEqual(parseManifests({ name: "a.json", text: json }, { acceptsRepeated: true }), {
       faults: [],
       strangers: [],
       manifests: [
         {
-          source: { name: "a.json", text: '{"apiVersion":"v1","kind":"A","kind":"B"}' },
+          source: { name: "a.json", text: json },
           document: 0,
           path: [],
           line: 1,
@@ -243,7 +244,7 @@ items:
 
   it("may have a key a hundred thousand times, read in linear time", () => {
     const text = `apiVersion: v1\nkind: A\ndata:\n${"  k: a\n".repeat(100_000)}`;
-    const [manifest] = parseManifests({ name: "a.yaml", text }, true).manifests;
+    const [manifest] = parseManifests({ name: "a.yaml", text }, { acceptsRepeated: true }).manifests;
     assert.deepEqual(manifest?.repeated?.length, 99_999);
     assert.deepEqual(manifest.repeated.at(-1), { key: "k", line: 100_003 });
   });

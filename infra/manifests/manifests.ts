@@ -62,13 +62,13 @@ const deepest = 200;
  * Parses a text with manifests into objects and faults. Each item of a List becomes an object. With `acceptsRepeated`,
  * a map may have the same key twice, as for kubectl.
  */
-export const parseManifests = (source: ManifestSourceText, acceptsRepeated = false): ManifestParseResult => {
+export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = false } = {}): ManifestParseResult => {
   const found: ManifestParseResult = { manifests: [], strangers: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
   // The lines of the text. It is split only once, because it may have thousands of repeated keys.
   let lines: string[] | undefined;
-  const take = (
+  const addObjects = (
     document: number,
     value: unknown,
     findLine: (path: FieldPath) => number,
@@ -93,7 +93,7 @@ export const parseManifests = (source: ManifestSourceText, acceptsRepeated = fal
     if (pieces !== undefined && lists !== undefined && !lists.includes(undefined)) {
       for (const [index, piece] of pieces.entries()) {
         line = piece.line;
-        take(index, piece.value, (path) => lists[index]?.(path).line ?? line);
+        addObjects(index, piece.value, (path) => lists[index]?.(path).line ?? line);
       }
       if (broken !== undefined) addFault(broken, "is no JSON, as what is before it");
       return found;
@@ -114,7 +114,12 @@ export const parseManifests = (source: ManifestSourceText, acceptsRepeated = fal
       });
       if (fault) addFault(getPosition(fault.pos[0]).line, `is no YAML: ${describeError(fault)}`);
       else
-        take(index, toContent(document, mayAlias, mayMerge), (path) => getLine(document.getIn(path, true)), repeated);
+        addObjects(
+          index,
+          toContent(document, mayAlias, mayMerge),
+          (path) => getLine(document.getIn(path, true)),
+          repeated,
+        );
     }
     if (broken !== undefined) addFault(broken, "is no JSON, as what is before it");
   } catch (error) {
@@ -153,19 +158,14 @@ const plainSentences: [RegExp, string][] = [
   [/^[^ ]* used for .* collection, but expects /, "a tag doesn't fit what it stands before"],
 ];
 
-/**
- * Returns the document as a JSON value. The value of a YAML alias is copied, so that no two fields have the same
- * object.
- */
+/** Returns the document as a JSON value. Copies the value of each YAML alias, so that no two fields share an object. */
 const toContent = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {
   if (mayMerge) mergeInOrder(document);
   const value: unknown = document.toJS();
   return mayAlias ? exactJson.parse(exactJson.stringify(value) ?? "null") : value;
 };
 
-/**
- * Merges maps by `<<` as kubectl does: merged keys replace earlier keys of the map. In the YAML standard, they don't.
- */
+/** Merges maps by `<<` as kubectl does: unlike in the YAML standard, merged keys replace earlier keys of the map. */
 const mergeInOrder = (document: Document.Parsed): void => {
   visit(document, {
     Pair: (_, { key }) => {

@@ -41,27 +41,30 @@ export const findBuiltParts = async (files: readonly string[]): Promise<BuiltPar
   const unfinished = new Set(files.filter((file) => isIn(inChart, file)));
   const included = new Set(files.filter((file) => isIn(/^crds\//, file)));
   const folders = new Set(files.filter((file) => !unfinished.has(file)).map((file) => dirname(file)));
-  const all = new Map<string, KustomizationContent>();
-  for (const folder of folders) await readKustomizations(folder, all);
-  for (const { file, files } of all.values()) for (const name of [file, ...files]) unfinished.add(name);
+  const kustomizations = new Map<string, KustomizationContent>();
+  for (const folder of folders) await readKustomizations(folder, kustomizations);
+  for (const { file, files } of kustomizations.values()) for (const name of [file, ...files]) unfinished.add(name);
 
-  const buildable = [...folders].filter((folder) => all.get(folder)?.isComponent === false);
-  const includedByOthers = new Set([...all.values()].flatMap(({ sources }) => sources));
+  const buildable = [...folders].filter((folder) => kustomizations.get(folder)?.isComponent === false);
+  const includedByOthers = new Set([...kustomizations.values()].flatMap(({ sources }) => sources));
   const roots: string[] = [];
   const built = new Set<string>();
   const addRoot = (folder: string) => {
     roots.push(folder);
-    for (const builtFolder of listIncluded(folder, all)) built.add(builtFolder);
+    for (const builtFolder of listIncluded(folder, kustomizations)) built.add(builtFolder);
   };
   for (const folder of buildable) if (!includedByOthers.has(folder)) addRoot(folder);
   // The remaining ones include each other in a circle. They are listed, so that kustomize reports that.
   for (const folder of buildable) if (!built.has(folder)) addRoot(folder);
-  for (const folder of built) for (const name of all.get(folder)?.sources ?? []) if (!all.has(name)) included.add(name);
+  for (const folder of built)
+    for (const name of kustomizations.get(folder)?.sources ?? []) if (!kustomizations.has(name)) included.add(name);
   return {
     charts: charts.filter((chart) => !isIn(/^charts\//, chart)),
     kustomizations: roots.map((folder) => {
-      const faults = listIncluded(folder, all).flatMap((includedFolder) => all.get(includedFolder)?.faults ?? []);
-      return { folder, buildMetadata: all.get(folder)?.buildMetadata ?? [], faults };
+      const faults = listIncluded(folder, kustomizations).flatMap(
+        (includedFolder) => kustomizations.get(includedFolder)?.faults ?? [],
+      );
+      return { folder, buildMetadata: kustomizations.get(folder)?.buildMetadata ?? [], faults };
     }),
     unfinished,
     included,
@@ -86,9 +89,7 @@ interface KustomizationContent {
   faults: string[];
 }
 
-/**
- * Reads the kustomization in a folder, if there is one, and the kustomizations that it includes. Adds them to `all`.
- */
+/** Adds the kustomization in a folder, if there is one, and the kustomizations that it includes, to `all`. */
 const readKustomizations = async (folder: string, all: Map<string, KustomizationContent>): Promise<void> => {
   if (all.has(folder)) return;
   const read = await readKustomization(folder);

@@ -131,9 +131,7 @@ const patterns: Record<string, RegExp> = { '"': quoted, "'": singlyQuoted, "[": 
 const items = /"[^"]*"|[^\s,[\]]+/g;
 /** Matches blanks and a comment at the end of a line. */
 const rest = / *(?: #[^\n]*)?\n/y;
-/**
- * Matches scalars without quotes that may be no strings: they begin like a number, or they are short, such as `true`.
- */
+/** Matches scalars without quotes that may be no strings: those that begin like a number, and short ones as `true`. */
 const mayBeMore = /^(?:[-+.~\d]|.{1,5}$)/;
 
 /** Reports whether a key such as `on` means a boolean in YAML 1.1. */
@@ -165,10 +163,7 @@ const readDocument = (text: string, from: number, firstLine: number, readWord: W
   return { isMarked, value, contentAt, contentLine, cursor };
 };
 
-/**
- * Moves the cursor to the next line with content. `begin` is the beginning of a line. Empty lines and comments are
- * skipped.
- */
+/** Moves the cursor to the next line with content, from the line that begins at `begin`. Skips comments. */
 const advance = (cursor: Cursor, begin: number): void => {
   const { text } = cursor;
   for (let start = begin; ; cursor.line++) {
@@ -191,10 +186,7 @@ const advance = (cursor: Cursor, begin: number): void => {
   }
 };
 
-/**
- * Moves the cursor behind a value. Only a comment may follow in its line, and the next line must not continue the
- * value.
- */
+/** Moves the cursor behind a value. Gives up if something other than a comment follows, or if the value goes on. */
 const finish = (cursor: Cursor, place: number, above: number): void => {
   const restOfLine = match(rest, cursor, place) ?? giveUp();
   cursor.line++;
@@ -210,9 +202,7 @@ const readScalar = ({ readWord }: Cursor, word: string): unknown => {
   return mayBeMore.test(word) ? readWord(word) : word;
 };
 
-/**
- * Reads a value that begins in the line of its key or dash. `above` is the indentation of the map or list around it.
- */
+/** Reads a value that begins in the line of its key or dash. `above` is the indentation of the outer map or list. */
 const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   const first = cursor.text.charAt(place);
   if (first === "|") return readLiteral(cursor, place, above);
@@ -276,6 +266,7 @@ const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolea
 };
 
 const readMap = (cursor: Cursor): Record<string, unknown> => {
+  const isInMap = true;
   const indent = cursor.indent;
   const made: Record<string, unknown> = {};
   while (cursor.indent === indent && !isItemAt(cursor.text, cursor.at)) {
@@ -283,7 +274,7 @@ const readMap = (cursor: Cursor): Record<string, unknown> => {
     const key = found.startsWith('"') ? found.slice(1, -2) : found.slice(0, -1);
     if (Object.hasOwn(made, key) || key === "__proto__" || isBooleanKey(found)) giveUp();
     cursor.note?.(made, key, cursor.at);
-    made[key] = readValue(cursor, cursor.at + found.length, indent, true);
+    made[key] = readValue(cursor, cursor.at + found.length, indent, isInMap);
   }
   if (cursor.indent > indent) giveUp();
   return made;
@@ -291,6 +282,7 @@ const readMap = (cursor: Cursor): Record<string, unknown> => {
 
 const readList = (cursor: Cursor): unknown[] => {
   const { text, note } = cursor;
+  const isInMap = false;
   const indent = cursor.indent;
   const made: unknown[] = [];
   while (cursor.indent === indent && isItemAt(text, cursor.at)) {
@@ -303,7 +295,7 @@ const readList = (cursor: Cursor): unknown[] => {
       cursor.indent += place - cursor.at;
       cursor.at = place;
       made.push(readBlock(cursor));
-    } else made.push(readValue(cursor, cursor.at + 1, indent, false));
+    } else made.push(readValue(cursor, cursor.at + 1, indent, isInMap));
   }
   if (cursor.indent > indent) giveUp();
   return made;

@@ -49,9 +49,7 @@ const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocu
   return documents.get(index);
 };
 
-/**
- * Returns the line and column of a field. If the file doesn't have the field, returns those of its nearest ancestor.
- */
+/** Returns the line and column of a field, or of its nearest ancestor if the file doesn't have the field. */
 export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosition => {
   const { source, document, path, line } = manifest;
   const field = findWritten(manifest, wanted);
@@ -85,14 +83,16 @@ export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosit
 const findWritten = ({ object, written }: Manifest, field: FieldPath): FieldPath => {
   if (written === undefined) return field;
   const found: (string | number)[] = [];
-  let [made, source]: unknown[] = [object, written];
+  let [builtValue, writtenValue]: unknown[] = [object, written];
   for (const step of field) {
-    made = getOwn(made, step);
-    const { name } = toMap(made);
+    builtValue = getOwn(builtValue, step);
+    const { name } = toMap(builtValue);
     const index =
-      Array.isArray(source) && name !== undefined ? source.findIndex((item) => toMap(item).name === name) : step;
-    source = getOwn(source, index);
-    if (source === undefined || (typeof source !== "object" && source !== made)) break;
+      Array.isArray(writtenValue) && name !== undefined
+        ? writtenValue.findIndex((item) => toMap(item).name === name)
+        : step;
+    writtenValue = getOwn(writtenValue, index);
+    if (writtenValue === undefined || (typeof writtenValue !== "object" && writtenValue !== builtValue)) break;
     found.push(index);
   }
   return found;

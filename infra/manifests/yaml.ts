@@ -232,7 +232,8 @@ const mostWords = 10_000;
 /** Returns the value of a scalar without quotes, as the full parser reads it. */
 const readWord = (word: string): unknown => {
   if (words.has(word)) return words.get(word);
-  const [{ document } = {}] = parseYamlPiece(`a: ${word}\n`, { from: 0, to: word.length + 4, firstLine: 1 });
+  const text = `a: ${word}\n`;
+  const [{ document } = {}] = parseYamlPiece(text, { from: 0, to: text.length, firstLine: 1 });
   const value = toMap(document?.toJS()).a;
   if (words.size >= mostWords) words.clear();
   words.set(word, value);

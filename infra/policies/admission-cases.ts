@@ -38,11 +38,11 @@ export interface TestedAdmissionPolicies {
 /** Prepares the policies in files for cases. `listed` is the rule that evaluates policies of this kind. */
 export const createTestedPolicies = (
   listed: CatalogueRule,
-  read: AdmissionPolicies,
+  files: AdmissionPolicies,
   objects: readonly NamedKubernetesObject[],
 ): TestedAdmissionPolicies => {
   const { rule } = listed;
-  const policies = read.policies.filter((document) => document.rule.name === listed.name).map(({ policy }) => policy);
+  const policies = files.policies.filter((document) => document.rule.name === listed.name).map(({ policy }) => policy);
   const byMinor = new Map<string | undefined, ReturnType<typeof compilePolicies>>();
   const compile = (kubernetes: string | undefined) => {
     const compiled = byMinor.get(kubernetes) ?? compilePolicies(rule, policies, kubernetes);
@@ -54,11 +54,11 @@ export const createTestedPolicies = (
     objects,
     selectObjects: (entry, all) => {
       const selected = compile(entry.kubernetes).policies.filter((policy) => isSelected(policy, entry));
-      const assumed = selected.filter((policy) => !isBound(policy, read));
+      const assumed = selected.filter((policy) => !isBound(policy, files));
       return [
-        ...read.customKinds,
+        ...files.customKinds,
         ...selected,
-        ...read.bindings.map(({ binding }) => binding),
+        ...files.bindings.map(({ binding }) => binding),
         ...assumed.flatMap((policy) => buildBindings(policy, all)),
       ];
     },
@@ -108,14 +108,14 @@ const buildBindings = ({ kind, metadata, spec }: AnyPolicy, objects: readonly Ku
 };
 
 /** Returns warnings about policies without bindings and bindings without policies, which are the same for all cases. */
-export const describeBindings = (read: AdmissionPolicies): string[] => [
-  ...read.policies
-    .filter(({ policy }) => !isBound(policy, read))
+export const describeBindings = (files: AdmissionPolicies): string[] => [
+  ...files.policies
+    .filter(({ policy }) => !isBound(policy, files))
     .map(
       ({ manifest, policy }) =>
         `${formatFieldPosition(manifest, [])} ${formatPolicyName(policy)} has no binding: its cases run as if a binding named everything had it, for all objects${policy.spec.paramKind ? " and all parameters" : ""}${policy.kind.startsWith("Validating") ? ", with Deny" : ""}`,
     ),
-  ...describeStrayBindings(read).map(({ sentence }) => sentence),
+  ...describeStrayBindings(files).map(({ sentence }) => sentence),
 ];
 
 /** The members of a case that are Kubernetes objects. */
@@ -176,8 +176,8 @@ export const listCaseObjects = (entry: Case, ofFiles: readonly NamedKubernetesOb
  */
 export const completeExpectations = (entry: Case, { outcome }: RuleDecision): Case => {
   const { status, warnings = [], audit } = outcome;
-  const complete = (expected: string, whole: string | undefined, start: RegExp) =>
-    whole !== undefined && whole.replace(start, "") === expected ? whole : expected;
+  const complete = (expected: string, actual: string | undefined, start: RegExp) =>
+    actual !== undefined && actual.replace(start, "") === expected ? actual : expected;
   return {
     ...entry,
     // If the request was refused, the object is not compared.

@@ -33,24 +33,24 @@ interface AdmissionExplanation {
 /**
  * Explains policies: first documents with faults, then each policy with its bindings, then bindings without a policy.
  */
-export const explainAdmissionPolicies = (read: AdmissionPolicies): AdmissionExplanation[] => [
-  ...read.documents.flatMap(({ manifest, name, faults }) => {
+export const explainAdmissionPolicies = (files: AdmissionPolicies): AdmissionExplanation[] => [
+  ...files.documents.flatMap(({ manifest, name, faults }) => {
     const lines = faults.map(({ path, sentence }) => `${formatFieldPosition(manifest, path)} ${sentence}`);
     return lines.length > 0 ? [{ policy: name, does: [], faults: lines, warnings: [] }] : [];
   }),
-  ...read.policies.map(({ manifest, policy }) => {
-    const bindings = read.bindings.filter((bound) => bound.policy === formatPolicyName(policy));
+  ...files.policies.map(({ manifest, policy }) => {
+    const bindings = files.bindings.filter((bound) => bound.policy === formatPolicyName(policy));
     return {
       policy: formatPolicyName(policy),
       does: [...describePolicy(policy), ...bindings.map(({ binding }) => describeBinding(binding))],
       faults: [],
       warnings: [
-        ...warnOfPolicy(manifest, policy, read),
-        ...bindings.flatMap((bound) => warnOfBinding(bound.manifest, policy, bound.binding, read)),
+        ...warnOfPolicy(manifest, policy, files),
+        ...bindings.flatMap((bound) => warnOfBinding(bound.manifest, policy, bound.binding, files)),
       ],
     };
   }),
-  ...describeStrayBindings(read).map(({ name, sentence }) => {
+  ...describeStrayBindings(files).map(({ name, sentence }) => {
     return { policy: name, does: [], faults: [], warnings: [sentence] };
   }),
 ];
@@ -125,12 +125,12 @@ const describeSelector = ({ matchLabels = {}, matchExpressions = [] }: ParamRef[
   return parts.length > 0 ? `labels ${joinWords(parts)}` : "";
 };
 
-const warnOfPolicy = (manifest: Manifest, policy: AnyPolicy, read: AdmissionPolicies): string[] => {
+const warnOfPolicy = (manifest: Manifest, policy: AnyPolicy, files: AdmissionPolicies): string[] => {
   const warn = (path: FieldPath, sentence: string) => `${formatFieldPosition(manifest, path)} ${sentence}`;
-  const { rule } = read.policies.find((document) => document.policy === policy)?.rule ?? {};
-  const fault = rule?.checkSettings?.({ ...rule.settings, policies: [...read.customKinds, policy] } as object);
+  const { rule } = files.policies.find((document) => document.policy === policy)?.rule ?? {};
+  const fault = rule?.checkSettings?.({ ...rule.settings, policies: [...files.customKinds, policy] } as object);
   return [
-    ...(isBound(policy, read) ? [] : [warn([], "no file has a binding of it: without one, it does nothing")]),
+    ...(isBound(policy, files) ? [] : [warn([], "no file has a binding of it: without one, it does nothing")]),
     ...warnOfResources(policy.spec.matchConstraints, warn),
     ...(fault
       ? [warn(["spec", "mutations"], `spec.mutations: the files ${fault.replace(" among its policies", "")}`)]

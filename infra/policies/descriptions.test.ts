@@ -7,13 +7,13 @@ import type { KinitirasPolicy } from "#lib/policy/types.ts";
 import { benchPolicyCases } from "../../test/bench/inputs/example-policies.ts";
 import { describePolicyRules } from "./descriptions.ts";
 
-const sound = benchPolicyCases.filter(({ policies }) =>
+const faultlessCases = benchPolicyCases.filter(({ policies }) =>
   policies.every((policy) => findPolicyFaults(policy).length === 0),
 );
 
 test("it describes every rule of the measured policies", () => {
-  assert.ok(sound.length > 280, `${sound.length}`);
-  for (const { id, policies } of sound)
+  assert.ok(faultlessCases.length > 280, `${faultlessCases.length}`);
+  for (const { id, policies } of faultlessCases)
     for (const policy of policies) {
       const rules = policy.kind === "ClusterValidatePolicy" ? policy.spec.validateRules : policy.spec.overrideRules;
       const words = describePolicyRules(policy);

@@ -180,6 +180,7 @@ const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
       .map(([list]) => `${list.startsWith("required") ? "required" : "preferred"} ${part}`),
   );
 
+/** Describes an overrider of the list `origin`: it changes one field of a workload, which its type names. */
 const describeOrigin = (origin: OriginOverrider): string => {
   const { type, operation, containerCount = 0 } = origin;
   const payload = origin[type === "resourceOversell" ? "resourcesOversell" : type];
@@ -196,13 +197,15 @@ const describeOrigin = (origin: OriginOverrider): string => {
     const value = payload ?? unsetValues[type];
     return value === undefined ? `removes ${type}` : `sets ${type} to ${quoteStart(value)}`;
   }
-  const what = isMap
+  const members = isMap
     ? joinWords(formatPairs(origin[type]))
     : joinWords((origin.tolerations ?? []).map(describeToleration));
   if (operation === "remove" && origin.replace !== true)
-    return what ? `removes ${type} ${isMap ? joinWords(Object.keys(payload ?? {})) : what}` : `leaves ${type} alone`;
-  if (origin.replace) return `makes ${type} ${what || "empty"} and nothing else`;
-  return what ? `sets ${type} ${what}` : `leaves ${type} alone`;
+    return members
+      ? `removes ${type} ${isMap ? joinWords(Object.keys(payload ?? {})) : members}`
+      : `leaves ${type} alone`;
+  if (origin.replace) return `makes ${type} ${members || "empty"} and nothing else`;
+  return members ? `sets ${type} ${members}` : `leaves ${type} alone`;
 };
 
 /** The values that fields get if a policy sets them to nothing. Other fields are removed. */
@@ -222,6 +225,10 @@ const describeValidation = ({ template, cue }: ValidatePolicyRule): string[] => 
   ...(cue ? [`runs a CUE script of ${countLines(cue)} and denies if it says so`] : []),
 ];
 
+/**
+ * Describes a condition of kinitiras. It compares the value of `dataRef` with `value` or with that of `valueRef`, after
+ * the arithmetic in `valueProcess`. A match denies the request, or with the affectMode "allow", doesn't deny it.
+ */
 const describeCondition = (condition: PolicyCondition): string => {
   const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
   const link = affectMode === "allow" ? "unless" : "if";

@@ -8,7 +8,7 @@ import { newestKubernetes } from "#lib/since.ts";
 import { buildKindIndex, describeSimilarKinds, isCustomResourceGroup } from "../apiserver/kinds/kinds.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { toOneLine } from "../cli/terminal.ts";
-import { readOnlyManifests } from "../manifests/input.ts";
+import { readManifestsStrictly } from "../manifests/input.ts";
 import type { FieldPath, Manifest } from "../manifests/manifests.ts";
 import { explainAdmissionPolicies } from "./admission-explanations.ts";
 import { formatFieldPosition, partitionManifests, readAdmissionPolicies } from "./admission-policies.ts";
@@ -28,7 +28,7 @@ export const readPolicyManifests = async (
   paths: readonly string[],
   cases: readonly string[] = [],
 ): Promise<Manifest[]> => {
-  const manifests = await readOnlyManifests(paths, undefined, cases);
+  const manifests = await readManifestsStrictly(paths, undefined, cases);
   if (manifests.length > 0) return manifests;
   throw new Complaint(`${paths.join(", ")} ${paths.length > 1 ? "contain" : "contains"} no policy`);
 };
@@ -110,9 +110,7 @@ const checkScript = async (
   return { faults: [], warnings: isWrong ? [`${at} must set ${output} to ${shape}: every request fails`] : [] };
 };
 
-/**
- * Warns of kinds that don't exist, in groups of Kubernetes itself, for which there are no CustomResourceDefinitions.
- */
+/** Warns of kinds that don't exist in the groups of Kubernetes itself, which have no CustomResourceDefinitions. */
 const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
   const selectors = (policy.spec.resourceSelectors ?? []).map((what, index) => {
     return { at: `spec.resourceSelectors[${index}]`, what, effect: "selects nothing" };

@@ -70,20 +70,20 @@ export const findRulesForPolicies = (
     const readers = Object.entries(rule.manifests ?? {});
     const read = readers.map(([key, reader]) => [key, reader(documents)] as const);
     if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
-    const holding = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
-    const settings = mergeWithDefaults(setups.get(name)?.settings ?? rule.settings ?? {}, holding);
-    return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(holding) }];
+    const policiesBySetting = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
+    const settings = mergeWithDefaults(setups.get(name)?.settings ?? rule.settings ?? {}, policiesBySetting);
+    return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(policiesBySetting) }];
   });
 
 /** Matches all requests, because cases are evaluated without webhook entries. */
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
 
 /** Returns the rules that evaluate these admission policies. */
-export const findRulesForAdmissionPolicies = (read: AdmissionPolicies): RuleWithTestedPolicies[] => {
-  const values = read.others.map(({ object }) => object);
-  const objects = requireObjects(values, (index) => formatFieldPosition(read.others[index] as Manifest, []));
-  return [...new Set(read.policies.map(({ rule }) => rule))].map((listed) => {
-    const admission = createTestedPolicies(listed, read, objects);
+export const findRulesForAdmissionPolicies = (files: AdmissionPolicies): RuleWithTestedPolicies[] => {
+  const values = files.others.map(({ object }) => object);
+  const objects = requireObjects(values, (index) => formatFieldPosition(files.others[index] as Manifest, []));
+  return [...new Set(files.policies.map(({ rule }) => rule))].map((listed) => {
+    const admission = createTestedPolicies(listed, files, objects);
     return { listed: { ...listed, rule: { ...listed.rule, match } }, held: ["policies"], admission };
   });
 };
@@ -177,10 +177,10 @@ export const runPolicyCase = async (
     if (tested.length === 0) return toResult(describeCaseDifferences(filled, decision));
     const differences = describeCaseDifferences(completeExpectations(filled, decision), decision);
     const { mistakes = [], notes = [] } = describeMatches(entry, matches, decision.outcome.allowed);
-    const isAlone = rules.length === tested.length;
+    const isAdmissionOnly = rules.length === tested.length;
     return toResult(
-      [...differences, ...(isAlone ? mistakes : [])],
-      [...(isAlone ? [] : mistakes), ...notes, ...describeIgnoredResults(decision, observations)],
+      [...differences, ...(isAdmissionOnly ? mistakes : [])],
+      [...(isAdmissionOnly ? [] : mistakes), ...notes, ...describeIgnoredResults(decision, observations)],
       matches,
     );
   } catch (error) {
@@ -220,8 +220,8 @@ const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], entry: 
     object = applyOutcomePatch(object, decision.outcome) as KubernetesObject;
   }
   const outcomes = decisions.map(({ outcome }) => outcome);
-  const isFilled = rules.some(({ admission }) => admission);
-  const value = isFilled ? fillDefaults(object, entry.kubernetes).object : object;
+  const fillsDefaults = rules.some(({ admission }) => admission);
+  const value = fillsDefaults ? fillDefaults(object, entry.kubernetes).object : object;
   return {
     refused: decisions.some(({ refused }) => refused),
     operations: 0,
@@ -253,9 +253,13 @@ const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: 
 /** Builds the review of a case. Resource and scope come from the kinds that the case's cluster serves. */
 const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview => {
   const object = entry[getCasePhase(entry)] ?? {};
-  const home = entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
+  const objectInNamespace =
+    entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
   const served = findServedResource(
-    { ...listServedResources([...(entry.needs?.objects ?? []), home], entry.kubernetes), ...entry.needs?.discovery },
+    {
+      ...listServedResources([...(entry.needs?.objects ?? []), objectInNamespace], entry.kubernetes),
+      ...entry.needs?.discovery,
+    },
     object,
   );
   const review = buildReview(listed, { ...entry, resource: entry.resource ?? String(served?.resource) });

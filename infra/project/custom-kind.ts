@@ -2,7 +2,7 @@ import { stringify } from "yaml";
 import { isMap, isText, toList, toMap } from "#lib/json.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { describeFoundValue } from "../cli/shape.ts";
-import { readOnlyManifests } from "../manifests/input.ts";
+import { readManifestsStrictly } from "../manifests/input.ts";
 import { type ObjectSchema, printDeclaration } from "./object-types.ts";
 
 /** The file in a rule's folder with the CustomResourceDefinition of its kind. */
@@ -23,7 +23,7 @@ export interface CustomKindFiles {
 
 /** Reads a file with one CustomResourceDefinition. */
 export const readCustomKind = async (path: string): Promise<CustomKindFiles> => {
-  const definitions = (await readOnlyManifests([path])).filter(
+  const definitions = (await readManifestsStrictly([path])).filter(
     ({ object }) => toMap(object).kind === "CustomResourceDefinition",
   );
   const [{ object } = { object: undefined }] = definitions;

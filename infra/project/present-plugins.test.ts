@@ -72,9 +72,11 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
     });
 
   it("don't include rules with policies, because their policies differ from those of the cluster", () => {
-    const ports = catalogue.filter(({ rule }) => rule.upstreamPlugin && rule.manifests).map(({ name }) => name);
-    assert.deepEqual(ports, ["mutating-admission-policy", "validating-admission-policy"]);
-    const rules = new Map(ports.map((name) => [name, { mode: "enforce" as const, settings: {} }]));
+    const rulesWithPolicies = catalogue
+      .filter(({ rule }) => rule.upstreamPlugin && rule.manifests)
+      .map(({ name }) => name);
+    assert.deepEqual(rulesWithPolicies, ["mutating-admission-policy", "validating-admission-policy"]);
+    const rules = new Map(rulesWithPolicies.map((name) => [name, { mode: "enforce" as const, settings: {} }]));
     const cluster = { rules, groups: [] };
     assert.deepEqual(findPresentPlugins(catalogue, [{ name: "one", cluster, facts: { kubernetes: "1.37" } }]), []);
   });
@@ -86,8 +88,8 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
       clusters: Object.fromEntries(names.map((name) => [name, {}])),
     });
     const { clusters } = parseConfig(text, catalogue);
-    const known = [...clusters].map(([name, cluster]) => ({ name, cluster, facts: { kubernetes: "1.35" } }));
-    assert.deepEqual(formatPresentPlugins(findPresentPlugins(catalogue, known), () => "costs").slice(1), [
+    const withFacts = [...clusters].map(([name, cluster]) => ({ name, cluster, facts: { kubernetes: "1.35" } }));
+    assert.deepEqual(formatPresentPlugins(findPresentPlugins(catalogue, withFacts), () => "costs").slice(1), [
       "  priority: costs",
       `    Priority is probably on in a, b, 2 others: ${probable}`,
     ]);

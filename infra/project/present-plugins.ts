@@ -80,7 +80,7 @@ const isComparable = ({ upstreamPlugin, manifests }: Rule, { mode }: RuleConfig)
 const listOwnSettings = ({ settings: defaults = {}, upstreamPlugin }: Rule, settings: object): string[] => {
   const upstream = mergeWithDefaults(defaults, upstreamPlugin?.settings);
   return Object.entries(settings).flatMap(([key, value]) => {
-    const isUpstream = [defaults, upstream].some((known) => isSame(Reflect.get(known, key), value));
+    const isUpstream = [defaults, upstream].some((usual) => isSame(Reflect.get(usual, key), value));
     return isUpstream || settingsHeader.includes(key) ? [] : [key];
   });
 };

@@ -12,7 +12,7 @@ import { resolveConfigPath } from "../config/connections.ts";
 import { listFilesOfKubeconfig, readServiceKubeconfig } from "../config/kubeconfig.ts";
 import { type CatalogueAndManifestFiles, getSetting } from "../config/rule-configs.ts";
 import { validateConfig } from "../config/validation.ts";
-import { readOnlyManifests } from "../manifests/input.ts";
+import { readManifestsStrictly } from "../manifests/input.ts";
 import { listSharedEntryConflicts } from "../webhooks/groups.ts";
 import { parseConfigDocument } from "./config-document.ts";
 import {
@@ -92,7 +92,7 @@ export const readConfigDocument = async (
   const folder = dirname(file);
   const files = {
     folder,
-    places: await readAll("manifests", (path) => readOnlyManifests([path], (file) => relative(folder, file))),
+    places: await readAll("manifests", (path) => readManifestsStrictly([path], (file) => relative(folder, file))),
     services: await readAll("kubeconfigs", readServiceKubeconfig),
   };
   return validateDocument(document, catalogue, files, names);
@@ -125,17 +125,15 @@ export const listConfigPaths = async (file: string): Promise<ConfigPaths> => {
     ...connects.map(({ manifests }) => manifests),
   ]);
   const authorities = resolveAll(connects.map(({ ca }) => ca));
-  const named = (await Promise.all(kubeconfigs.map(listFilesOfKubeconfig))).flat();
-  const paths = [...new Set([...kubeconfigs, ...manifests, ...authorities, ...named])];
+  const credentials = (await Promise.all(kubeconfigs.map(listFilesOfKubeconfig))).flat();
+  const paths = [...new Set([...kubeconfigs, ...manifests, ...authorities, ...credentials])];
   return { manifests: [...new Set(manifests)], paths, isComplete: broken.length === 0 };
 };
 
 /** The members of a rule whose keys are settings that name files. */
 type SettingFileMember = "manifests" | "kubeconfigs";
 
-/**
- * Returns the paths of files in the settings of these rules. Values of wrong types are ignored: they are checked later.
- */
+/** Returns the paths of files in the settings of rules. Ignores values of wrong types, which are checked later. */
 const listSettingPaths = (value: unknown, catalogue: CatalogueRule[], member: SettingFileMember): string[] => {
   const { rules, clusters } = toMap(value);
   const sections = [rules, ...Object.values(toMap(clusters)).map((cluster) => toMap(cluster).rules)];

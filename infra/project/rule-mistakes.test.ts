@@ -58,7 +58,7 @@ ${members}
   assert.ok(listed);
   return {
     listed,
-    unloaded: sentence
+    loadMistakes: sentence
       .split("\n")
       .filter(Boolean)
       .map((line) => line.replace(/^.*\/rule\.ts:/, "")),
@@ -69,16 +69,16 @@ describe("the definition of a rule that", () => {
   for (const { what, members = "", match = podsMatch, mistakes = [], warnings = [], isLoaded = true } of definitions)
     it(`${what} has exactly these mistakes and warnings`, async () => {
       const matchMember = match === null ? "" : `match: ${match.trim()},`;
-      const { listed, unloaded } = await loadRule([members.trimEnd(), matchMember].filter(Boolean).join("\n"));
+      const { listed, loadMistakes } = await loadRule([members.trimEnd(), matchMember].filter(Boolean).join("\n"));
       const found = (await findRuleMistakes([listed], [definition])).get(listed) ?? [];
       const format = (isWarned: boolean) =>
         found
           .filter(({ isWarning = false }) => isWarning === isWarned)
           .map(({ line, sentence }) => `${line} ${sentence}`);
       assert.deepEqual([format(false), format(true)], [mistakes, warnings]);
-      assert.equal(unloaded.length === 0, isLoaded);
+      assert.equal(loadMistakes.length === 0, isLoaded);
       assert.deepEqual(
-        unloaded.filter((sentence) => !mistakes.includes(sentence)),
+        loadMistakes.filter((sentence) => !mistakes.includes(sentence)),
         [],
       );
     });

@@ -51,14 +51,14 @@ export const findRuleMistakes = async (
     .filter(({ source }) => source !== posternCatalogue)
     .map(async (listed): Promise<[CatalogueRule, RuleMistake[]]> => {
       const mistakes = [...findShapeMistakes(listed.rule), ...findApiMistakes(listed.rule, api)];
-      // Several rows or variants may have the same mistake, which is reported distinct.
+      // Several rows or variants may have the same mistake, which is reported once.
       const distinct = [...Map.groupBy(mistakes, ({ sentence }) => sentence).values()].flatMap(
         ([first]) => first ?? [],
       );
-      const found = [...(await locateMistakes(listed, distinct)), ...(await findImpurities(listed))];
+      const located = [...(await locateMistakes(listed, distinct)), ...(await findImpurities(listed))];
       const byLine = (left: RuleMistake, right: RuleMistake) =>
         Number(left.file > right.file) - Number(left.file < right.file) || left.line - right.line;
-      return [listed, found.sort(byLine)];
+      return [listed, located.sort(byLine)];
     });
   return new Map(await Promise.all(found));
 };
@@ -106,11 +106,11 @@ const findMistakesOfRow = (path: MemberPath, row: JsonMap, api: readonly ApiReso
     });
 
   const inGroups = api.filter(({ group }) => groups.some(({ word }) => matchesWord(word, group)));
-  const known = listWords(inGroups, "version");
-  const unknownVersions = findUnknown(versions, known);
+  const versionNames = listWords(inGroups, "version");
+  const unknownVersions = findUnknown(versions, versionNames);
   if (unknownVersions.length > 0)
     return unknownVersions.map(({ word, at }) => {
-      const advice = describeKnownWords(word, known);
+      const advice = describeKnownWords(word, versionNames);
       return complain(at, word, `a version that the group does not have; ${advice}`);
     });
 
@@ -119,10 +119,10 @@ const findMistakesOfRow = (path: MemberPath, row: JsonMap, api: readonly ApiReso
   const isWarning = groups.some(({ word }) => word === "*");
   const places = isWarning ? "Kubernetes" : [...new Set(candidates.map(joinApiVersion))].join(" or ");
   return findUnknown(resources, listWords(candidates, "resource"), matchesResource).map(({ word, at }) => {
-    const right = findRightResource(word, candidates, api);
+    const meantResource = findRightResource(word, candidates, api);
     const advice =
-      right && !candidates.includes(right)
-        ? describePlace(right)
+      meantResource && !candidates.includes(meantResource)
+        ? describePlace(meantResource)
         : describeKnownWords(word, listWords(candidates, "resource"));
     return { ...complain(at, word, `which is not in ${places}; ${advice}`), isWarning };
   });
@@ -152,16 +152,15 @@ const findMistakesOfNeed = (path: MemberPath, need: unknown, api: readonly ApiRe
     return [{ path, ...describeUnknownGroup(place, { group, resources: [resource] }, api) }];
   const candidates = api.filter((known) => known.group === group && known.version === version);
   if (candidates.some((known) => known.resource === resource)) return [];
-  const right = findRightResource(resource, candidates, api);
+  const meantResource = findRightResource(resource, candidates, api);
   const apiVersion = joinApiVersion({ group, version });
-  const advice = right ? `write ${formatResourceType(right)}` : `${listWords(candidates, "resource").join(", ")} exist`;
+  const advice = meantResource
+    ? `write ${formatResourceType(meantResource)}`
+    : `${listWords(candidates, "resource").join(", ")} exist`;
   return [{ path, sentence: `${place} has ${JSON.stringify(resource)}, which is not in ${apiVersion}; ${advice}` }];
 };
 
-/**
- * Describes a group that Kubernetes doesn't have. If the name has a dot, it may be a group of custom resources: a
- * warning.
- */
+/** Describes a group that Kubernetes doesn't have. With a dot in the name, it may be a custom one: a warning. */
 const describeUnknownGroup = (
   place: string,
   { group, resources }: { group: string; resources: readonly string[] },
@@ -207,14 +206,9 @@ const listWords = (resources: readonly ApiResource[], member: keyof ApiResource)
 
 const matchesWord = (word: string, value: string) => word === "*" || word === value;
 
-/**
- * Reports whether a word in a match selects a resource. Such words are `pods`, `pods/*`, and an asterisk before
- * `/scale`.
- */
+/** Reports whether a word in a match, such as `pods`, `pods/*`, or an asterisk before `/scale`, selects a resource. */
 const matchesResource = (word: string, value: string): boolean => {
-  const [[name = "", part = ""], [known, knownPart = ""]] = [word, value].map((text) => text.split("/")) as [
-    string[],
-    string[],
-  ];
-  return matchesWord(name, known ?? "") && matchesWord(part, knownPart);
+  const [wordName = "", wordPart = ""] = word.split("/");
+  const [name = "", part = ""] = value.split("/");
+  return matchesWord(wordName, name) && matchesWord(wordPart, part);
 };

@@ -75,12 +75,12 @@ const listCandidates = (
   { groups }: ClusterConfig,
   clusters: readonly ClusterConfig[],
 ): RuleGroup[] => {
-  const called = groups.filter(({ name }) => mutating.includes(name));
-  const started = called.map(({ members }) => members);
+  const calledGroups = groups.filter(({ name }) => mutating.includes(name));
+  const currentMembers = calledGroups.map(({ members }) => members);
   const rules = catalogue.filter(({ name }) => mutating.includes(name));
-  return groupCompatibleRules(rules, clusters, started).flatMap((set, index) => {
-    if (set.length <= (started[index]?.length ?? 1)) return [];
-    const name = called[index]?.name ?? chooseName([...catalogue, ...groups]);
+  return groupCompatibleRules(rules, clusters, currentMembers).flatMap((set, index) => {
+    if (set.length <= (currentMembers[index]?.length ?? 1)) return [];
+    const name = calledGroups[index]?.name ?? chooseName([...catalogue, ...groups]);
     return [{ name, members: catalogue.filter((listed) => set.includes(listed)) }];
   });
 };

@@ -46,9 +46,7 @@ export const createListedEndpoint = (
   return createGroupEndpoint(rules, buildGroupEndpointConfig({ name, members }, config), host, evaluate);
 };
 
-/**
- * Returns the part of postern.yaml for the bundle of a rule or a group. A rule is off in clusters that don't name it.
- */
+/** Returns the part of postern.yaml for the bundle of a rule or group. A rule is off in clusters that don't name it. */
 export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule): EndpointConfig => {
   const { name, rule, members } = listed;
   if (members) return buildGroupEndpointConfig({ name, members }, config);
@@ -71,9 +69,7 @@ export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule
 const buildExceptions = ({ exceptions = [] }: RuleExemptions = {}): { exceptions?: RuleException[] } =>
   exceptions.length === 0 ? {} : { exceptions: exceptions.map(({ place: _, ...exception }) => exception) };
 
-/**
- * Returns `logs` only if postern.yaml has it, so that other bundles are equal to those of earlier versions of Postern.
- */
+/** Returns `logs` only if postern.yaml has it, so that other bundles don't differ from those of earlier versions. */
 const selectLogs = ({ logs }: PosternConfig) => (logs === undefined ? {} : { logs });
 
 /**
@@ -110,14 +106,12 @@ const listSetups = <Settings extends object>(
   return { usual, clusters: Object.fromEntries(others) };
 };
 
-/**
- * Reports whether a rule behaves differently in two minor versions. Without `right`, the second is the newest version.
- */
-export const differsByMinor = (rules: readonly CatalogueRule[], left: string, right?: string): boolean =>
+/** Reports whether a rule behaves differently in two minor versions. The second one is the newest by default. */
+export const differsByMinor = (rules: readonly CatalogueRule[], first: string, second?: string): boolean =>
   rules.some(({ rule: { since = {} } }) => {
     // A newer version has all entries of `since` that an older one has, so it is enough to compare their numbers.
-    const [leftCount, rightCount] = [left, right].map((minor) => Object.keys(selectSince(since, minor)).length);
-    return leftCount !== rightCount;
+    const [firstCount, secondCount] = [first, second].map((minor) => Object.keys(selectSince(since, minor)).length);
+    return firstCount !== secondCount;
   });
 
 /** Returns JSON with sorted keys, so that equal values have equal texts. */

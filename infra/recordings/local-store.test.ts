@@ -122,11 +122,12 @@ describe("a folder of recordings", () => {
     assert.equal((await record(small, many, 10_000)).end, `10000 reviews recorded in ${small}`);
     const large = await createTarget();
     const request: object = { object: "x".repeat(4 * 1024 * 1024) };
-    const those = Array.from({ length: 10 }, () => ({
+    const largeReviews = Array.from({ length: 10 }, () => ({
       ...buildReview("- {}\n"),
       request: request as RecordedReview["request"],
     }));
-    const { end } = await record(large, those);
+    // The queue has room for 32 Mi characters, and so for 7 of these reviews of a little more than 4 Mi.
+    const { end } = await record(large, largeReviews);
     assert.equal(end, `7 reviews recorded in ${large}; left out: 3 too many at once`);
   });
 
@@ -205,13 +206,13 @@ describe("recordings in a bucket", () => {
   const fetchInto = async (prefix: string, since = onDay(1)) => {
     const to = await createTarget();
     const recordings = await openLocalRecordingWriter(to, 1000, () => {});
-    const strange = await fetchRecordingsAndCountInvalid(bucket, prefix, since, recordings);
-    return { strange, end: (await recordings.close()).replace(` in ${to}`, ""), to };
+    const invalid = await fetchRecordingsAndCountInvalid(bucket, prefix, since, recordings);
+    return { invalid, end: (await recordings.close()).replace(` in ${to}`, ""), to };
   };
 
   it("are fetched, and other objects of the bucket are not", async () => {
-    const { strange, end, to } = await fetchInto("a/");
-    assert.deepEqual([strange, end], [7, "2 reviews recorded"]);
+    const { invalid, end, to } = await fetchInto("a/");
+    assert.deepEqual([invalid, end], [7, "2 reviews recorded"]);
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), good + good);
     assert.ok(!read.includes("a/8.yaml"), "it is too large and must not be read");
   });
@@ -223,8 +224,8 @@ describe("recordings in a bucket", () => {
   });
 
   it("are fetched even if a lifecycle rule deletes some of them meanwhile", async () => {
-    const { strange, end } = await fetchInto("c");
-    assert.deepEqual([strange, end], [0, "1 review recorded"]);
+    const { invalid, end } = await fetchInto("c");
+    assert.deepEqual([invalid, end], [0, "1 review recorded"]);
     assert.ok(read.includes("c/gone.yaml"));
   });
 

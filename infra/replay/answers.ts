@@ -28,6 +28,7 @@ export type ReplayedReviewOutcome = KnownAnswer | { absent: string } | { fault: 
 
 /** An answer that contains a decision. `mode` is the rule's mode; absent if it is unknown or doesn't matter. */
 interface KnownAnswer {
+  /** The decision that the version made. */
   made: ReplayDecision;
   mode?: EnforcementMode;
 }

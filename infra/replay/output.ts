@@ -85,9 +85,7 @@ export const writeReplayJson = async (
   return counts;
 };
 
-/**
- * Returns the answers without their objects. The printed diff shows how the objects differ, and hides Secret values.
- */
+/** Returns the answers without objects. The printed diff shows how the objects differ, and hides values of Secrets. */
 const dropObjects = ({ answers }: Exclude<ReplayedRecordingResult, { state: "unreadable" }>) =>
   answers.map((answer) => ("made" in answer ? { ...answer, made: { ...answer.made, object: undefined } } : answer));
 

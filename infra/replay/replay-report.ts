@@ -47,9 +47,7 @@ export const formatReplayResult = (
 /** The parts of an answer that its verdict line shows. */
 const verdictLineAspects: DecisionAspect[] = ["verdict", "message", "code", "reason", "details", "mode"];
 
-/**
- * Returns the lines of one version's answer: those that differ from the other version's, or all if only one answered.
- */
+/** Returns the lines of a version's answer that differ from the other version's, or all if only one answered. */
 const formatAnswer = (
   answer: ReplayedReviewOutcome,
   differs: readonly DecisionAspect[],

@@ -121,9 +121,7 @@ const compareAnswers = (
   return { state: "absent" in left && "absent" in right ? "neither" : "differs", differs: [] };
 };
 
-/**
- * Returns a case's review. A recording has the whole request; the rule completes the request of a hand-written case.
- */
+/** Returns a case's review. A recording has the whole request. The rule completes the one of a hand-written case. */
 const restoreCaseReview = async (entry: Case, rule: string): Promise<AdmissionReview> =>
   entry.request ? restoreReview({ ...entry, request: entry.request }) : buildReview(await findListedRule(rule), entry);
 

@@ -60,19 +60,16 @@ const buildBundlesOfCommit = async (commit: string, version: VersionBuild): Prom
     requireSuccess(await scratch.run(program, words, { cwd }), `${name} can't be unpacked`);
   if (!isPosternProject(place)) throw new Complaint(`${name} can't be built: it has no postern.yaml`, 3);
   await installPackages(place, getProjectRoot(), version);
-  return buildIn(place, version, true);
+  return buildIn(place, version, { isCopy: true });
 };
 
-/**
- * Builds the functions of a version in its checkout, without changing the checkout. Returns the folder of the
- * bundles.
- */
+/** Builds the functions of a version without changing its checkout. Returns the folder of the bundles. */
 const buildBundlesOfCheckout = async (folder: string, version: VersionBuild): Promise<string> => {
-  if (await hasFolderOption(folder, version)) return buildIn(folder, version, false);
+  if (await hasFolderOption(folder, version)) return buildIn(folder, version);
   const place = join(await version.scratch.folder(), "tree");
   await copyProject(folder, place);
   await installPackages(place, folder, version);
-  return buildIn(place, version, true);
+  return buildIn(place, version, { isCopy: true });
 };
 
 /** Files and folders at the top of a project that aren't copied: a build doesn't read them, or creates them. */
@@ -141,7 +138,7 @@ const hasFolderOption = async (place: string, { name, scratch }: VersionBuild): 
  * Runs the version's `postern build` in its checkout. Returns the folder of the bundles. Older versions without the
  * option --to can be built only in a copy of the checkout.
  */
-const buildIn = async (place: string, version: VersionBuild, isCopy: boolean): Promise<string> => {
+const buildIn = async (place: string, version: VersionBuild, { isCopy = false } = {}): Promise<string> => {
   const { name, request, scratch } = version;
   const canChooseFolder = !isCopy || (await hasFolderOption(place, version));
   const out = canChooseFolder ? await scratch.folder() : join(place, "dist");
@@ -226,7 +223,7 @@ const createUnknownVersionComplaint = async (
   const list = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
   const names = (await runGit(scratch, ...list, "refs/heads", "refs/tags")).split("\n").filter(Boolean);
   const isShallow = (await runGit(scratch, "rev-parse", "--is-shallow-repository")) === "true";
-  const known = [
+  const possibleVersions = [
     "recorded",
     "working-tree",
     ...(stage ? ["live or a release such as r7"] : []),
@@ -235,6 +232,6 @@ const createUnknownVersionComplaint = async (
   ];
   const hint = isShallow ? "; this clone is shallow, and git fetch --unshallow brings other commits" : "";
   return new Complaint(
-    `there is no version "${text}"; it can be ${known.slice(0, -1).join(", ")} or ${known.at(-1)}${hint}`,
+    `there is no version "${text}"; it can be ${possibleVersions.slice(0, -1).join(", ")} or ${possibleVersions.at(-1)}${hint}`,
   );
 };

@@ -37,8 +37,8 @@ export const createServedRuleHandlers = async (
   kept: ReadonlySet<string> = new Set(),
 ): Promise<LoadedHandlers> => {
   const { catalogue, broken, config } = await readProject(file);
-  const lost = broken.filter(({ name }) => kept.has(name));
-  if (lost.length > 0) throw new Complaint(lost.map(({ sentence }) => sentence).join("; "));
+  const noLongerLoaded = broken.filter(({ name }) => kept.has(name));
+  if (noLongerLoaded.length > 0) throw new Complaint(noLongerLoaded.map(({ sentence }) => sentence).join("; "));
   const served = listServedRulesAndGroups(config, catalogue);
   const handlers = served.map(
     (rule) => [rule.name, createGatewayHandler(createListedEndpoint(config, rule, host, evaluate))] as const,
@@ -91,7 +91,7 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   let lastReload = Promise.resolve();
   const reload = async () => {
     generation += 1;
-    await open();
+    await openWatchers();
     await handleChange();
   };
   // The reload starts 50 ms after the last event, because an editor's save causes several. A save during a reload
@@ -104,20 +104,20 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   };
   // Folders are watched instead of files, because editors replace files. Each folder has its own watcher, because a
   // recursive watcher misses replaced files.
-  const open = async () => {
+  const openWatchers = async () => {
     const ruleFolders = (await listRuleFolders([getProjectSource()])).map(({ folder }) => folder);
     // While postern.yaml or a rule can't be loaded, the list of files is incomplete. The former files stay watched.
     places = await listConfigPaths(file)
       .then(({ paths, isComplete }) => (isComplete ? paths : [...new Set([...places, ...paths])]))
       .catch(() => places);
-    const below = (await Promise.all(places.map(listFolders))).flat();
+    const subfolders = (await Promise.all(places.map(listFolders))).flat();
     close();
     watchers = [
       watch(dirname(resolve(file)), (_, name) => name === basename(file) && scheduleReload()),
       // The project's folder is watched, too, because functions/ may be created later.
       ...watchFolder(getProjectRoot(), (_, name) => name === basename(functionsFolder) && scheduleReload()),
       ...[functionsFolder, ...ruleFolders].flatMap((folder) => watchFolder(folder, scheduleReload)),
-      ...below.flatMap((folder) => watchFolder(folder, scheduleReload)),
+      ...subfolders.flatMap((folder) => watchFolder(folder, scheduleReload)),
       // The parent folder is watched, too: a deleted file or folder may be created again.
       ...places.flatMap((place) =>
         watchFolder(dirname(place), (_, name) => name === basename(place) && scheduleReload()),
@@ -129,7 +129,7 @@ export const watchRulesAndConfig = async (file: string, handleChange: () => Prom
   const close = () => {
     for (const watcher of watchers) watcher.close();
   };
-  await open();
+  await openWatchers();
   return () => {
     clearTimeout(timer);
     close();

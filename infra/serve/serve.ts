@@ -230,9 +230,7 @@ const updateSchemas = async (file: string) =>
     .then((rules) => writeSchemas(dirname(file), rules))
     .catch((error) => writeOutput(`the schemas for editors are not written: ${toSentence(error)}\n`));
 
-/**
- * Reports whether a rule is on and, with its settings in some cluster, has a need that must be awaited, such as CUE.
- */
+/** Reports whether a rule that is on needs something that is loaded asynchronously in some cluster, such as CUE. */
 const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
   [...clusters.values()].some(({ rules }) => {
     const setup = rules.get(name);
@@ -258,9 +256,7 @@ const waitForInterrupt = () =>
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, handleSignal);
   });
 
-/**
- * Returns the text that `postern serve` prints first: the URLs of each cluster, and the command that registers them.
- */
+/** Returns what `postern serve` prints first: the URLs of each cluster, and the command that registers them. */
 const formatWelcome = (
   { config, served }: LoadedHandlers,
   signer: WebhookUrlSigner,

@@ -5,7 +5,7 @@ import { formatJunit, formatTestResult, formatTestSummary, type TestResult, toEx
 
 const rows = readRows<{ results: TestResult[]; lines: string; junit: string }>(import.meta.filename);
 const { results: all, lines, junit } = rows;
-const [passed, failed, skipped, unloaded] = all as [TestResult, TestResult, TestResult, TestResult];
+const [passed, failed, skipped, notEvaluated] = all as [TestResult, TestResult, TestResult, TestResult];
 
 describe("the results of tests", () => {
   it("are printed in lines, with the position of each failure", () => {
@@ -33,7 +33,7 @@ describe("the results of tests", () => {
     [[], 0],
     [[passed, skipped], 0],
     [[passed, failed], 1],
-    [[failed, unloaded], 3],
+    [[failed, notEvaluated], 3],
   ];
   for (const [results, code] of codes)
     it(`${results.map(({ result }) => result).join(", ") || "no results"} have the exit code ${code}`, () =>

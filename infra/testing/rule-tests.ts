@@ -76,7 +76,7 @@ for (const listed of catalogue) {
           fail(`${listed.place}/cases.yaml:${(await readCaseLineNumbers(listed))[index]}`, ...lines);
       });
     }
-    describe("has the properties of every rule: it", () => testLaws(listed, cases));
+    describe("has the properties of every rule: it", () => testCommonProperties(listed, cases));
     for (const { settings, refused } of settingsCases)
       it(`${refused === undefined ? "accepts" : "refuses"} the settings ${JSON.stringify(settings)}`, () =>
         assert.equal(findSettingsFault(listed.rule, settings), refused));
@@ -105,7 +105,7 @@ function fail(...lines: string[]): never {
 }
 
 /** Tests the properties that every rule must have. */
-function testLaws(listed: CatalogueRule, cases: Case[]) {
+function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
   const mutations = cases.filter(
     (entry) => entry.mutate && entry.refused === undefined && getCaseOperation(entry) !== "DELETE",
   );
@@ -114,18 +114,18 @@ function testLaws(listed: CatalogueRule, cases: Case[]) {
     it("changes nothing when it runs again", async () => {
       for (const entry of mutations) {
         const { outcome } = await evaluateFrozen(listed, entry);
-        const again = { ...entry, mutate: applyOutcomePatch(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
-        assert.deepEqual((await evaluateFrozen(listed, again)).outcome.patch, undefined, entry.name);
+        const changed = { ...entry, mutate: applyOutcomePatch(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
+        assert.deepEqual((await evaluateFrozen(listed, changed)).outcome.patch, undefined, entry.name);
       }
     });
 
   if (mutations.length > 0)
     it("keeps fields it does not know", async () => {
       for (const entry of mutations) {
-        const given = addUnknownFields(entry.mutate);
-        const { outcome } = await evaluateFrozen(listed, { ...entry, mutate: given as NonNullable<Case["mutate"]> });
+        const extended = addUnknownFields(entry.mutate);
+        const { outcome } = await evaluateFrozen(listed, { ...entry, mutate: extended as NonNullable<Case["mutate"]> });
         assert.deepEqual(
-          addUnknownFields(applyOutcomePatch(given, outcome)),
+          addUnknownFields(applyOutcomePatch(extended, outcome)),
           addUnknownFields(entry.becomes ?? entry.mutate),
           entry.name,
         );
@@ -336,9 +336,7 @@ async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<RuleD
   return evaluateCase(listed, entry, freezeReview(buildReview(listed, structuredClone(entry))));
 }
 
-/**
- * Returns the suggestion for a refused case. The input is frozen. Capabilities that write or call out fail the test.
- */
+/** Returns the suggestion for a refused case. The input is frozen. A capability that writes or sends fails the test. */
 async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSuggestion | undefined> {
   const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
   const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
@@ -386,9 +384,7 @@ function freezeReview<T>(value: T): T {
   return value;
 }
 
-/**
- * Returns capabilities of a cluster that has just changed. Reads that accept cached objects get the objects `before`.
- */
+/** Returns capabilities of a cluster that has just changed: reads that accept cached objects get those `before`. */
 function buildChangedCapabilities(now: RecordedCapabilityAnswers, before: RecordedCapabilityAnswers): Capabilities {
   const [fresh, cached] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
   const chooseCapabilities = (freshness?: ReadOptions) => (freshness?.maxAge === 0 ? fresh : cached);
@@ -438,7 +434,7 @@ function withSecrets<T extends KubernetesObject>(object: T): T {
   return { ...Object.fromEntries(filled), "unknown-field": secretMap, metadata: { ...metadata, labels, annotations } };
 }
 
-/** Adds an unknown field to the object, to its spec, and to every element of the spec's lists. */
+/** Adds an unknown field to the object, to its spec, and to each element of the spec's lists that has a name. */
 function addUnknownFields(object: unknown): unknown {
   const addField = (value: unknown, depth: number): unknown => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return value;

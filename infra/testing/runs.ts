@@ -72,22 +72,23 @@ export async function* runTests(
     const index = cases.findIndex((testCase) => testCase.name === name);
     const [found] = index < 0 ? [] : cases.splice(index, 1);
     // A failure of a shared test is a fault of the rule, so its place is in the rule's folder.
-    const place = found
-      ? { file: `${ruleFolder?.place}/cases.yaml`, line: found.line }
-      : ruleFolder && (isShared || brokenRule)
-        ? { file: `${ruleFolder.place}/${name === casesTestName ? "cases.yaml" : ruleFolder.file}` }
-        : { file: relative(getProjectRoot(), file).split(sep).join("/"), ...(line !== undefined && { line }) };
+    let place: { file: string; line?: number } = { file: relative(getProjectRoot(), file).split(sep).join("/") };
+    if (found) place = { file: `${ruleFolder?.place}/cases.yaml`, line: found.line };
+    else if (ruleFolder && (isShared || brokenRule))
+      place = { file: `${ruleFolder.place}/${name === casesTestName ? "cases.yaml" : ruleFolder.file}` };
+    else if (line !== undefined) place.line = line;
     yield* removeChecks(rule);
     // The checks have already reported the faults in the rule's members.
     if (brokenRule?.listed) continue;
-    const reason = typeof data.skip === "string" ? [data.skip] : [];
+    const skipReason = typeof data.skip === "string" ? [data.skip] : [];
+    const failedResult = brokenRule ? "not evaluated" : "failed";
     yield {
       ...(rule !== undefined && { rule }),
       ...place,
       name: title,
-      result: failure === undefined ? toResult(data.skip) : brokenRule ? "not evaluated" : "failed",
+      result: failure === undefined ? toResult(data.skip) : failedResult,
       because:
-        failure === undefined ? reason : describeFailure(failure, [place.file, place.line].join(":"), ruleFolder),
+        failure === undefined ? skipReason : describeFailure(failure, [place.file, place.line].join(":"), ruleFolder),
     };
   }
   for (const rule of checks.keys()) yield* removeChecks(rule);
@@ -121,9 +122,7 @@ const readCasePlaces = async (listed: CatalogueRule): Promise<{ name: string; li
   return cases.map(({ name }, index) => ({ name, line: lines[index] ?? 1 }));
 };
 
-/**
- * Returns the message of a failure without its place. Adds the first line of the stack that is in the rule's folder.
- */
+/** Returns a failure's message without its place. Adds the first line of the stack that is in the rule's folder. */
 const describeFailure = (failure: unknown, place: string, ruleFolder: RuleFolder | undefined): string[] => {
   const { cause } = toMap(failure);
   const error = cause ?? failure;

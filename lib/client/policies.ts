@@ -25,9 +25,7 @@ export type Policies =
   | readonly KinitirasPolicy[]
   | ((cluster: ObjectReader) => readonly KinitirasPolicy[] | Promise<readonly KinitirasPolicy[]>);
 
-/**
- * The hosts that references and scripts of policies may call, and the Secrets that they may read.
- */
+/** The hosts that references and scripts of policies may call, and the Secrets that they may read. */
 export interface References {
   /** The hosts that references may call, and the credentials for them. By default, none. */
   http?: Partial<PolicyHttpSettings>;

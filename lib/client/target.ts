@@ -8,9 +8,7 @@ export interface WriteTarget {
   version: string;
   resource: string;
   subResource?: string;
-  /**
-   * The request's namespace. For a Namespace, it is its own name, as in the API server's admission requests.
-   */
+  /** The request's namespace. For a Namespace, it is its own name, as in the API server's admission requests. */
   namespace?: string;
   name?: string;
   dryRun: boolean;

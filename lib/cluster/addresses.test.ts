@@ -24,9 +24,9 @@ describe("an address", () => {
   for (const address of ["::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2002:101:101::1", "2606:4700:4700::1111", "3fff:1::"])
     it(`${address} is allowed`, () => assert.equal(isAdmitted(address), true));
 
-  for (const [what, addresses] of Object.entries(rows.refused))
+  for (const [kind, addresses] of Object.entries(rows.refused))
     for (const address of addresses)
-      it(`"${address}" is not allowed: it is ${what}`, () => assert.equal(isAdmitted(address), false));
+      it(`"${address}" is not allowed: it is ${kind}`, () => assert.equal(isAdmitted(address), false));
 
   for (const { ranges, address, may } of rows.ranges)
     it(`${address} ${may ? "is" : "isn't"} allowed by ${ranges.join(" and ")}`, () =>
@@ -35,7 +35,7 @@ describe("an address", () => {
   it("is allowed or refused in the same way in each notation", () => {
     fc.assert(
       fc.property(fc.ipV4(), (address) => {
-        const may = isAdmitted(address);
+        const isAllowed = isAdmitted(address);
         const number = address.split(".").reduce((sum, part) => sum * 256 + Number(part), 0);
         const hex = number.toString(16).padStart(8, "0");
         for (const embedded of [
@@ -43,7 +43,7 @@ describe("an address", () => {
           `64:ff9b::${address}`,
           `2002:${hex.slice(0, 4)}:${hex.slice(4)}::`,
         ])
-          assert.equal(isAdmitted(embedded), may, embedded);
+          assert.equal(isAdmitted(embedded), isAllowed, embedded);
       }),
     );
   });
@@ -70,23 +70,23 @@ describe("a range", () => {
 });
 
 describe("a look-up", () => {
-  const find = (isAdmitted: (address: string) => boolean, all: boolean, name = "127.0.0.1") =>
+  const lookUp = (isAdmitted: (address: string) => boolean, options: { all: boolean }, name = "127.0.0.1") =>
     new Promise<unknown[]>((resolve) =>
-      createFilteredDnsLookup(isAdmitted)(name, { all }, (...found) => resolve(found)),
+      createFilteredDnsLookup(isAdmitted)(name, options, (...found) => resolve(found)),
     );
 
   it("returns allowed addresses", async () => {
-    assert.deepEqual(await find(() => true, false), [null, "127.0.0.1", 4]);
-    assert.deepEqual(await find(() => true, true), [null, [{ address: "127.0.0.1", family: 4 }]]);
+    assert.deepEqual(await lookUp(() => true, { all: false }), [null, "127.0.0.1", 4]);
+    assert.deepEqual(await lookUp(() => true, { all: true }), [null, [{ address: "127.0.0.1", family: 4 }]]);
   });
   it("returns no other addresses", async () => {
     for (const all of [true, false]) {
-      const [error] = await find(createPublicOrListedAddressCheck([]), all, "localhost");
+      const [error] = await lookUp(createPublicOrListedAddressCheck([]), { all }, "localhost");
       assert.match(String(error), /^Error: it has no address that may be called, but .*127\.0\.0\.1|::1/);
     }
   });
   it("fails like Node's lookup for an unknown name", async () => {
-    const [error] = await find(() => true, true, "nowhere.invalid");
+    const [error] = await lookUp(() => true, { all: true }, "nowhere.invalid");
     assert.match(String(error), /ENOTFOUND|EAI_AGAIN/);
   });
 });

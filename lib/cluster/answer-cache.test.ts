@@ -36,7 +36,7 @@ describe("an answer cache", () => {
     assert.equal(searches, 1);
   });
 
-  it("doesn't keep failures or answers that are not to be cached", async () => {
+  it("doesn't keep failures or answers without a size", async () => {
     const memory = createAnswerCache();
     const failing = recall(memory, "a", 0, async () => Promise.reject(new Error("no")));
     await assert.rejects(failing, /no/);
@@ -47,34 +47,35 @@ describe("an answer cache", () => {
   it("stays within its limits, and keeps the answers that were used last", async () => {
     const memory = createAnswerCache({ entries: 3, bytes: 100 });
     const put = (key: string, bytes: number) => recall(memory, key, 0, async () => buildAnswer(`${key}1`, bytes));
-    const has = async (key: string) =>
+    const isCached = async (key: string) =>
       (await recall(memory, key, 0, async () => ({ content: undefined, bytes: undefined }))) !== undefined;
     for (const key of ["a", "b", "c"]) await put(key, 1);
     await put("a", 1);
     await put("d", 1);
-    assert.deepEqual(await Promise.all(["b"].map(has)), [false], "too many");
-    assert.deepEqual(await Promise.all(["a", "c", "d"].map(has)), [true, true, true]);
+    assert.deepEqual(await Promise.all(["b"].map(isCached)), [false], "too many entries");
+    assert.deepEqual(await Promise.all(["a", "c", "d"].map(isCached)), [true, true, true]);
     await put("e", 99);
     assert.deepEqual(
-      [await has("d"), await has("e"), await has("a"), await has("c")],
+      [await isCached("d"), await isCached("e"), await isCached("a"), await isCached("c")],
       [true, true, false, false],
-      "too large",
+      "too many bytes",
     );
     await put("f", 200);
-    assert.deepEqual(await Promise.all(["d", "e", "f"].map(has)), [false, false, false], "larger than all it may be");
+    assert.deepEqual(await Promise.all(["d", "e", "f"].map(isCached)), [false, false, false], "f alone is too large");
   });
 
   it("never mixes the answers of different keys, in any order of calls", async () => {
-    const keys = fc.array(fc.tuple(fc.integer({ min: 0, max: 8 }), fc.nat(3), fc.boolean()), { maxLength: 60 });
+    const calls = fc.array(fc.tuple(fc.integer({ min: 0, max: 8 }), fc.nat(3), fc.boolean()), { maxLength: 60 });
     await fc.assert(
-      fc.asyncProperty(keys, async (questions) => {
+      fc.asyncProperty(calls, async (calls) => {
         const memory = createAnswerCache({ entries: 4, bytes: 10 });
-        const answers = questions.map(async ([key, bytes, fresh]) => {
+        const answers = calls.map(async ([key, bytes, isFresh]) => {
           const search = async () => {
             await new Promise(setImmediate);
+            // An answer without a size isn't cached.
             return buildAnswer(key, bytes === 3 ? undefined : bytes);
           };
-          return [key, await recall(memory, `${key}`, fresh ? Date.now() : 0, search)] as const;
+          return [key, await recall(memory, `${key}`, isFresh ? Date.now() : 0, search)] as const;
         });
         for (const [key, content] of await Promise.all(answers)) assert.equal(content, key);
       }),

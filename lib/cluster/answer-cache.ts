@@ -50,12 +50,12 @@ export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1
 
   return {
     recall(key, earliest, search) {
-      const known = entries.get(key);
-      if (known && known.since >= earliest) {
+      const existing = entries.get(key);
+      if (existing && existing.since >= earliest) {
         // The entry becomes the most recently used one, which is the last of the map.
         entries.delete(key);
-        entries.set(key, known);
-        return toCachedAnswer(known);
+        entries.set(key, existing);
+        return toCachedAnswer(existing);
       }
       const entry: Entry = { since: Date.now(), bytes: 0, search: search() };
       deleteEntry(key);
@@ -77,7 +77,7 @@ const toCachedAnswer = ({ since, search, found }: Entry): CachedAnswer =>
 
 /** For how many milliseconds a review waits for the answer to another review's request, before it sends its own. */
 const patience = 1000;
-/** A review waits these milliseconds longer for its own request, whose error at the deadline is more exact. */
+/** A review waits these milliseconds longer for its own request, so that it gets the request's more exact error. */
 const grace = 50;
 
 /** An answer, when its request was sent, and whether this call sent the request. */

@@ -8,7 +8,10 @@ import { type HttpsAnswer, type sendRequest, UnansweredError } from "./https-req
 const answer = (status: number, retryAfter?: number): HttpsAnswer => ({ status, body: "", retryAfter });
 const unanswered = (reason: UnansweredError["reason"]) => new UnansweredError("no answer", reason);
 
-/** Sends a request to a server with these answers. Returns each try's token, and whether its connection was new. */
+/**
+ * Sends a request to a server with these answers. Returns each try's token, followed by "anew" if its connection was
+ * new, and the last answer's status or why there was no answer.
+ */
 const ask = async (
   answers: (HttpsAnswer | UnansweredError)[],
   repeat?: ApiServerRequest["repeat"],
@@ -30,8 +33,8 @@ const ask = async (
     { server: "https://a", credentials: source },
     { send, pause: 1, ...(signal && { signal }) },
   );
-  const last = await request("/x", deadline, { body: {}, ...(repeat && { repeat }) }).catch((error) => error);
-  return { tries, last: last instanceof UnansweredError ? last.reason : last.status };
+  const result = await request("/x", deadline, { body: {}, ...(repeat && { repeat }) }).catch((error) => error);
+  return { tries, last: result instanceof UnansweredError ? result.reason : result.status };
 };
 
 describe("a request to an API server", () => {
@@ -52,9 +55,9 @@ describe("a request to an API server", () => {
       [`is repeated after ${status} if that is safe`, [answer(status)], "failed", ["t1", "t1"], 200],
       [`is not repeated after ${status} if it may have been carried out`, [answer(status)], "unsent", ["t1"], status],
     ]),
-    ["is repeated anew if it was not sent", [unanswered("unsent")], "unsent", ["t1", "t1 anew"], 200],
+    ["is repeated on a new connection if it was not sent", [unanswered("unsent")], "unsent", ["t1", "t1 anew"], 200],
     ["is never repeated if that is not safe at all", [unanswered("unsent")], "never", ["t1"], "unsent"],
-    ["is repeated anew if its answer is lost", [unanswered("lost")], "failed", ["t1", "t1 anew"], 200],
+    ["is repeated on a new connection if its answer is lost", [unanswered("lost")], "failed", ["t1", "t1 anew"], 200],
     ["is not repeated if its answer is lost, unless that is safe", [unanswered("lost")], "unsent", ["t1"], "lost"],
     ["is not repeated if the answer is too large", [unanswered("large")], "failed", ["t1"], "large"],
     ["is not repeated if it can't be sent", [unanswered("other")], "failed", ["t1"], "other"],
@@ -65,7 +68,7 @@ describe("a request to an API server", () => {
   it("is not repeated if the deadline would pass", async () => {
     assert.deepEqual(await ask([answer(429, 30)], "failed", Date.now() + 20_000), { tries: ["t1"], last: 429 });
   });
-  it("is not repeated after an interruption", async () => {
+  it("is not repeated after its signal was aborted", async () => {
     const { tries } = await ask([answer(503)], "failed", undefined, AbortSignal.abort());
     assert.deepEqual(tries, ["t1"]);
   });

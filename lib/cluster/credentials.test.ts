@@ -10,7 +10,7 @@ const identity = { accessKeyId: "AKIDEXAMPLE", secretAccessKey: "secret", sessio
 const minute = 60_000;
 const getDeadline = () => Date.now() + 1000;
 
-/** Returns credential sources, for which a function answers instead of AWS, and the requests that they sent. */
+/** Returns credential sources to which `answer` answers instead of AWS, and the list of the requests that they send. */
 const answerAws = (answer: (count: number) => { status?: number; body: unknown }) => {
   const requests: { url: string; headers: Record<string, unknown>; body: unknown }[] = [];
   const ask: typeof sendRequest = async (url, { headers }, body = "") => {
@@ -41,7 +41,7 @@ describe("a token source", () => {
   });
 
   it("presigns a request to STS, and presigns a new one before the last one expires", async (test) => {
-    const pass = mockClock(test);
+    const passMinutes = mockClock(test);
     const { requests, sources } = answerAws(() => ({ body: {} }));
     const credentials = { eks: "prod", region: "eu-west-1" };
     const { read: token } = createTokenSource(credentials, sources);
@@ -50,20 +50,20 @@ describe("a token source", () => {
     const url = new URL(Buffer.from(String(first).replace("k8s-aws-v1.", ""), "base64url").toString());
     assert.equal(url.host, "sts.eu-west-1.amazonaws.com");
     assert.equal(url.searchParams.get("X-Amz-SignedHeaders"), "host;x-k8s-aws-id");
-    pass(9);
+    passMinutes(9);
     assert.equal(await token(getDeadline()), first);
-    pass(2);
+    passMinutes(2);
     assert.notEqual(await token(getDeadline()), first);
-    assert.deepEqual(requests, [], "nobody needs to be asked");
+    assert.deepEqual(requests, [], "a presigned URL needs no request");
   });
 
-  const stored: [
+  const storedTokens: [
     name: string,
     credentials: Parameters<typeof createTokenSource>[0],
-    question: object,
+    expectedBody: object,
     answer: (token: string) => unknown,
     host: string,
-    header: object,
+    expectedHeader: object,
   ][] = [
     [
       "the text of a secret",
@@ -82,19 +82,19 @@ describe("a token source", () => {
       { "x-amz-target": "AmazonSSM.GetParameter" },
     ],
   ];
-  for (const [name, credentials, question, answer, host, header] of stored) {
+  for (const [name, credentials, expectedBody, answer, host, expectedHeader] of storedTokens) {
     it(`reads ${name}, and caches it for some time`, async (test) => {
-      const pass = mockClock(test);
+      const passMinutes = mockClock(test);
       const { requests, sources } = answerAws((count) => ({ body: answer(`t${count}`) }));
       const { read: token } = createTokenSource(credentials, sources);
       assert.deepEqual(await Promise.all([token(getDeadline()), token(getDeadline())]), ["t1", "t1"]);
       const [{ url, headers, body } = { url: "", headers: {}, body: {} }] = requests;
-      assert.deepEqual([url, body], [`https://${host}/`, question]);
-      assert.deepEqual({ ...headers, ...header }, headers);
+      assert.deepEqual([url, body], [`https://${host}/`, expectedBody]);
+      assert.deepEqual({ ...headers, ...expectedHeader }, headers);
       assert.match(String(headers.authorization), /^AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE\//);
-      pass(4);
+      passMinutes(4);
       assert.equal(await token(getDeadline()), "t1");
-      pass(2);
+      passMinutes(2);
       assert.equal(await token(getDeadline()), "t2");
     });
 
@@ -110,7 +110,7 @@ describe("a token source", () => {
     });
   }
 
-  const wrong: [name: string, answer: { status?: number; body: unknown }, sentence: RegExp][] = [
+  const wrongAnswers: [name: string, answer: { status?: number; body: unknown }, sentence: RegExp][] = [
     [
       "is refused",
       { status: 400, body: { __type: "com.amazon#AccessDeniedException", message: "details" } },
@@ -128,7 +128,7 @@ describe("a token source", () => {
       /^Error: the secret postern holds neither a token nor a key in PEM$/,
     ],
   ];
-  for (const [name, answer, sentence] of wrong)
+  for (const [name, answer, sentence] of wrongAnswers)
     it(`fails for a secret that ${name}, and reads it again at the next call`, async () => {
       const { sources } = answerAws((count) => (count === 1 ? answer : { body: { SecretString: "t" } }));
       const { read: token } = createTokenSource({ secret: "postern", region: "eu-west-1" }, sources);

@@ -12,7 +12,7 @@ const buildGroup = (name: string, preferred: string, ...versions: string[]) => {
     versions: [preferred, ...versions].map((version) => ({ version })),
   };
 };
-const version = (groupVersion: string, ...names: string[]) => ({
+const buildDiscoveryAnswer = (groupVersion: string, ...names: string[]) => ({
   [`/apis/${groupVersion}`]: {
     status: 200,
     content: { kind: "APIResourceList", resources: names.map((name) => ({ name })) },
@@ -23,8 +23,8 @@ const answers: Record<string, { status: number; content: object }> = {
     status: 200,
     content: { kind: "APIGroupList", groups: [buildGroup("old.io", "v1", "v1beta1"), buildGroup("lost.io", "v1")] },
   },
-  ...version("old.io/v1", "others"),
-  ...version("old.io/v1beta1", "trainers"),
+  ...buildDiscoveryAnswer("old.io/v1", "others"),
+  ...buildDiscoveryAnswer("old.io/v1beta1", "trainers"),
   "/apis/old.io/v1beta1/trainers?limit=2": {
     status: 200,
     content: { kind: "TrainerList", metadata: { continue: "next" }, items: [{ metadata: { name: "a" } }] },

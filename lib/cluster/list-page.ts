@@ -12,10 +12,10 @@ const maxPageLength = 8 * 1024 * 1024;
 
 /** Returns the capability to read lists of a cluster page by page. */
 export const createListPage: CreateListPage = ({ cluster, deadline }, findServer) => {
-  const askBefore = (ask: AskApiServer, path: string) => awaitUntil(deadline, ask(path, deadline));
+  const askUntilDeadline = (ask: AskApiServer, path: string) => awaitUntil(deadline, ask(path, deadline));
   /** Reads an object of a kind. Throws for any other answer, even for a 404, because a proxy may have sent it. */
   const readKind = async (ask: AskApiServer, path: string, kind: string): Promise<Record<string, unknown>> => {
-    const content = toMap(parseAnswerUnlessNotFound(await askBefore(ask, path))?.content);
+    const content = toMap(parseAnswerUnlessNotFound(await askUntilDeadline(ask, path))?.content);
     if (content.kind !== kind) throw new Error(`the answer at ${path} is not ${kind}`);
     return content;
   };
@@ -42,11 +42,11 @@ export const createListPage: CreateListPage = ({ cluster, deadline }, findServer
         const version = kind.version ?? (await findVersion(ask, kind));
         if (version === undefined) return { items: [], version, next: "" };
         const query = buildPageQuery(limit, next);
-        const answer = await askBefore(ask, `${buildObjectPath({ ...kind, version })}?${query}`);
+        const answer = await askUntilDeadline(ask, `${buildObjectPath({ ...kind, version })}?${query}`);
         if (answer.body.length > maxPageLength) throw new Error(`the answer has more than ${maxPageLength} characters`);
         // The answer 410 to an expired token contains a new token, with which the list continues in its current state.
-        const fresh = answer.status === 410 ? parsePage(parseJson(answer.body)).next : "";
-        if (fresh !== "") return { items: [], version, next: fresh };
+        const newToken = answer.status === 410 ? parsePage(parseJson(answer.body)).next : "";
+        if (newToken !== "") return { items: [], version, next: newToken };
         const page = parsePage(parseAnswerUnlessNotFound(answer)?.content);
         if (page.kind === undefined || !Array.isArray(page.items)) throw new Error("the answer is not a list");
         return { items: page.items, version, next: page.next };

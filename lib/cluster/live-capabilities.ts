@@ -285,13 +285,13 @@ const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): 
   },
 });
 
-export const createFailure = (act: string, cluster: string) => (error: unknown) => {
-  throw new Failure(503, `could not ${act} cluster "${cluster}": ${getErrorMessage(error)}`, { cause: error });
+export const createFailure = (action: string, cluster: string) => (error: unknown) => {
+  throw new Failure(503, `could not ${action} cluster "${cluster}": ${getErrorMessage(error)}`, { cause: error });
 };
 
 export const buildObjectPath = ({ group, resource, version = "v1" }: ResourceType, namespace?: string) => {
-  const below = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
-  return `${toApiPath(joinApiVersion({ group, version }))}${below}/${resource}`;
+  const namespacePath = namespace === undefined ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
+  return `${toApiPath(joinApiVersion({ group, version }))}${namespacePath}/${resource}`;
 };
 const describeNamespace = (namespace: string | undefined) =>
   namespace === undefined ? "" : ` in namespace "${namespace}"`;
@@ -301,8 +301,8 @@ const findRefusal = (
   { status, body }: HttpsAnswer,
   codes: readonly number[] = [400, 403, 404, 422],
 ): Status | undefined => {
-  const { kind: what, reason, message, details } = toMap(parseJson(body));
-  if (what !== "Status" || typeof message !== "string" || !codes.includes(status)) return undefined;
+  const { kind: answerKind, reason, message, details } = toMap(parseJson(body));
+  if (answerKind !== "Status" || typeof message !== "string" || !codes.includes(status)) return undefined;
   const { kind, name } = toMap(details);
   // A Status about a missing right or an unserved resource names no object.
   if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;

@@ -13,7 +13,7 @@ import { awaitUntil, type HttpsAnswer, requireUnansweredError, sendRequest, Unan
 import { type AwsKeys, signHeaders } from "./signature.ts";
 
 /** Requests end these milliseconds before the review, so that the rule can still decide without an answer. */
-const margin = 100;
+const endMargin = 100;
 
 /** The state that the capabilities of one review share. */
 export interface ReviewCapabilityState {
@@ -47,7 +47,7 @@ export const createOutsideServiceCapabilities = (
     const fail = (error: Error) => {
       throw new Failure(503, `could not ask ${host}: ${error.message}`, { cause: error });
     };
-    const until = Math.min(deadline - margin, Date.now() + milliseconds);
+    const until = Math.min(deadline - endMargin, Date.now() + milliseconds);
     const send = () => askAuthorized({ ...request, ...(connect && { connect }) }, until);
     if (keep === undefined) return send().catch(fail);
 
@@ -61,12 +61,12 @@ export const createOutsideServiceCapabilities = (
       // The cast is safe: only `search` writes this key.
       const answer = shared.content as HttpsResponse;
       const seconds = keep(answer);
-      const isOver = shared.since < started && shared.since + seconds * 1000 <= started;
+      const isExpired = shared.since < started && shared.since + seconds * 1000 <= started;
       // If an answer isn't cached, or is too old for this review, only the review that sent its request may use it.
-      return { ...shared, answer, isOurs: shared.isOurs || (seconds > 0 && !isOver) };
+      return { ...shared, answer, isOurs: shared.isOurs || (seconds > 0 && !isExpired) };
     };
-    const known = await recall(isLasting ? 0 : (since ?? 0));
-    const found = known.isOurs ? known : await recall(Math.max(started, known.since + 1));
+    const cached = await recall(isLasting ? 0 : (since ?? 0));
+    const found = cached.isOurs ? cached : await recall(Math.max(started, cached.since + 1));
     if (found.since < started && !isLasting) review.isRemembered = true;
     return found.answer;
   };
@@ -94,20 +94,20 @@ const askAuthorized = async (
     key: await readCredential(client.key, deadline, "the key of its client certificate"),
   };
   if (bearer === undefined) return ask(request, deadline, clientCertificate);
-  for (let isAgain = false; ; isAgain = true) {
+  for (let isRepeated = false; ; isRepeated = true) {
     const value = await readCredential(bearer, deadline, "its token");
     const authorization = username === undefined ? `Bearer ${value}` : buildBasicAuthorization(username, value);
     const headers = { ...request.headers, authorization };
     const answer = await ask({ ...request, headers }, deadline, clientCertificate);
-    if (answer.status !== 401 || isAgain) return answer;
+    if (answer.status !== 401 || isRepeated) return answer;
     await getTokenSource(bearer).refused(value);
   }
 };
 
-const readCredential = async (place: CredentialPlace, deadline: number, what: string): Promise<string> => {
+const readCredential = async (place: CredentialPlace, deadline: number, description: string): Promise<string> => {
   const reading = awaitUntil(deadline, getTokenSource(place).read(Date.now() + fetchMilliseconds));
   const value = await reading.catch((error: Error) => {
-    throw error instanceof UnansweredError ? error : new Error(`${what} could not be read`, { cause: error });
+    throw error instanceof UnansweredError ? error : new Error(`${description} could not be read`, { cause: error });
   });
   return String(value);
 };

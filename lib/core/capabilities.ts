@@ -5,7 +5,7 @@ import type { AccessAnswer, Capabilities, Needs } from "../needs.ts";
 const verbs = ["get", "list", "create", "updateStatus", "may", "discover", "https", "http", "aws", "cue"] as const;
 export type CapabilityVerb = (typeof verbs)[number];
 
-/** Wraps capabilities: `answer` replaces every call; it gets the arguments, and `ask`, which makes the real call. */
+/** Returns capabilities that call `answer` instead. It gets the arguments, and `ask`, which makes the real call. */
 export const interceptCalls = (
   capabilities: Capabilities,
   answer: (verb: CapabilityVerb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
@@ -20,8 +20,8 @@ export const interceptCalls = (
 };
 
 /**
- * Returns the capabilities of a rule's needs for one review. A question that only reads is asked once, and again after
- * the rule has written. Adds answers with Secrets to `secrets`.
+ * Returns the functions with which a rule asks for its needs in one review. An equal read is made only once, and again
+ * after the rule has written. Adds answers with Secrets to `secrets`.
  */
 export const bindNeeds = (
   needs: Needs,
@@ -30,36 +30,32 @@ export const bindNeeds = (
   secrets: unknown[] = [],
 ): Record<string, unknown> => {
   const answers = new Map<string, Promise<unknown>>();
-  const note = (answer: unknown): unknown => {
+  const collectSecret = (answer: unknown): unknown => {
     secrets.push(answer);
     return answer;
   };
-  const remembering = interceptCalls(capabilities, (verb, args, ask) => {
+  const cachedCapabilities = interceptCalls(capabilities, (verb, args, ask) => {
     if (isWrite(verb)) answers.clear();
-    if (effects.includes(verb)) return ignoreRejection(ask());
+    if (verbsWithEffects.includes(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
-    const answer = answers.get(question) ?? ignoreRejection(isSecretRead(verb, args) ? ask().then(note) : ask());
+    const answer =
+      answers.get(question) ?? ignoreRejection(isSecretRead(verb, args) ? ask().then(collectSecret) : ask());
     answers.set(question, answer);
     return answer;
   });
-  return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(remembering, rule)]));
+  return Object.fromEntries(Object.entries(needs).map(([name, need]) => [name, need.bind(cachedCapabilities, rule)]));
 };
 
 const isSecretRead = (verb: CapabilityVerb, [kind]: readonly unknown[]): boolean =>
   (verb === "get" || verb === "list") && Object(kind).resource === "secrets";
 
-/**
- * The capability verbs that may have side effects: equal questions with them are sent each time, not answered once.
- */
-const effects: readonly CapabilityVerb[] = ["create", "updateStatus", "https", "http", "cue"];
+/** The capability verbs that may have side effects: equal calls are all made, and their answers aren't remembered. */
+const verbsWithEffects: readonly CapabilityVerb[] = ["create", "updateStatus", "https", "http", "cue"];
 
 /** Reports whether a capability changes what the cluster stores. */
 export const isWrite = (verb: string): boolean => verb === "create" || verb === "updateStatus";
 
-/**
- * Returns the promise with its rejection marked as handled: the rule may never await it, if another question failed
- * before.
- */
+/** Prevents an unhandled rejection: the rule may never await this promise, because another read failed before. */
 const ignoreRejection = <T>(answer: Promise<T>): Promise<T> => {
   answer.catch(() => {});
   return answer;
@@ -72,14 +68,14 @@ export const toAccessAnswer = ({ allowed, reason, evaluationError }: AccessAnswe
   ...(evaluationError && { evaluationError }),
 });
 
-/** Returns the capabilities for a cluster without a connection: every read fails. */
+/** Returns the capabilities for a cluster without a connection: reads, writes and calls fail. */
 export const createUnconnectedCapabilities = (cluster: string): Capabilities => {
   const fail = async () => {
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);
   };
-  const reads = Object.fromEntries(verbs.map((verb) => [verb, fail])) as Record<CapabilityVerb, typeof fail>;
+  const failingCalls = Object.fromEntries(verbs.map((verb) => [verb, fail])) as Record<CapabilityVerb, typeof fail>;
   return {
-    ...reads,
+    ...failingCalls,
     cluster,
     ledger: () => unavailableLedger,
     count: () => {},

@@ -1,28 +1,31 @@
 import { Failure } from "../failure.ts";
 
 /** Milliseconds reserved to send the answer. */
-const margin = 300;
+const sendMargin = 300;
 /** The longest time in milliseconds that an API server waits for a webhook. */
-const longest = 30_000;
+const longestTimeout = 30_000;
 
 /** How long a caller waits for the answer to a request, in milliseconds. */
 export interface WaitingCaller {
-  /** The time that the request says. */
+  /** The timeout that the request names. */
   timeout?: number | undefined;
   /** The time when the request began, since 1970. */
   since?: number | undefined;
 }
 
 /**
- * Returns the time by which an answer must be ready, in milliseconds since 1970: before the caller, which began earlier, or
- * the process itself, which has `remaining` milliseconds, stops waiting.
+ * Returns the time by which an answer must be ready, in milliseconds since 1970: shortly before the caller's timeout,
+ * or before the process ends, which has `remaining` milliseconds, if that is earlier.
  */
-export const computeDeadline = ({ timeout = longest, since }: WaitingCaller, remaining = longest): number => {
+export const computeDeadline = (
+  { timeout = longestTimeout, since }: WaitingCaller,
+  remaining = longestTimeout,
+): number => {
   const now = Date.now();
-  const gone = now - (since ?? now);
+  const elapsed = now - (since ?? now);
   // Clocks may differ: an elapsed time below 0 or beyond the timeout is ignored.
-  const waits = timeout - (gone > 0 && gone < timeout ? gone : 0);
-  return now + Math.min(waits, remaining) - margin;
+  const callerRemaining = timeout - (elapsed > 0 && elapsed < timeout ? elapsed : 0);
+  return now + Math.min(callerRemaining, remaining) - sendMargin;
 };
 
 /** Parses a timeout such as `10s`, the only form that the API server writes, to milliseconds; else undefined. */
@@ -33,7 +36,7 @@ export const parseTimeout = (value: string): number | undefined => {
 
 const createLateFailure = () => new Failure(504, "the rule did not answer in time");
 
-/** Resolves to `answer`, or rejects if that takes longer than `milliseconds`: the API server waits no longer. */
+/** Resolves to the value of `answer`, or rejects if that takes longer than `milliseconds`. */
 export const rejectWhenLate = async <T>(
   answer: Promise<T>,
   milliseconds: number,
@@ -50,7 +53,7 @@ export const rejectWhenLate = async <T>(
   }
 };
 
-/** Evaluates, and rejects an asynchronous evaluation that takes longer than `milliseconds`. */
+/** Calls `evaluate`. If it returns a promise, this is rejected after `milliseconds`. */
 export const evaluateInTime = <T>(milliseconds: number, evaluate: (milliseconds: number) => T | Promise<T>) => {
   const decision = evaluate(milliseconds);
   return decision instanceof Promise ? rejectWhenLate(decision, milliseconds) : decision;

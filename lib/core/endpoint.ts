@@ -22,7 +22,7 @@ import type { AnsweredReviewFacts, LogDetail } from "./log-line.ts";
 import { explainFailure } from "./review-explanation.ts";
 import { createUrlKeyVerifier } from "./url-key.ts";
 
-// The way of a review, from the request to the answer. Nothing here knows where requests come from.
+// Answers the requests of API servers and direct invocations, in Lambda and elsewhere.
 
 /** How a rule treats one cluster's reviews, and the versions of the cluster's URL key that it accepts. */
 export interface ClusterSetup<Settings extends object = object> {
@@ -125,10 +125,10 @@ export interface Endpoint {
   answerFailure(error: unknown): Promise<FailureStatus>;
 }
 
-/** What is known of a review before it is evaluated. */
+/** The facts for a review's log line that are known before the evaluation. */
 type KnownFacts = Pick<AnsweredReviewFacts, "phase" | "variant" | "cluster" | "key" | "mode" | "request">;
 
-/** How a review is evaluated: by which rule's function, and with what. */
+/** How a review is evaluated: in which phase and mode, and with which settings. */
 interface Treatment {
   phase: Phase;
   variant: string | undefined;
@@ -165,34 +165,37 @@ export const createEndpoint = (
 
   const findTreatment = (
     { phase, variant, cluster }: Pick<ReviewToEvaluate, "phase" | "variant" | "cluster">,
-    given: Pick<ReviewToEvaluate, "settings" | "kubernetes"> = {},
+    overrides: Pick<ReviewToEvaluate, "settings" | "kubernetes"> = {},
   ): Treatment => {
     const setup = cluster ? findClusterSetup(config, cluster) : undefined;
-    const usual =
-      given.settings === undefined ? (setup?.settings ?? defaults) : mergeWithDefaults(defaults, given.settings);
-    const variantSettings = POSTERN_VARIANTS ? findVariantSettings(config, setup, variant, usual) : undefined;
+    const settings =
+      overrides.settings === undefined
+        ? (setup?.settings ?? defaults)
+        : mergeWithDefaults(defaults, overrides.settings);
+    const variantSettings = POSTERN_VARIANTS ? findVariantSettings(config, setup, variant, settings) : undefined;
     return {
       phase,
       variant,
       mode: setup?.mode ?? "enforce",
-      settings: variantSettings ?? usual,
-      kubernetes: given.kubernetes ?? setup?.kubernetes,
+      settings: variantSettings ?? settings,
+      kubernetes: overrides.kubernetes ?? setup?.kubernetes,
       ...(POSTERN_EXCEPTIONS && { exceptions: setup?.exceptions }),
       isVariant: variantSettings !== undefined,
     };
   };
 
-  /** Evaluates the rule until the deadline. */
-  const decide = (
+  /** Evaluates the rule; fails if that isn't finished at the deadline. */
+  const evaluateRequest = (
     request: AdmissionRequest,
     { phase, isVariant: _, ...treatment }: Treatment,
-    { cluster = "", capabilities: given, now = new Date(), deadline }: EvaluationLimits,
+    { cluster = "", capabilities: givenCapabilities, now = new Date(), deadline }: EvaluationLimits,
   ): RuleDecision | Promise<RuleDecision> => {
     const context = { name: config.rule, ...treatment, now };
-    const openCapabilities = (left: number) => given ?? host.openCapabilities?.(cluster, left);
+    const openCapabilities = (milliseconds: number) =>
+      givenCapabilities ?? host.openCapabilities?.(cluster, milliseconds);
     return POSTERN_NEEDS
-      ? evaluateInTime(deadline - Date.now(), (left) =>
-          evaluate(rule, phase, request, { ...context, capabilities: rule.needs && openCapabilities(left) }),
+      ? evaluateInTime(deadline - Date.now(), (milliseconds) =>
+          evaluate(rule, phase, request, { ...context, capabilities: rule.needs && openCapabilities(milliseconds) }),
         )
       : evaluate(rule, phase, request, context);
   };
@@ -210,8 +213,8 @@ export const createEndpoint = (
       milliseconds: Math.round((readClock() - started) * 1000) / 1000,
     });
 
-  /** Returns the Status that answers a failure, and logs it. */
-  const fail = async (error: unknown, known: KnownFacts, started: number): Promise<FailureStatus> => {
+  /** Logs a failure, and returns the Status that answers it. */
+  const answerFailure = async (error: unknown, known: KnownFacts, started: number): Promise<FailureStatus> => {
     const failure = await explainFailure(error, known.request, rule.match);
     const facts = { ...known, code: failure.code, error: failure };
     writeLog(started, facts);
@@ -223,8 +226,8 @@ export const createEndpoint = (
     );
   };
 
-  /** Receives a review, evaluates it and encodes its outcome. A failure is a result, too. */
-  const conclude = async <T>(
+  /** Gets a review from `receive`, evaluates and logs it, and encodes its outcome. Returns a Status if that fails. */
+  const answerReview = async <T>(
     { known, treatment, started, ...input }: ReviewCircumstances,
     receive: () => AdmissionReview,
     encode: (review: AdmissionReview, outcome: ReviewOutcome, format: (value: unknown) => string) => T,
@@ -234,12 +237,12 @@ export const createEndpoint = (
       requireServed(treatment);
       const review = receive();
       request = review.request;
-      const { outcome, ...decision } = await decide(request, treatment, input);
+      const { outcome, ...decision } = await evaluateRequest(request, treatment, input);
       const answer = encode(review, outcome, stringify);
       writeLog(started, { ...known, request, ...decision });
       return { answer };
     } catch (error) {
-      return { status: await fail(error, { ...known, request }, started) };
+      return { status: await answerFailure(error, { ...known, request }, started) };
     }
   };
 
@@ -247,37 +250,38 @@ export const createEndpoint = (
     const started = readClock();
     const encodeFailure = (status: FailureStatus) => ({ code: status.code, body: JSON.stringify(status) });
     const target = findTarget(http.path);
-    if (target === undefined) return encodeFailure(await fail(createNotFound(), {}, started));
+    if (target === undefined) return encodeFailure(await answerFailure(createNotFound(), {}, started));
     const treatment = findTreatment(target);
     const known = { ...target, mode: treatment.mode };
     const circumstances = { ...target, known, treatment, started, deadline: http.deadline };
-    const concluded = await conclude(circumstances, () => decodeBody(http, parse), encodeReviewResponse);
-    return "status" in concluded ? encodeFailure(concluded.status) : { code: 200, body: concluded.answer };
+    const result = await answerReview(circumstances, () => decodeBody(http, parse), encodeReviewResponse);
+    return "status" in result ? encodeFailure(result.status) : { code: 200, body: result.answer };
   };
 
-  /** Returns what a path asks for. A wrong key and an unknown rule or phase have no target, and get the same answer. */
+  /** Returns the cluster, phase and variant of a path; undefined for a wrong key, another rule or an unknown phase. */
   const findTarget = (path: string) => {
     const [segment = "", name, phase, variant] = readPath(path);
     const caller = verifyKey(segment);
     return caller && name === config.rule && isPhase(phase) ? { ...caller, phase, variant } : undefined;
   };
 
+  /** Throws if the rule has no function for the phase, or no such variant. */
   const requireServed = ({ phase, variant, mode, isVariant }: Treatment) => {
     if (mode !== "off" && (!rule[phase] || (variant !== undefined && !isVariant))) throw createNotFound();
   };
 
   const evaluateReview = async (input: ReviewToEvaluate): Promise<EvaluatedReview> => {
     const { phase, variant, cluster } = input;
-    // Settings may have other variants than those of the cluster.
+    // An unknown variant is accepted: the event's settings may be those of any variant.
     const treatment = { ...findTreatment(input, input), isVariant: true };
     // A review with a cluster counts in the metrics.
     const known = { phase, variant, mode: treatment.mode, ...(cluster && { cluster, key: "direct" }) };
     const circumstances = { ...input, known, treatment, started: readClock() };
-    const concluded = await conclude(circumstances, () => requireValidReview(input.review), buildReviewResponse);
-    return "status" in concluded ? concluded : { response: concluded.answer };
+    const result = await answerReview(circumstances, () => requireValidReview(input.review), buildReviewResponse);
+    return "status" in result ? result : { response: result.answer };
   };
 
-  return { evaluateReview, answerRequest, answerFailure: (error) => fail(error, {}, readClock()) };
+  return { evaluateReview, answerRequest, answerFailure: (error) => answerFailure(error, {}, readClock()) };
 };
 
 /** Returns the key, the rule, the phase and perhaps the variant: the end of a path, which a proxy may have prefixed. */

@@ -9,7 +9,7 @@ import { mergeSince } from "../since.ts";
 import { findException, type RuleException } from "./exceptions.ts";
 import { createDraft } from "./patch.ts";
 
-/** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off" gives none. */
+/** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off": no evaluation. */
 export type EnforcementMode = "enforce" | "warn" | "audit" | "off";
 
 /** What an evaluation of a rule gets beside the request. */
@@ -35,17 +35,14 @@ export type EvaluateRequest = (
   context: RuleEvaluationContext,
 ) => RuleDecision | Promise<RuleDecision>;
 
-/** A rule's outcome after its mode is applied; `refused` and the patch's number of `operations` are from before. */
+/** A rule's outcome in its mode; `refused` and `operations` (of the patch) are as if the mode were "enforce". */
 export interface RuleDecision {
   outcome: ReviewOutcome;
   refused: boolean;
   operations: number;
-  /**
-   * Why the rule refuses, in every mode, or else what it warns of. Where a Secret was reviewed or read, it is masked as an
-   * error is.
-   */
+  /** Why the rule refuses, in every mode, or else its warnings. Secrets that were reviewed or read are masked in it. */
   message?: string;
-  /** The exception that lets the request through. The rule isn't asked then. */
+  /** The exception that lets the request through. The rule isn't evaluated then. */
   exception?: string;
   members?: GroupMemberDecision[];
 }
@@ -60,11 +57,11 @@ export interface GroupMemberDecision extends Omit<RuleDecision, "outcome" | "mem
 /** Evaluates a rule for one request. */
 export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => {
   const { name, mode, capabilities, kubernetes, ...rest } = context;
-  const decide = rule[phase];
-  if (decide === undefined || mode === "off") return nothing;
+  const ruleFunction = rule[phase];
+  if (ruleFunction === undefined || mode === "off") return noDecision;
   if (POSTERN_EXCEPTIONS && rest.exceptions) {
     const exception = findException(rest.exceptions, request, rest.now);
-    if (exception) return { ...nothing, outcome: { allowed: true, audit: { exception } }, exception };
+    if (exception) return { ...noDecision, outcome: { allowed: true, audit: { exception } }, exception };
   }
 
   // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
@@ -72,7 +69,7 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
   const { value, changes: listChanges } =
     POSTERN_MUTATES && phase === "mutate" ? createDraft(object) : { value: object, changes: () => [] };
   const secrets: unknown[] = [];
-  const verdict = decide.call(rule, value, {
+  const verdict = ruleFunction.call(rule, value, {
     ...(POSTERN_NEEDS && rule.needs && capabilities && bindNeeds(rule.needs, capabilities, name, secrets)),
     ...rest,
     ...(POSTERN_EXCEPTIONS && rest.exceptions && { exceptions: undefined }),
@@ -82,7 +79,7 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
   });
   const concludeOrRepeat = (verdict: Verdict) => {
     const decision = concludeVerdict(verdict, listChanges, request, context);
-    // A refusal is evaluated anew with fresh answers; one that is a few seconds old is only good enough to admit.
+    // If cached answers were used, the rule is evaluated again with new ones before it refuses.
     const fresh = decision.refused ? capabilities?.anew?.() : undefined;
     if (fresh) return evaluateRule(rule, phase, request, { ...context, capabilities: fresh });
     if (decision.message !== undefined && (secrets.length > 0 || request.resource?.resource === "secrets"))
@@ -92,7 +89,7 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
   return verdict instanceof Promise ? verdict.then(concludeOrRepeat) : concludeOrRepeat(verdict);
 };
 
-const nothing: RuleDecision = { outcome: { allowed: true }, refused: false, operations: 0 };
+const noDecision: RuleDecision = { outcome: { allowed: true }, refused: false, operations: 0 };
 
 const concludeVerdict = (
   verdict: Verdict,
@@ -115,10 +112,10 @@ const concludeVerdict = (
     }
     if (patch.length > 0) outcome.patch = patch;
   } else if (status || patch.length > 0) {
-    const [would, what] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];
+    const [verb, detail] = status ? ["deny", status.message] : ["change", patch.map(({ path }) => path).join(", ")];
     // A warning contains the rule's name. An audit annotation gets the webhook's name from the API server.
-    if (mode === "warn") outcome.warnings = [`${name} would ${would}: ${what}`, ...warnings];
-    else outcome.audit = { ...audit, [`would-${would}`]: what };
+    if (mode === "warn") outcome.warnings = [`${name} would ${verb}: ${detail}`, ...warnings];
+    else outcome.audit = { ...audit, [`would-${verb}`]: detail };
   }
   const message = status?.message ?? outcome.warnings?.join("; ");
   if (message) decision.message = message;

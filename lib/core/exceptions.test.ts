@@ -19,20 +19,20 @@ const rows = readRows<
     expected: boolean;
   }[]
 >(import.meta.filename);
-const usual = { until: "2027-01-31", owner: "team-billing", reason: "old base image" };
+const baseException = { until: "2027-01-31", owner: "team-billing", reason: "old base image" };
 const userInfo = { username: "jane", groups: ["developers"] };
-const text = "until 2027-01-31 (team-billing): old base image";
+const exceptionText = "until 2027-01-31 (team-billing): old base image";
 
 describe("an exception", () => {
   for (const { name, exception = { namespaces: ["legacy"] }, request, now = "2027-01-31T22:59:59Z", expected } of rows)
     it(name, () => {
       const created = buildPodRequest({ namespace: "legacy", userInfo, ...request });
-      const found = findException([{ ...usual, ...exception }], created, new Date(now));
+      const found = findException([{ ...baseException, ...exception }], created, new Date(now));
       assert.equal(found !== undefined, expected);
     });
   it("is the first of several that covers the request", () => {
     const [other, first, second] = ["other", "legacy", "legacy"].map((namespace, index) => {
-      return { ...usual, namespaces: [namespace], reason: `reason ${index}` };
+      return { ...baseException, namespaces: [namespace], reason: `reason ${index}` };
     });
     const exceptions = [other, first, second].filter((exception) => exception !== undefined);
     const created = buildPodRequest({ namespace: "legacy" });
@@ -41,7 +41,7 @@ describe("an exception", () => {
 });
 
 describe("an endpoint with an exception", () => {
-  const seen: object[] = [];
+  const contexts: object[] = [];
   const sample = rule<{ metadata?: { labels?: object } }>({
     summary: "Changes and refuses.",
     match: [],
@@ -49,7 +49,7 @@ describe("an endpoint with an exception", () => {
       pod.metadata = { labels: { seen: "yes" } };
     },
     validate: (_, context) => {
-      seen.push(context);
+      contexts.push(context);
       return "no";
     },
   });
@@ -61,53 +61,56 @@ describe("an endpoint with an exception", () => {
         config: {
           rule: "sample",
           clusters: {
-            one: { keyVersions: [1], mode, settings: {}, exceptions: [{ ...usual, namespaces: ["legacy"] }] },
+            one: { keyVersions: [1], mode, settings: {}, exceptions: [{ ...baseException, namespaces: ["legacy"] }] },
             two: { keyVersions: [1], mode, settings: {} },
           },
         },
       },
       { publicKeys: "", writeLogLine: (report) => void reports.push(report) },
     );
-  const before = "2027-01-31T12:00:00Z";
-  const ask = async (handler: ReturnType<typeof createHandler>, event: object, request: object = {}) => {
+  const beforeEnd = "2027-01-31T12:00:00Z";
+  const evaluate = async (handler: ReturnType<typeof createHandler>, event: object, request: object = {}) => {
     const review = buildPodReview({ namespace: "legacy", userInfo, ...request });
-    const answer = await handler({ phase: "validate", cluster: "one", now: before, review, ...event }, {} as Context);
+    const answer = await handler(
+      { phase: "validate", cluster: "one", now: beforeEnd, review, ...event },
+      {} as Context,
+    );
     const { uid: _, ...response } = Object(answer).response;
     return response;
   };
-  const admitted = { allowed: true, auditAnnotations: { exception: text } };
+  const admittedResponse = { allowed: true, auditAnnotations: { exception: exceptionText } };
 
   for (const mode of ["enforce", "warn", "audit"] as const)
     for (const phase of ["mutate", "validate"])
       it(`admits a covered object unchanged, with an audit annotation, on ${phase} in mode ${mode}`, async () =>
-        assert.deepEqual(await ask(createHandler(mode), { phase }), admitted));
+        assert.deepEqual(await evaluate(createHandler(mode), { phase }), admittedResponse));
   it("does nothing if the rule is off", async () =>
-    assert.deepEqual(await ask(createHandler("off"), {}), { allowed: true }));
+    assert.deepEqual(await evaluate(createHandler("off"), {}), { allowed: true }));
   it("refuses in another namespace and another cluster, and without a cluster", async () => {
     const handler = createHandler("enforce");
     for (const [event, request] of [[{}, { namespace: "shop" }], [{ cluster: "two" }], [{ cluster: undefined }]])
-      assert.equal((await ask(handler, event ?? {}, request)).allowed, false);
+      assert.equal((await evaluate(handler, event ?? {}, request)).allowed, false);
   });
   it("doesn't show its exceptions to the rule", async () => {
-    seen.length = 0;
-    await ask(createHandler("enforce"), {}, { namespace: "shop" });
-    assert.equal(Reflect.get(seen[0] ?? assert.fail(), "exceptions"), undefined);
+    contexts.length = 0;
+    await evaluate(createHandler("enforce"), {}, { namespace: "shop" });
+    assert.equal(Reflect.get(contexts[0] ?? assert.fail(), "exceptions"), undefined);
   });
   it("refuses after the end of the exception, in the same process", async () => {
     const handler = createHandler("enforce");
     const moments = ["2027-01-31T23:59:59.999Z", "2027-02-01T00:00:00Z", "2027-01-31T23:59:59Z"];
     const answers: boolean[] = [];
-    for (const now of moments) answers.push((await ask(handler, { now })).allowed);
+    for (const now of moments) answers.push((await evaluate(handler, { now })).allowed);
     assert.deepEqual(answers, [true, false, true]);
   });
   it("names the exception in the log line of a review, but not of a probe", async () => {
     const readLine = async (request: object) => {
       reports.length = 0;
-      await ask(createHandler("enforce"), {}, request);
+      await evaluate(createHandler("enforce"), {}, request);
       return JSON.parse(formatLogLine(reports[0] ?? assert.fail(), "test", 0));
     };
     const { verdict, exception, Reviews, Denials } = await readLine({});
-    assert.deepEqual([verdict, exception, Reviews, Denials], ["allowed", text, 1, 0]);
+    assert.deepEqual([verdict, exception, Reviews, Denials], ["allowed", exceptionText, 1, 0]);
     assert.equal((await readLine({ namespace: "shop" })).exception, undefined);
     assert.equal((await readLine({ dryRun: true, userInfo: { username: probeUser } })).exception, undefined);
   });

@@ -104,7 +104,7 @@ describe("a group", () => {
     };
     const { ask } = createGroup(rules);
     const { patch } = await ask();
-    // A change in the second round would need a third one.
+    // `third` precedes the change that `second` makes in the second round, so it would need a third round.
     assert.deepEqual(patch, [
       { op: "add", path: "/seen", value: ["first"] },
       { op: "add", path: "/seen/1", value: "second" },
@@ -181,6 +181,7 @@ describe("a group", () => {
   });
 
   const statuses = [{ ...pods[0], resources: ["pods/status"] }] as GroupMemberConfig["match"];
+  // A name that begins with "that" describes the member, and one with "for" the request.
   const memberCases: [name: string, change: Partial<GroupMemberConfig>, request: object][] = [
     ["in mode off", { mode: "off" }, {}],
     ["that matches another resource", { match: [{ ...pods[0], resources: ["services"] } as never] }, {}],
@@ -233,9 +234,9 @@ describe("a group", () => {
       const { ask, reports } = createGroup(rules, { broken: { mode, failsOpen: true } });
       const { allowed, patch } = await ask();
       assert.deepEqual([allowed, patch.length], [true, 1]);
-      const [, own] = reports;
-      assert.deepEqual([own?.rule, own?.code, own?.mode], ["broken", 500, mode]);
-      assert.match(own?.error?.message ?? "", /^broken: the rule failed: Error: broken$/);
+      const [, memberReport] = reports;
+      assert.deepEqual([memberReport?.rule, memberReport?.code, memberReport?.mode], ["broken", 500, mode]);
+      assert.match(memberReport?.error?.message ?? "", /^broken: the rule failed: Error: broken$/);
     });
 
   it("answers 400 if a member fails on a wrong type, though it fails open", async () => {
@@ -314,11 +315,14 @@ describe("a group", () => {
     const rules = { a: buildWriter("a"), no: refusing };
 
     it("answers with the named member alone, under the event's settings if it has some", async () => {
-      const { ask } = createGroup(rules, { a: { mode: "warn" }, no: { settings: { why: "baked" } } });
+      const { ask } = createGroup(rules, { a: { mode: "warn" }, no: { settings: { why: "of cluster one" } } });
       const buildStatus = (message: string) => ({ code: 403, reason: "Forbidden", message });
-      assert.deepEqual((await ask({}, { cluster: "one", member: "no" })).status, buildStatus("baked"));
+      assert.deepEqual((await ask({}, { cluster: "one", member: "no" })).status, buildStatus("of cluster one"));
       assert.deepEqual((await ask({}, { member: "no" })).status, buildStatus("no"));
-      assert.deepEqual((await ask({}, { member: "no", settings: { why: "given" } })).status, buildStatus("given"));
+      assert.deepEqual(
+        (await ask({}, { member: "no", settings: { why: "of event" } })).status,
+        buildStatus("of event"),
+      );
       assert.deepEqual((await ask({}, { cluster: "one", member: "a" })).warnings, ["a would change: /seen"]);
       assert.deepEqual((await ask({}, { member: "a" })).patch, [{ op: "add", path: "/seen", value: ["a"] }]);
     });

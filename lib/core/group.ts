@@ -48,7 +48,7 @@ export interface GroupMemberConfig {
 
 type Memberships = Record<string, GroupMemberConfig>;
 
-/** The config of a group of rules. `alone` is the config of the members for invocations that name no cluster. */
+/** The config of a group of rules. `alone` has the members' config for invocations that name no cluster. */
 export interface GroupConfig extends EndpointConfig<Memberships> {
   alone: Memberships;
 }
@@ -69,8 +69,8 @@ export const createGroupEndpoint = (
     ...group,
     evaluateReview: (input) => {
       if (input.member === undefined) return group.evaluateReview(input);
-      const [rule, ownConfig] = selectMember(input.member, members, config);
-      return createEndpoint(rule, ownConfig, host, evaluate).evaluateReview(input);
+      const [rule, memberConfig] = selectMember(input.member, members, config);
+      return createEndpoint(rule, memberConfig, host, evaluate).evaluateReview(input);
     },
   };
 };
@@ -127,7 +127,7 @@ const evaluateMembers =
       const { mode, settings, failsOpen, exempt } = membership;
       const rule = members[name];
       if (!rule) return false;
-      const before = results.get(name) ?? { rule: name, mode, refused: false, operations: 0 };
+      const earlierDecision = results.get(name) ?? { rule: name, mode, refused: false, operations: 0 };
       let decision: RuleDecision;
       try {
         const exceptions = POSTERN_EXCEPTIONS ? exempt.exceptions : undefined;
@@ -142,13 +142,16 @@ const evaluateMembers =
         const error = new Failure(code, `${name}: ${message}`, { cause: thrown });
         // If the member fails open, the group's other members are called, as after the failure of such a webhook.
         if (!failsOpen || code < 500) throw error;
-        results.set(name, { ...before, error });
+        results.set(name, { ...earlierDecision, error });
         return false;
       }
       const { outcome: memberOutcome, ...facts } = decision;
       // The member may have been called before, in the first round.
-      const [refused, operations] = [before.refused || facts.refused, before.operations + facts.operations];
-      results.set(name, { ...before, ...facts, refused, operations });
+      const [refused, operations] = [
+        earlierDecision.refused || facts.refused,
+        earlierDecision.operations + facts.operations,
+      ];
+      results.set(name, { ...earlierDecision, ...facts, refused, operations });
       const { status } = memberOutcome;
       for (const warning of memberOutcome.warnings ?? []) warnings.push(warning);
       for (const [key, value] of Object.entries(memberOutcome.audit ?? {})) audit[`${name}.${key}`] = value;
@@ -161,17 +164,17 @@ const evaluateMembers =
       object = applyPatch(object, memberOutcome.patch ?? []);
       return memberOutcome.patch !== undefined;
     };
-    const concerned = Object.entries(settings as Memberships).filter(([, membership]) =>
+    const membersToEvaluate = Object.entries(settings as Memberships).filter(([, membership]) =>
       concernsMember(membership, request),
     );
     // Only members in mode enforce are called in the second round. A member in mode warn or audit has reported in the
     // first round what it would change.
-    await callMutatorsInRounds(concerned, ([, { mode }]) => mode === "enforce", evaluateMember);
-    const reported = [...results.values()].filter(
+    await callMutatorsInRounds(membersToEvaluate, ([, { mode }]) => mode === "enforce", evaluateMember);
+    const reportedMembers = [...results.values()].filter(
       ({ refused, operations, error, message, exception }) =>
         refused || operations > 0 || error || message || exception,
     );
-    return { outcome, refused: !outcome.allowed, operations: patch.length, members: reported };
+    return { outcome, refused: !outcome.allowed, operations: patch.length, members: reportedMembers };
   };
 
 const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: AdmissionRequest): boolean => {

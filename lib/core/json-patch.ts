@@ -46,7 +46,7 @@ class Scalar {
   }
 }
 
-/** A null that `test` doesn't find anywhere, as if upstream's Go code made it, and not a parser of JSON. */
+/** A null that doesn't equal any value in `test`. In upstream's Go code, this is a null that no JSON parser read. */
 export const madeNull: unknown = new Scalar(null, "null");
 
 const keepSource = (key: string, value: unknown, context?: { source?: string }): unknown =>
@@ -61,9 +61,7 @@ const toPlainValue = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, toPlainValue(member)]));
 };
 
-/**
- * Returns the operations of a JSON patch with plain numbers, without the source text that the parser kept of each.
- */
+/** Returns the operations of a JSON patch with plain numbers, without the source text that the parser kept of each. */
 export const dropNumberTextsFromPatch = (operations: readonly JsonMap[]): unknown[] => operations.map(toPlainValue);
 
 const getTypeName = (value: unknown): string => {
@@ -93,6 +91,7 @@ const applyOperation = (
   operations[name]?.({ root, name, operation, budget, owned });
 };
 
+// In calls of `readPath`, `true` shortens the error of a missing path, as upstream does for some operations.
 const operations: Record<string, (act: OperationRun) => void> = {
   add: (act) => {
     const path = readPath(act, "path", true);
@@ -143,9 +142,9 @@ const operations: Record<string, (act: OperationRun) => void> = {
     const target = findPlace(act, path, `doc is missing destination path: ${path}`);
     const written = exactJson.stringify(value ?? null);
     act.budget.copied += value == null ? 0 : Buffer.byteLength(escapeAsGo(written));
-    if (act.budget.copied > mostCopied)
+    if (act.budget.copied > maxCopiedBytes)
       throw new Error(
-        `Unable to complete the copy, the accumulated size increase of copy is ${act.budget.copied}, exceeding the limit ${mostCopied}`,
+        `Unable to complete the copy, the accumulated size increase of copy is ${act.budget.copied}, exceeding the limit ${maxCopiedBytes}`,
       );
     withContext("error while adding value during copy: ", () => insertMember(target, exactJson.parse(written)));
   },
@@ -160,7 +159,7 @@ const operations: Record<string, (act: OperationRun) => void> = {
 };
 
 /** The most bytes that the `copy` operations of one patch may add in total, as in kube-apiserver. */
-const mostCopied = 3 * 1024 * 1024;
+const maxCopiedBytes = 3 * 1024 * 1024;
 
 const getOperand = ({ operation }: OperationRun): unknown => toPlainValue(operation.value ?? null);
 
@@ -176,34 +175,35 @@ const readPath = ({ name, operation }: OperationRun, key: "path" | "from", isTer
   throw new Error(`${name} operation failed to decode ${key}: ${isTerse ? missing : reason}`);
 };
 
-const withContext = <T>(before: string, act: () => T): T => {
+/** Calls `act`; puts `prefix` before the message of an error that it throws. */
+const withContext = <T>(prefix: string, act: () => T): T => {
   try {
     return act();
   } catch (error) {
-    throw new Error(`${before}${getErrorMessage(error)}`);
+    throw new Error(`${prefix}${getErrorMessage(error)}`);
   }
 };
 
 /**
- * Compares two values for the patch operation `test`, as texts of JSON. Go escapes `<`, so a hook that doesn't escape
- * it fails the test.
+ * Compares a document's value with that of the patch operation `test`, as texts of JSON. Go escapes `<`, so a patch
+ * that doesn't escape it fails the test.
  */
-const isEqual = (there: unknown, value: unknown): boolean => {
+const isEqual = (present: unknown, value: unknown): boolean => {
   if (value instanceof Scalar)
-    return typeof there !== "object" && escapeAsGo(exactJson.stringify(there)) === value.source;
-  if (there === null || value === null) return there === value;
-  if (Array.isArray(there) || Array.isArray(value))
+    return typeof present !== "object" && escapeAsGo(exactJson.stringify(present)) === value.source;
+  if (present === null || value === null) return present === value;
+  if (Array.isArray(present) || Array.isArray(value))
     return (
-      Array.isArray(there) &&
+      Array.isArray(present) &&
       Array.isArray(value) &&
-      there.length === value.length &&
-      there.every((element, index) => isEqual(element, value[index]))
+      present.length === value.length &&
+      present.every((element, index) => isEqual(element, value[index]))
     );
-  if (!isMap(there) || !isMap(value)) return false;
-  const keys = Object.keys(there);
+  if (!isMap(present) || !isMap(value)) return false;
+  const keys = Object.keys(present);
   return (
     keys.length === Object.keys(value).length &&
-    keys.every((key) => Object.hasOwn(value, key) && isEqual(there[key], value[key]))
+    keys.every((key) => Object.hasOwn(value, key) && isEqual(present[key], value[key]))
   );
 };
 
@@ -226,7 +226,7 @@ interface Place {
   key: string;
 }
 
-/** Finds the object or list that a path's last step is in; copies what the patch hasn't copied yet on the way. */
+/** Finds the object or list that a path's last step is in. Copies the objects and lists on the path that aren't yet. */
 const findPlace = ({ root, owned, name }: OperationRun, path: string, fault: string): Place => {
   const createFault = () => new Error(`${name} operation does not apply: ${fault}: ${missing}`);
   const steps = parsePointer(path);
@@ -235,13 +235,13 @@ const findPlace = ({ root, owned, name }: OperationRun, path: string, fault: str
   let parent = copyOnce(root.value, owned);
   root.value = parent;
   for (const step of steps) {
-    const at = Array.isArray(parent) ? resolveIndex(parent, step) : step;
-    if (Array.isArray(parent) && typeof at === "string") throw createFault();
-    const next: unknown = Object.hasOwn(parent ?? {}, at) ? Reflect.get(parent ?? {}, at) : undefined;
+    const index = Array.isArray(parent) ? resolveIndex(parent, step) : step;
+    if (Array.isArray(parent) && typeof index === "string") throw createFault();
+    const next: unknown = Object.hasOwn(parent ?? {}, index) ? Reflect.get(parent ?? {}, index) : undefined;
     if (!isObject(next)) throw createFault();
-    const mine = copyOnce(next, owned);
-    setMember(parent as JsonMap, at, mine);
-    parent = mine;
+    const nextCopy = copyOnce(next, owned);
+    setMember(parent as JsonMap, index, nextCopy);
+    parent = nextCopy;
   }
   return { parent: parent as Place["parent"], key };
 };
@@ -265,11 +265,12 @@ const parseIndex = (key: string): number | string => {
   return Number.isSafeInteger(number) ? number : `strconv.Atoi: parsing ${JSON.stringify(key)}: value out of range`;
 };
 
+/** Returns the index to which a key leads; returns the error text if it is invalid or outside the list. */
 const resolveIndex = (list: readonly unknown[], key: string, size = list.length): number | string => {
   const number = parseIndex(key);
   if (typeof number === "string") return number;
-  const isThere = number < size && number >= -size;
-  return isThere ? (number < 0 ? number + size : number) : `Unable to access invalid index: ${number}: ${invalid}`;
+  const isValid = number < size && number >= -size;
+  return isValid ? (number < 0 ? number + size : number) : `Unable to access invalid index: ${number}: ${invalid}`;
 };
 
 const getMember = ({ parent, key }: Place): unknown => {

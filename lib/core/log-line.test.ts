@@ -60,14 +60,14 @@ const parseMetrics = (text: string): Record<string, unknown>[] => {
 };
 
 describe("a log line", () => {
-  it("counts a review under its stage, and its denial under its rule", () => {
+  it("counts a review for its stage, and its denial for its stage and rule", () => {
     assert.deepEqual(parseMetrics(formatLogLine({ ...report, refused: true }, "prod", 5)), [
       { Errors: 0, by: "prod" },
       { Latency: 1.25, by: "prod" },
       { Denials: 1, by: "prod sample" },
     ]);
   });
-  it("counts the start of a function with the review that waited for it", () => {
+  it("adds the time of a function's start (200 ms) to the latency of the first review", () => {
     const line = formatLogLine(report, "prod", 5, 200);
     assert.deepEqual(parseMetrics(line), [
       { Errors: 0, by: "prod" },
@@ -77,7 +77,7 @@ describe("a log line", () => {
     ]);
     assert.equal(JSON.parse(line).Init, 200);
   });
-  it("counts a review of a group once, and a member's denial under the member", () => {
+  it("counts a review of a group once, and a member's denial for the member", () => {
     const member = { rule: "sample", mode: "enforce" as const, refused: true, operations: 0 };
     const group = { ...report, rule: "all", refused: true, members: [member] };
     assert.deepEqual(
@@ -95,15 +95,15 @@ describe("a log line", () => {
     );
   });
   it("counts a failure as an error and not as a denial", () => {
-    const counts = parseMetrics(formatLogLine({ ...report, code: 504, error: new Error("late") }, "prod", 5));
+    const metrics = parseMetrics(formatLogLine({ ...report, code: 504, error: new Error("late") }, "prod", 5));
     assert.deepEqual(
-      [counts.filter(({ Errors }) => Errors === 1).length, counts.filter(({ Denials }) => Denials === 1).length],
+      [metrics.filter(({ Errors }) => Errors === 1).length, metrics.filter(({ Denials }) => Denials === 1).length],
       [1, 0],
     );
   });
   it("counts no request without a valid key", () => {
-    const stranger = { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 };
-    assert.deepEqual(parseMetrics(formatLogLine(stranger, "prod", 5, 200)), []);
+    const withoutKey = { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 };
+    assert.deepEqual(parseMetrics(formatLogLine(withoutKey, "prod", 5, 200)), []);
   });
 
   const verdicts: [change: Partial<AnsweredReviewFacts>, verdict: string][] = [
@@ -227,8 +227,8 @@ describe("a log line", () => {
   });
 
   it("has no member that the schema doesn't describe, and all members that it requires", () => {
-    const wrong = [{ Reviews: "1" }, { verdict: "refused" }, { extra: 1 }, { Latency: -1 }, { Rule: undefined }];
-    for (const change of wrong) {
+    const wrongChanges = [{ Reviews: "1" }, { verdict: "refused" }, { extra: 1 }, { Latency: -1 }, { Rule: undefined }];
+    for (const change of wrongChanges) {
       const line = { ...JSON.parse(formatLogLine(report, "prod", 5)), ...change };
       assert.ok(!isLogLine(JSON.parse(JSON.stringify(line))), JSON.stringify(change));
     }
@@ -263,10 +263,11 @@ describe("a log line", () => {
       { requiredKeys: [] },
     );
     fc.assert(
-      fc.property(change, fc.integer({ min: 0 }), (sample, time) => {
-        const written = formatLogLine({ ...report, ...sample }, "prod", time);
-        assert.doesNotMatch(written, /[\n\r]/);
-        assert.equal(parseMetrics(written).length, sample.code === 400 ? 0 : 3);
+      fc.property(change, fc.integer({ min: 0 }), (changes, time) => {
+        const line = formatLogLine({ ...report, ...changes }, "prod", time);
+        assert.doesNotMatch(line, /[\n\r]/);
+        // Errors, Latency and Denials; none for a request that is no review (400).
+        assert.equal(parseMetrics(line).length, changes.code === 400 ? 0 : 3);
       }),
       { numRuns: 500 },
     );
@@ -332,21 +333,21 @@ describe("the log of an endpoint", () => {
   });
 
   it("has no part of the object, the settings, the body or the key", async () => {
-    const word = fc.string({ unit: fc.constantFrom(..."QWZ789"), minLength: 6, maxLength: 20 });
-    const body = fc
-      .tuple(word, fc.constantFrom("data", "stringData", "metadata", "spec"), fc.nat(), fc.boolean())
-      .map(([secret, key, at, torn]) => {
+    const secretText = fc.string({ unit: fc.constantFrom(..."QWZ789"), minLength: 6, maxLength: 20 });
+    const secretAndBody = fc
+      .tuple(secretText, fc.constantFrom("data", "stringData", "metadata", "spec"), fc.nat(), fc.boolean())
+      .map(([secret, key, length, isCut]) => {
         const text = JSON.stringify(review({ [key]: { [secret]: secret, labels: { bad: secret } } }));
-        return { secret, body: torn ? text.slice(0, at % text.length) + secret : text };
+        return { secret, body: isCut ? text.slice(0, length % text.length) + secret : text };
       });
     await fc.assert(
       fc.asyncProperty(
-        body,
+        secretAndBody,
         fc.constantFrom("mutate", "validate", "sample"),
         fc.constantFrom("POST", "GET"),
         async ({ secret, body }, phase, method) => {
-          const text = await logEvent(buildEvent(`/${segment}/sample/${phase}`, body, method));
-          for (const hidden of [secret, segment, segment.slice(-40), "s3cret"]) assert.ok(!text.includes(hidden), text);
+          const line = await logEvent(buildEvent(`/${segment}/sample/${phase}`, body, method));
+          for (const hidden of [secret, segment, segment.slice(-40), "s3cret"]) assert.ok(!line.includes(hidden), line);
         },
       ),
       { numRuns: 300 },
@@ -355,8 +356,11 @@ describe("the log of an endpoint", () => {
 
   it("has the user and the message of a denial, unless logs is minimal in postern.yaml", async () => {
     const event = { phase: "validate", review: review({ metadata: { labels: { bad: "QWZ789" } } }) };
-    const little: EndpointConfig = { ...config, logs: "minimal" };
-    const handlers = [usualHandler, createLambdaHandler({ rules: { sample: changingRule }, config: little }, host)];
+    const minimalConfig: EndpointConfig = { ...config, logs: "minimal" };
+    const handlers = [
+      usualHandler,
+      createLambdaHandler({ rules: { sample: changingRule }, config: minimalConfig }, host),
+    ];
     const found = [];
     for (const handler of handlers) {
       const { Denials, user, message } = JSON.parse(await logEvent(event, handler));
@@ -368,14 +372,14 @@ describe("the log of an endpoint", () => {
     ]);
   });
 
-  const strangers: [string, string][] = [
+  const pathsWithoutValidKey: [string, string][] = [
     ["no key", "/sample/mutate"],
     ["a wrong key", `/prod-eu.${"A".repeat(86)}/sample/mutate`],
     ["another signer's key", `/${createTestSigner(2).segment("prod-eu")}/sample/mutate`],
     ["no path", ""],
   ];
-  for (const [name, path] of strangers)
-    it(`is one short line for ${name}, and counts nothing`, async () => {
+  for (const [name, path] of pathsWithoutValidKey)
+    it(`is one line without a cluster and without metrics for a request with ${name}`, async () => {
       const text = await logEvent(buildEvent(path, "{}"));
       const { Latency: _, ...entry } = JSON.parse(text);
       assert.deepEqual(parseMetrics(text), []);
@@ -394,11 +398,11 @@ describe("the log of an endpoint", () => {
         error: "there is nothing here",
       });
     });
-  it("counts nothing for an unreadable event", async () =>
+  it("has no metrics for an unreadable event", async () =>
     assert.deepEqual(parseMetrics(await logEvent({ a: 1 })), []));
 
   const [path, wrongType] = [`/${segment}/sample/mutate`, JSON.stringify(review({ metadata: { labels: { a: 0 } } }))];
-  const known: [name: string, event: unknown, code: number, metrics: number][] = [
+  const eventsWithValidKey: [name: string, event: unknown, code: number, metrics: number][] = [
     ["a review", buildEvent(path, JSON.stringify(review({}))), 200, 3],
     ["a direct review", { phase: "mutate", cluster: "prod-eu", review: review({}) }, 200, 3],
     [
@@ -411,12 +415,12 @@ describe("the log of an endpoint", () => {
     ["another method", buildEvent(path, "", "GET"), 405, 0],
     ["a review with a wrong type", buildEvent(path, wrongType), 400, 0],
   ];
-  for (const [name, event, code, metrics] of known)
-    it(`${metrics > 0 ? "counts" : "does not count"} ${name} of a known caller`, async () => {
+  for (const [name, event, code, metrics] of eventsWithValidKey)
+    it(`${metrics > 0 ? "counts" : "does not count"} ${name}, sent with a valid key`, async () => {
       const text = await logEvent(event);
-      const { code: logged, Reviews, Errors } = JSON.parse(text);
+      const { code: loggedCode, Reviews, Errors } = JSON.parse(text);
       assert.deepEqual(
-        [parseMetrics(text).length, logged, Reviews, Errors],
+        [parseMetrics(text).length, loggedCode, Reviews, Errors],
         [metrics, code, metrics > 0 ? 1 : 0, code === 500 ? 1 : 0],
       );
     });

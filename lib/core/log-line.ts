@@ -54,9 +54,9 @@ const shorten = (text: string, maxLength: number): string =>
   (text.length > maxLength ? `${text.slice(0, maxLength)}…` : text).replace(/[^\P{C}\n]/gu, "?");
 
 /**
- * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request
- * without a valid key is logged without metrics, so that a stranger can't raise an alarm. Nor can the holder of a key
- * by a request that no API server sends, which gets a 4xx: it counts neither as a review nor as an error.
+ * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). Requests
+ * without a valid key are logged without metrics, so that they can't raise an alarm. A request with a valid key that no
+ * API server sends, and that gets a 4xx, counts neither as a review nor as an error, for the same reason.
  * `startMilliseconds` is the time for which the review waited for the function's start, if it did.
  */
 export const formatLogLine = (

@@ -6,7 +6,7 @@ import type { Patch } from "../review.ts";
 import { applyPatch, createDraft } from "./patch.ts";
 
 /** Applies a patch exactly as RFC 6902 says, to test the patches of drafts. */
-const apply = (document: unknown, patch: Patch): unknown => {
+const applyByStandard = (document: unknown, patch: Patch): unknown => {
   const holder = { root: structuredClone(document) };
   for (const change of patch) {
     const { op, path } = change;
@@ -15,20 +15,21 @@ const apply = (document: unknown, patch: Patch): unknown => {
       .slice(1)
       .map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
     let parent: any = holder;
-    let last = "root";
+    let lastKey = "root";
     for (const key of keys) {
-      assert.ok(Object.hasOwn(parent, last), `${path} has a parent`);
-      parent = Object.getOwnPropertyDescriptor(parent, last)?.value;
-      last = key;
+      assert.ok(Object.hasOwn(parent, lastKey), `${path} has a parent`);
+      parent = Object.getOwnPropertyDescriptor(parent, lastKey)?.value;
+      lastKey = key;
     }
-    const fresh = "value" in change ? structuredClone(change.value) : undefined;
-    if (op !== "add") assert.ok(Object.hasOwn(parent, last), `${op} ${path} exists`);
+    const newValue = "value" in change ? structuredClone(change.value) : undefined;
+    if (op !== "add") assert.ok(Object.hasOwn(parent, lastKey), `${op} ${path} exists`);
     if (Array.isArray(parent)) {
-      assert.match(last, /^(0|[1-9]\d*)$/);
-      assert.ok(Number(last) <= parent.length, `${path} is within the list`);
-      parent.splice(Number(last), op === "add" ? 0 : 1, ...(op === "remove" ? [] : [fresh]));
-    } else if (op === "remove") delete parent[last];
-    else Object.defineProperty(parent, last, { value: fresh, writable: true, enumerable: true, configurable: true });
+      assert.match(lastKey, /^(0|[1-9]\d*)$/);
+      assert.ok(Number(lastKey) <= parent.length, `${path} is within the list`);
+      parent.splice(Number(lastKey), op === "add" ? 0 : 1, ...(op === "remove" ? [] : [newValue]));
+    } else if (op === "remove") delete parent[lastKey];
+    else
+      Object.defineProperty(parent, lastKey, { value: newValue, writable: true, enumerable: true, configurable: true });
   }
   return holder.root;
 };
@@ -49,14 +50,18 @@ describe("a draft", () => {
   const replace = (path: string, value: unknown): Patch => [{ op: "replace", path, value }];
   const remove = (path: string): Patch => [{ op: "remove", path }];
   const edits: [name: string, edit: (pod: any) => unknown, patch: Patch][] = [
-    ["says nothing where nothing was written", (p) => p.spec.containers.map((c: any) => c.ports?.length), []],
-    ["says nothing where the same text was written", (p) => Object.assign(p.spec, { nodeName: "n" }), []],
-    ["says nothing where the same list was written", (p) => Object.assign(p.spec.containers[0], { ports: [1, 2] }), []],
+    ["has no operation if nothing was written", (p) => p.spec.containers.map((c: any) => c.ports?.length), []],
+    ["has no operation if the same text was written", (p) => Object.assign(p.spec, { nodeName: "n" }), []],
+    [
+      "has no operation if an equal list was written",
+      (p) => Object.assign(p.spec.containers[0], { ports: [1, 2] }),
+      [],
+    ],
     ["replaces a leaf", (p) => Object.assign(p.spec, { nodeName: "m" }), replace("/spec/nodeName", "m")],
     ["removes a key", (p) => delete p.spec.nodeName, remove("/spec/nodeName")],
-    ["takes undefined for absent", (p) => Object.assign(p.spec, { nodeName: undefined }), remove("/spec/nodeName")],
+    ["removes a key set to undefined", (p) => Object.assign(p.spec, { nodeName: undefined }), remove("/spec/nodeName")],
     [
-      "adds new parents whole",
+      "adds a new object with all its members in one operation",
       (p) => {
         p.status = { a: { b: 1 } };
         p.status.a.c = 2;
@@ -103,7 +108,7 @@ describe("a draft", () => {
       [...add("/spec/containers/0/ports/2", 3), ...replace("/spec/containers/2/name", "C")],
     ],
     [
-      "knows __proto__ as a key",
+      "adds the key __proto__",
       (p) => Object.defineProperty(p.metadata.labels, "__proto__", { value: "x" }),
       add("/metadata/labels/__proto__", "x"),
     ],
@@ -120,21 +125,21 @@ describe("a draft", () => {
   ];
   for (const [name, edit, patch] of edits) it(name, () => assert.deepEqual(buildPatch(buildPod(), edit), patch));
 
-  it("follows values that occur twice or move", () => {
+  it("has the final content of values that were moved or inserted twice", () => {
     const patch = buildPatch(buildPod(), (p) => {
       const first = p.spec.containers[0];
       p.copy = first;
       p.spec.containers.push(p.spec.containers.shift());
       first.name = "moved";
     });
-    assert.deepEqual(apply(buildPod(), patch), {
+    assert.deepEqual(applyByStandard(buildPod(), patch), {
       ...buildPod(),
       copy: { name: "moved", ports: [1, 2] },
       spec: { containers: [{ name: "b" }, { name: "c" }, { name: "moved", ports: [1, 2] }], nodeName: "n" },
     });
   });
 
-  it("reads like the object", () => {
+  it("has the same keys and values as the object", () => {
     const { value } = createDraft<any>(buildPod());
     assert.deepEqual(JSON.parse(JSON.stringify(value)), buildPod());
     assert.deepEqual(Object.keys(value.spec), ["containers", "nodeName"]);
@@ -164,8 +169,8 @@ describe("a draft", () => {
         /the rule wrote/,
       ));
 
-  // Any edit is a sequence of these at any path, with any value or another part of the draft.
-  type Step = { at: number[]; act: string; key: string; index: number; value: unknown; from: number[] };
+  // A random edit of the part of a draft at `path`; it uses `value` or the part at `sourcePath`.
+  type Edit = { path: number[]; act: string; key: string; index: number; value: unknown; sourcePath: number[] };
   const key = fc.oneof(
     fc.constantFrom("a", "b", "~", "/", "a/~b", "", "0", "__proto__", "constructor", "toJSON", "length"),
     // A key with a backslash makes V8's JSON.parse misread other keys (github.com/nodejs/node/issues/63785).
@@ -180,10 +185,10 @@ describe("a draft", () => {
     ),
     object: fc.array(fc.tuple(key, tie("any")), { maxLength: 4 }).map((pairs) => Object.fromEntries(pairs)),
   }));
-  const place = fc.array(fc.nat(5), { maxLength: 4 });
-  const step: fc.Arbitrary<Step> = fc.record({
-    at: place,
-    from: place,
+  const path = fc.array(fc.nat(5), { maxLength: 4 });
+  const edit: fc.Arbitrary<Edit> = fc.record({
+    path,
+    sourcePath: path,
     key,
     index: fc.nat(5),
     value: json.any,
@@ -201,20 +206,21 @@ describe("a draft", () => {
       "spread",
     ),
   });
-  const find = (value: any, at: number[]): any => {
-    for (const turn of at) {
-      const inner = Object.values(value).filter((v) => typeof v === "object" && v !== null);
-      if (inner.length === 0) return value;
-      value = inner[turn % inner.length];
+  /** Each number of `path` chooses one of the objects and lists in the value. */
+  const findPart = (value: any, path: number[]): any => {
+    for (const choice of path) {
+      const parts = Object.values(value).filter((v) => typeof v === "object" && v !== null);
+      if (parts.length === 0) return value;
+      value = parts[choice % parts.length];
     }
     return value;
   };
   const contains = (outer: unknown, inner: unknown): boolean =>
     outer === inner ||
     (typeof outer === "object" && outer !== null && Object.values(outer).some((v) => contains(v, inner)));
-  const take = (root: any, { at, act, key, index, value, from }: Step) => {
-    const target = find(root, at);
-    const source = find(root, from);
+  const makeEdit = (root: any, { path, act, key, index, value, sourcePath }: Edit) => {
+    const target = findPart(root, path);
+    const source = findPart(root, sourcePath);
     const setOwn = (k: string, v: unknown) =>
       Object.defineProperty(target, k, { value: v, writable: true, enumerable: true, configurable: true });
     // A value that contains itself can't be JSON.
@@ -233,19 +239,19 @@ describe("a draft", () => {
     else if (act === "insert") target.splice(index, 0, replacement);
   };
 
-  it("leads from any object to any edit of it", () => {
+  it("has a patch that changes any object as any edits did", () => {
     fc.assert(
-      fc.property(json.object, fc.array(step, { maxLength: 8 }), (start, steps) => {
+      fc.property(json.object, fc.array(edit, { maxLength: 8 }), (start, edits) => {
         const original = freezeDeep(structuredClone(start) as object);
         const expected = structuredClone(start) as object;
-        for (const s of steps) take(expected, s);
+        for (const edit of edits) makeEdit(expected, edit);
         const patch = buildPatch(original, (value) => {
-          for (const s of steps) take(value, s);
+          for (const edit of edits) makeEdit(value, edit);
         });
-        assert.deepEqual(applyPatch(original, patch), apply(original, patch));
+        assert.deepEqual(applyPatch(original, patch), applyByStandard(original, patch));
         // The patch is sent as JSON.
         assert.deepEqual(
-          apply(JSON.parse(JSON.stringify(original)), JSON.parse(JSON.stringify(patch))),
+          applyByStandard(JSON.parse(JSON.stringify(original)), JSON.parse(JSON.stringify(patch))),
           JSON.parse(JSON.stringify(expected)),
         );
       }),
@@ -253,12 +259,12 @@ describe("a draft", () => {
     );
   });
 
-  it("is applied in linear time if it removes many members of a large map", () => {
+  it("is applied fast if it removes many members of a large map", () => {
     const keys = Array.from({ length: 50_000 }, (_, index) => `k${index}`);
-    const original = freezeDeep({ of: Object.fromEntries(keys.map((key) => [key, key])) });
-    const patch = keys.slice(1).map((key) => ({ op: "remove" as const, path: `/of/${key}` }));
-    assert.deepEqual(applyPatch(original, patch), { of: { k0: "k0" } });
-    assert.equal(Object.keys(original.of).length, 50_000);
+    const original = freezeDeep({ map: Object.fromEntries(keys.map((key) => [key, key])) });
+    const patch = keys.slice(1).map((key) => ({ op: "remove" as const, path: `/map/${key}` }));
+    assert.deepEqual(applyPatch(original, patch), { map: { k0: "k0" } });
+    assert.equal(Object.keys(original.map).length, 50_000);
   });
   it("is applied to a copy that shares the untouched parts", () => {
     const original = freezeDeep(buildPod());
@@ -279,13 +285,13 @@ describe("a draft", () => {
     );
   });
 
-  it("leads from any value to any other", () => {
+  it("has a patch that changes any value to any other", () => {
     fc.assert(
       fc.property(json.any, json.any, (before, after) => {
         const patch = buildPatch({ at: before }, (value) => {
           value.at = after;
         });
-        assert.deepEqual(apply({ at: before }, patch), { at: after });
+        assert.deepEqual(applyByStandard({ at: before }, patch), { at: after });
       }),
       { numRuns: 2000 },
     );

@@ -5,14 +5,14 @@ import type { Patch } from "../review.ts";
 
 type Container = Record<string, unknown> | unknown[];
 
-/** A node of a draft: an accessed object or array of the original, which is copied at its first write. */
+/** An object or array of the original that was accessed in a draft. It is copied at its first write. */
 interface Node {
   readonly original: Container;
   readonly parent: Node | undefined;
   draft: Container;
   children: Map<string, Node> | undefined;
   copy: Container | undefined;
-  /** The keys that were written. */
+  /** The keys of this node that were written. */
   written: Set<string> | undefined;
   /** True after a write to this node or to one below it. */
   open: boolean;
@@ -25,7 +25,7 @@ export interface ObjectDraft<T> {
   changes(): Patch;
 }
 
-/** Returns a draft that records writes: what isn't written is neither compared, copied nor walked. */
+/** Returns a draft that records writes, so that parts without writes are neither copied nor compared. */
 export const createDraft = <T extends object>(original: T): ObjectDraft<T> => {
   const root = createNode(original as Container, undefined);
   const collectChanges = () => {
@@ -82,7 +82,8 @@ const prepareWrite = (node: Node, key: string | symbol): Container => {
   node.copy ??= Array.isArray(node.original) ? [...node.original] : { ...node.original };
   node.written ??= new Set();
   node.written.add(key);
-  for (let above: Node | undefined = node; above && !above.open; above = above.parent) above.open = true;
+  for (let ancestor: Node | undefined = node; ancestor && !ancestor.open; ancestor = ancestor.parent)
+    ancestor.open = true;
   return node.copy;
 };
 
@@ -127,11 +128,11 @@ export const applyPatch = (object: unknown, patch: Patch): unknown => {
     if (key === undefined) return change.op === "remove" ? undefined : change.value;
     if (Array.isArray(before)) {
       const index = Number(key);
-      const isHere = rest.length === 0;
-      const inserted = isHere && change.op === "add";
-      const value = isHere && change.op === "remove" ? [] : [applyChange(before[index], rest, change)];
+      const isLastStep = rest.length === 0;
+      const isInsertion = isLastStep && change.op === "add";
+      const value = isLastStep && change.op === "remove" ? [] : [applyChange(before[index], rest, change)];
       const list = copyOnce<unknown[]>(before, (list) => [...list]);
-      list.splice(index, inserted ? 0 : 1, ...value);
+      list.splice(index, isInsertion ? 0 : 1, ...value);
       return list;
     }
     if (!isMap(before)) throw new TypeError(`there is nothing at ${change.path} to ${change.op}`);
@@ -162,23 +163,23 @@ const addDifference = (changes: Patch, node: Node, path: string): void => {
 };
 
 /** Returns the patch from one value to another at a path; undefined means absent. Identical objects aren't walked. */
-export const computePatch = (old: unknown, now: unknown, path: string): Patch => {
+export const computePatch = (before: unknown, after: unknown, path: string): Patch => {
   const changes: Patch = [];
-  addValueDifference(changes, old, now, path);
+  addValueDifference(changes, before, after, path);
   return changes;
 };
 
 // The list of changes is passed down: spreading the list of a large object into a call would overflow the stack.
-const addValueDifference = (changes: Patch, old: unknown, now: unknown, path: string): void => {
-  if (old === now) return;
-  if (now === undefined) changes.push({ op: "remove", path });
-  else if (old === undefined) changes.push({ op: "add", path, value: now });
-  else if (Array.isArray(old) && Array.isArray(now)) addListDifference(changes, old, now, path);
-  else if (!isMap(old) || !isMap(now)) changes.push({ op: "replace", path, value: now });
+const addValueDifference = (changes: Patch, before: unknown, after: unknown, path: string): void => {
+  if (before === after) return;
+  if (after === undefined) changes.push({ op: "remove", path });
+  else if (before === undefined) changes.push({ op: "add", path, value: after });
+  else if (Array.isArray(before) && Array.isArray(after)) addListDifference(changes, before, after, path);
+  else if (!isMap(before) || !isMap(after)) changes.push({ op: "replace", path, value: after });
   else
-    for (const key in { ...old, ...now })
-      if (getOwn(old, key) !== getOwn(now, key))
-        addValueDifference(changes, getOwn(old, key), getOwn(now, key), `${path}/${escapeJsonPointerStep(key)}`);
+    for (const key in { ...before, ...after })
+      if (getOwn(before, key) !== getOwn(after, key))
+        addValueDifference(changes, getOwn(before, key), getOwn(after, key), `${path}/${escapeJsonPointerStep(key)}`);
 };
 
 /**
@@ -207,7 +208,7 @@ const addListDifference = (
     changes.push({ op: "add", path: `${path}/${index}`, value: after[index] });
 };
 
-/** Returns the value without drafts, as JSON would write it; an untouched part is the original object. */
+/** Replaces drafts in a value by plain objects, as JSON would write them; an untouched part is the original object. */
 const removeDrafts = (value: unknown): unknown => {
   if (!isContainer(value)) return requireJsonValue(value);
   const node = getNode(value);
@@ -221,8 +222,8 @@ const removeDrafts = (value: unknown): unknown => {
   }
   const result: Record<string, unknown> = {};
   for (const key of Object.keys(content)) {
-    const now = removeMemberDrafts(node, key, content[key]);
-    if (now !== undefined) setKey(result, key, now);
+    const member = removeMemberDrafts(node, key, content[key]);
+    if (member !== undefined) setKey(result, key, member);
   }
   return result;
 };

@@ -5,8 +5,7 @@ import { loadReviewFaults } from "./review-faults-import.ts";
 
 /**
  * Returns the failure to answer after an evaluation threw an error: a 400 if no API server sends such a request, else
- * the rule's error. The types of a request are checked only after an error, because an API server sends only right
- * types.
+ * the rule's error. A request's types are checked only then, because an API server sends only right types.
  */
 export const explainFailure = async (
   thrown: unknown,

@@ -14,10 +14,10 @@ const pods: RequestMatch[] = [{ apiGroups: [""], apiVersions: ["v1"], resources:
 const any: RequestMatch[] = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*", "*/*"], operations: ["*"] }];
 
 describe("a request that no API server sends", () => {
-  const custom = { group: "example.com", version: "v1" };
-  const widget = { kind: { ...custom, kind: "Widget" }, resource: { ...custom, resource: "widgets" } };
+  const customGroup = { group: "example.com", version: "v1" };
+  const widget = { kind: { ...customGroup, kind: "Widget" }, resource: { ...customGroup, resource: "widgets" } };
   const scale = { subResource: "scale", kind: { group: "autoscaling", version: "v1", kind: "Scale" } };
-  const deep = JSON.parse(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`);
+  const deepObject = JSON.parse(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`);
   const rows: [name: string, changes: Partial<AdmissionRequest>, fault: string | undefined, match?: RequestMatch[]][] =
     [
       ["a pod", { object: { spec: { containers: [{ name: "a", ports: [{ containerPort: 1 }] }] } } }, undefined],
@@ -52,8 +52,8 @@ describe("a request that no API server sends", () => {
         "object.spec.overhead[…] must be a string or a number, not a boolean",
       ],
       [
-        "a depth without end",
-        { object: { spec: { volumes: [deep], hostname: deep } } },
+        "very deeply nested objects",
+        { object: { spec: { volumes: [deepObject], hostname: deepObject } } },
         "object.spec.hostname must be a string, not an object",
       ],
       ["a wrong old object", { oldObject: { spec: 1 } }, "oldObject.spec must be an object, not a number"],
@@ -90,27 +90,31 @@ describe("a request that no API server sends", () => {
         any,
       ],
     ];
+  // A row without a fault is a request that an API server may send.
   for (const [name, changes, fault, match = pods] of rows)
     it(`${fault === undefined ? "is not one with" : "is one with"} ${name}`, () =>
       assert.equal(findReviewFault(buildPodRequest(changes), match), fault && `request.${fault}`));
 
-  it("is none with an object of a built-in kind, of any minor version's groups", () => {
-    for (const [apiVersion, ofVersion] of Object.entries(kinds))
-      for (const [kind, { resource }] of Object.entries(ofVersion)) {
+  it("is not one with an object of any built-in kind, unless its metadata has a wrong type", () => {
+    for (const [apiVersion, kindsOfVersion] of Object.entries(kinds))
+      for (const [kind, { resource }] of Object.entries(kindsOfVersion)) {
         const [version = "", group = ""] = apiVersion.split("/").reverse();
         assert.ok(hasSchemas(group, version));
         assert.equal(resource, toPlural(kind));
         const changes = { kind: { group, version, kind }, resource: { group, version, resource } };
         assert.equal(findReviewFault(buildPodRequest({ ...changes, object: { apiVersion, kind } }), any), undefined);
-        const wrong = { ...changes, object: { apiVersion, kind, metadata: "x" } };
-        assert.match(findReviewFault(buildPodRequest(wrong), any) ?? "", /metadata must be an object, not a string/);
+        const wrongMetadata = { ...changes, object: { apiVersion, kind, metadata: "x" } };
+        assert.match(
+          findReviewFault(buildPodRequest(wrongMetadata), any) ?? "",
+          /metadata must be an object, not a string/,
+        );
       }
   });
 });
 
 describe("an endpoint", () => {
-  const evaluate = async (answering: Pick<Rule, "validate">, changes: Partial<AdmissionRequest>) => {
-    const sample = rule({ summary: "Answers.", match: pods, ...answering });
+  const evaluate = async (phase: Pick<Rule, "validate">, changes: Partial<AdmissionRequest>) => {
+    const sample = rule({ summary: "Answers.", match: pods, ...phase });
     const handler = createLambdaHandler(
       { rules: { sample }, config: { rule: "sample", clusters: {} } },
       { publicKeys: "", writeLogLine: () => {} },
@@ -119,22 +123,22 @@ describe("an endpoint", () => {
     const { code = 200, message } = (await handler(event, {} as Context)) as { code?: number; message?: string };
     return [code, message];
   };
-  const failing = {
+  const throwingPhase = {
     validate: () => {
       throw new TypeError("it is not a function");
     },
   };
-  const wrong = { object: { spec: { containers: "x" } } };
+  const wrongObject = { object: { spec: { containers: "x" } } };
 
   it("answers 400 if the rule fails on a wrong type, and names the field and both types", async () =>
-    assert.deepEqual(await evaluate(failing, wrong), [
+    assert.deepEqual(await evaluate(throwingPhase, wrongObject), [
       400,
       "this is no AdmissionReview: request.object.spec.containers must be a list, not a string",
     ]));
-  it("answers 400 if the rule's promise is rejected then", async () =>
-    assert.deepEqual((await evaluate({ validate: async () => failing.validate() }, wrong))[0], 400));
+  it("answers 400 if the rule's promise is rejected for a wrong type", async () =>
+    assert.deepEqual((await evaluate({ validate: async () => throwingPhase.validate() }, wrongObject))[0], 400));
   it("answers 500 if the rule fails on right types", async () =>
-    assert.deepEqual(await evaluate(failing, {}), [500, "the rule failed: a value may have the wrong type"]));
-  it("answers 200 if the rule does not care", async () =>
-    assert.deepEqual((await evaluate({ validate: () => "no" }, wrong))[0], 200));
+    assert.deepEqual(await evaluate(throwingPhase, {}), [500, "the rule failed: a value may have the wrong type"]));
+  it("answers 200 if the rule doesn't fail on a wrong type", async () =>
+    assert.deepEqual((await evaluate({ validate: () => "no" }, wrongObject))[0], 200));
 });

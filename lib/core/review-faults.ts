@@ -77,9 +77,7 @@ const subresourceKinds: Record<string, { name?: string; type: TypeReference }> =
   },
 };
 
-/**
- * Returns the name and the type of the kind that the request's resource has. Of a custom resource, no name is known.
- */
+/** Returns the name and the type of the kind that the request's resource has. A custom resource's name isn't known. */
 const findKind = ({ resource, subResource = "" }: AdmissionRequest): { name?: string; type: TypeReference } => {
   if (Object.hasOwn(subresourceKinds, subResource)) return subresourceKinds[subResource] ?? { type: anyKind };
   const start = `${joinApiVersion(resource)}/`;
@@ -97,10 +95,7 @@ const nullableLists = new Set(
   versions`.split(/\s+/),
 );
 
-/**
- * Finds a value whose type differs from its field's type, and describes the fault. It doesn't recurse: any depth is
- * safe.
- */
+/** Finds a value whose type differs from its field's type, and describes it. It doesn't recurse: any depth is safe. */
 const findTypeFault = (root: unknown, rootType: TypeReference, rootPath: string): string | undefined => {
   const toCheck: { value: unknown; type: TypeReference; path: string; field?: string }[] = [
     { value: root, type: rootType, path: rootPath },
@@ -117,8 +112,9 @@ const findTypeFault = (root: unknown, rootType: TypeReference, rootPath: string)
         toCheck.push({ value: inner, type: items, path: `${path}[${index}]` });
     else if (isMap(value) && (type.fields || values !== undefined))
       for (const [key, inner] of Object.entries(value)) {
-        const known = getOwn(fields, key) as TypeReference | undefined;
-        if (known !== undefined) toCheck.push({ value: inner, type: known, path: `${path}.${key}`, field: key });
+        const fieldType = getOwn(fields, key) as TypeReference | undefined;
+        if (fieldType !== undefined)
+          toCheck.push({ value: inner, type: fieldType, path: `${path}.${key}`, field: key });
         // The fault doesn't show the keys of maps, because the sender chose them.
         else if (values !== undefined) toCheck.push({ value: inner, type: values, path: `${path}[…]` });
       }

@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { createTestSigner } from "../../test/parity/test-key.ts";
 import { buildTextToSignForUrlKey, createUrlKeyVerifier } from "./url-key.ts";
 
-const [first, second, stranger] = [createTestSigner(1), createTestSigner(2), createTestSigner(3)];
-const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], raised: [2, 3], none: [] };
+const [first, second, unknownSigner] = [createTestSigner(1), createTestSigner(2), createTestSigner(3)];
+const versions: Record<string, number[]> = { "prod-eu": [1], "prod-us": [1], rotated: [2, 3], none: [] };
 const listKeyVersions = (cluster: string) => (Object.hasOwn(versions, cluster) ? (versions[cluster] ?? []) : []);
 const verify = createUrlKeyVerifier(first.publicKey, listKeyVersions);
 const getKeyId = ({ publicKey }: typeof first) => publicKey.slice(0, 8);
@@ -21,61 +21,61 @@ describe("createUrlKeyVerifier", () => {
       () => createUrlKeyVerifier(`${first.publicKey},rubbish`, listKeyVersions),
       /^Error: "rubbish" is no Ed25519 public key/,
     ));
-  const valid = first.segment("prod-eu");
+  const validSegment = first.segment("prod-eu");
   it("accepts a valid key, and returns its cluster", () => {
     for (let time = 0; time < 2; time++)
-      assert.deepEqual(verify(valid), { cluster: "prod-eu", key: `${getKeyId(first)}.1` });
+      assert.deepEqual(verify(validSegment), { cluster: "prod-eu", key: `${getKeyId(first)}.1` });
   });
   it("accepts both versions during a rotation, and returns the version", () => {
     assert.deepEqual(
-      [2, 3].map((version) => verify(first.segment("raised", version))?.key),
+      [2, 3].map((version) => verify(first.segment("rotated", version))?.key),
       [`${getKeyId(first)}.2`, `${getKeyId(first)}.3`],
     );
   });
   it("accepts signatures of either of two keys, and returns the key", () => {
     const verifyEither = createUrlKeyVerifier(`${first.publicKey},${second.publicKey}`, listKeyVersions);
     assert.deepEqual(
-      [first, second, stranger].map(({ segment }) => verifyEither(segment("prod-eu"))?.key),
+      [first, second, unknownSigner].map(({ segment }) => verifyEither(segment("prod-eu"))?.key),
       [`${getKeyId(first)}.1`, `${getKeyId(second)}.1`, undefined],
     );
   });
 
-  const signature = valid.slice("prod-eu.".length);
-  const flipBit = (index: number) =>
+  const signature = validSegment.slice("prod-eu.".length);
+  const changeCharacter = (index: number) =>
     `prod-eu.${signature.slice(0, index)}${signature[index] === "A" ? "B" : "A"}${signature.slice(index + 1)}`;
-  const wrong: [name: string, segment: string][] = [
+  const wrongSegments: [name: string, segment: string][] = [
     ["nothing", ""],
     ["a dot", "."],
     ["a cluster alone", "prod-eu"],
     ["a cluster with a dot", "prod-eu."],
     ["a signature alone", signature],
     ["a signature of zeros", `prod-eu.${"A".repeat(86)}`],
-    ["a signature changed at its beginning", flipBit(0)],
-    ["a signature changed in its middle", flipBit(43)],
-    ["a signature cut short", valid.slice(0, -1)],
-    ["a signature that goes on", `${valid}A`],
-    ["a signature that is padded", `${valid}==`],
+    ["a signature changed at its beginning", changeCharacter(0)],
+    ["a signature changed in its middle", changeCharacter(43)],
+    ["a signature cut short", validSegment.slice(0, -1)],
+    ["a signature with a further character", `${validSegment}A`],
+    ["a signature that is padded", `${validSegment}==`],
     ["a signature in plain base64", `prod-eu.${"+/".repeat(43)}`],
-    ["a line break behind it", `${valid}\n`],
-    ["a space before it", ` ${valid}`],
+    ["a line break behind it", `${validSegment}\n`],
+    ["a space before it", ` ${validSegment}`],
     ["another cluster's key", `prod-eu.${first.segment("prod-us").slice("prod-us.".length)}`],
     ["a cluster in capitals", `PROD-EU.${signature}`],
-    ["a stranger's key", stranger.segment("prod-eu")],
-    ["a key of an old version", first.segment("raised", 1)],
-    ["a key of a version to come", first.segment("prod-eu", 2)],
+    ["a key of an unknown signer", unknownSigner.segment("prod-eu")],
+    ["a key of an old version", first.segment("rotated", 1)],
+    ["a key of a later version", first.segment("prod-eu", 2)],
     ["a cluster without versions", first.segment("none")],
-    ["a cluster that isn't here", first.segment("elsewhere")],
-    ["a cluster named as a member of every object", first.segment("constructor")],
+    ["an unknown cluster", first.segment("elsewhere")],
+    ["a cluster named as a member of Object.prototype", first.segment("constructor")],
     ["a cluster whose name is too long", first.segment("a".repeat(64))],
-    ["a cluster whose name holds a space", first.segment("prod eu")],
+    ["a cluster whose name contains a space", first.segment("prod eu")],
   ];
-  for (const [name, segment] of wrong)
+  for (const [name, segment] of wrongSegments)
     it(`rejects ${name} at each call`, () => {
       assert.equal(verify(segment), undefined);
       assert.equal(verify(segment), undefined);
     });
 
-  it("rejects a key whose last character has unused bits set", () => {
+  it("rejects a key whose last character has unused bits set, though it decodes to the same signature", () => {
     const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     const bytes = Buffer.from(signature, "base64url");
     const spellings = [...alphabet]
@@ -89,59 +89,59 @@ describe("createUrlKeyVerifier", () => {
   });
 
   it("rejects all keys if it has no public key", () => {
-    for (const none of ["", ",", ",,"]) assert.equal(createUrlKeyVerifier(none, listKeyVersions)(valid), undefined);
+    for (const noKeys of ["", ",", ",,"])
+      assert.equal(createUrlKeyVerifier(noKeys, listKeyVersions)(validSegment), undefined);
   });
   it("throws if the public keys are malformed", () => {
-    assert.throws(() => createUrlKeyVerifier("garbage", listKeyVersions)(valid));
+    assert.throws(() => createUrlKeyVerifier("garbage", listKeyVersions)(validSegment));
   });
 
   it("rejects any other text", () => {
-    const near = fc
+    const similar = fc
       .tuple(
-        fc.constantFrom("prod-eu", "raised"),
+        fc.constantFrom("prod-eu", "rotated"),
         fc.string({ unit: fc.constantFrom(..."AZaz09-_"), minLength: 86, maxLength: 86 }),
       )
       .map((parts) => parts.join("."));
     fc.assert(
-      fc.property(fc.oneof(fc.string(), near), (segment) => verify(segment) === undefined),
+      fc.property(fc.oneof(fc.string(), similar), (segment) => verify(segment) === undefined),
       { numRuns: 500 },
     );
   });
 
-  it("caches valid keys up to a limit", () => {
-    let count = 0;
+  it("caches the last 256 valid keys", () => {
+    let verifications = 0;
     const verifyCounted = createUrlKeyVerifier(first.publicKey, () => {
-      count += 1;
+      verifications += 1;
       return [1];
     });
-    const countQuestions = (segments: string[]) => {
-      const before = count;
+    const countVerifications = (segments: string[]) => {
+      const before = verifications;
       for (const segment of segments) verifyCounted(segment);
-      return count - before;
+      return verifications - before;
     };
-    const right = Array.from({ length: 1000 }, (_, index) => first.segment(`c${index}`));
-    assert.equal(countQuestions(right), 1000);
-    assert.equal(countQuestions(right.slice(-256)), 0, "the last 256 are known");
-    assert.equal(countQuestions(right.slice(743, 744)), 1, "and no more");
-    assert.equal(countQuestions(right.slice(0, 744)), 744, "those before are forgotten");
+    const segments = Array.from({ length: 1000 }, (_, index) => first.segment(`c${index}`));
+    assert.equal(countVerifications(segments), 1000);
+    assert.equal(countVerifications(segments.slice(-256)), 0, "the last 256 are cached");
+    assert.equal(countVerifications(segments.slice(743, 744)), 1, "the one before them isn't");
+    assert.equal(countVerifications(segments.slice(0, 744)), 744, "no earlier one is cached");
   });
-
   it("caches no invalid keys", () => {
-    let count = 0;
+    let verifications = 0;
     const verifyCounted = createUrlKeyVerifier(first.publicKey, () => {
-      count += 1;
+      verifications += 1;
       return [1];
     });
-    verifyCounted(valid);
+    verifyCounted(validSegment);
     const garbage = Array.from(
       { length: 10_000 },
       (_, index) => `prod-eu.${Buffer.from(index.toString().padStart(64, "0")).toString("base64url")}`,
     );
     for (const segment of garbage) verifyCounted(segment);
-    assert.equal(count, 10_001);
+    assert.equal(verifications, 10_001);
     for (const segment of garbage.slice(-100)) verifyCounted(segment);
-    assert.equal(count, 10_101, "each wrong one is verified again");
-    verifyCounted(valid);
-    assert.equal(count, 10_101, "and has displaced no right one");
+    assert.equal(verifications, 10_101, "each invalid key is verified again");
+    verifyCounted(validSegment);
+    assert.equal(verifications, 10_101, "the valid key is still cached");
   });
 });

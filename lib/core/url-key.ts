@@ -17,7 +17,7 @@ const maxCachedSegments = 256;
 
 /**
  * Returns a function that verifies a segment `{cluster}.{key}` with the public keys (base64url, separated by commas)
- * and the cluster's key versions. Only valid segments are cached, so that strangers can't fill the memory.
+ * and the cluster's key versions. Only valid segments are cached, so that requests without a key can't fill the memory.
  */
 export const createUrlKeyVerifier = (publicKeys: string, listKeyVersions: (cluster: string) => readonly number[]) => {
   const cache = new Map<string, VerifiedUrlKeyOwner>();

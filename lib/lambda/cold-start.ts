@@ -1,6 +1,6 @@
 /**
- * Milliseconds. If the first review begins later after the loading of the function, it didn't wait for the start:
- * Lambda started the function ahead of time.
+ * If the first review begins more milliseconds after the function was loaded, it didn't wait for the start: Lambda
+ * started the function ahead of time.
  */
 const maxTimeToFirstReview = 2000;
 
@@ -14,10 +14,10 @@ export const createStartMeter = (
   getUptimeSeconds: () => number = process.uptime,
 ): ((reviewMilliseconds: number) => number) => {
   // With provisioned concurrency, functions are started ahead of time.
-  let ready = initializationType === "provisioned-concurrency" ? 0 : getTime();
+  let loadedAt = initializationType === "provisioned-concurrency" ? 0 : getTime();
   return (reviewMilliseconds) => {
-    const isAwaited = getTime() - reviewMilliseconds - ready < maxTimeToFirstReview;
-    ready = 0;
-    return isAwaited ? Math.round(getUptimeSeconds() * 1000 - reviewMilliseconds) : 0;
+    const isDelayed = getTime() - reviewMilliseconds - loadedAt < maxTimeToFirstReview;
+    loadedAt = 0;
+    return isDelayed ? Math.round(getUptimeSeconds() * 1000 - reviewMilliseconds) : 0;
   };
 };

@@ -10,7 +10,7 @@ import type {
 } from "../core/endpoint.ts";
 import { isDirectInvocation, type LambdaHttpRequest, readDirectInvocation, readLambdaEvent } from "./lambda-event.ts";
 
-/** The value that the handler gets instead of a Lambda event. */
+/** What `httpEvent` makes of a Lambda event for the handler: an API server's request, or a direct invocation. */
 export type LambdaRequest = ReviewHttpRequest | ReviewToEvaluate;
 
 /**

@@ -48,10 +48,10 @@ export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
   const context = toMap(event.requestContext);
   const http = toMap(context.http);
   const headers = toMap(event.headers);
-  const listHeaders = toMap(event.multiValueHeaders);
+  const headerLists = toMap(event.multiValueHeaders);
   const getHeader = (name: string): string => {
     if (name in headers) return toLastText(headers[name]);
-    const found = [headers, listHeaders].flatMap(Object.entries).find(([key]) => key.toLowerCase() === name);
+    const found = [headers, headerLists].flatMap(Object.entries).find(([key]) => key.toLowerCase() === name);
     return toLastText(found?.[1]);
   };
   const time = context.timeEpoch ?? context.requestTimeEpoch;

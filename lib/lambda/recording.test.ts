@@ -32,7 +32,7 @@ const reads = rule({
     return (await pod({ name: object.metadata?.name ?? "", namespace: "shop" })) ? "it is there" : undefined;
   },
 });
-const everywhere = { bucket: "reviews", prefix: "a/", share: 1 };
+const everyReview = { bucket: "reviews", prefix: "a/", share: 1 };
 
 interface ReviewFields {
   uid?: string;
@@ -62,11 +62,11 @@ const host: EndpointHost = {
 };
 
 /** Sends events to a function that records. Returns the recordings by their keys in S3, and the function's answers. */
-const recordEvents = async (events: object[], place: RecordingBucketSettings = everywhere) => {
-  const kept = new Map<string, unknown>();
+const recordEvents = async (events: object[], place: RecordingBucketSettings = everyReview) => {
+  const recordings = new Map<string, unknown>();
   const put = async (bucket: string, key: string, body: string) => {
     assert.equal(bucket, "reviews");
-    kept.set(key.replace(/\/\d{4}-\d\d-\d\d\/\d\d-\d\d-\d\d\.\d{3}-/, "/DAY/TIME-"), JSON.parse(body.slice(2)));
+    recordings.set(key.replace(/\/\d{4}-\d\d-\d\d\/\d\d-\d\d-\d\d\.\d{3}-/, "/DAY/TIME-"), JSON.parse(body.slice(2)));
   };
   const buildMember = (mode: "enforce" | "warn") => ({ mode, settings: {}, match, failsOpen: true, exempt: {} });
   const settings = { labels: buildMember("enforce"), reads: { ...buildMember("warn"), failsOpen: false } };
@@ -76,14 +76,14 @@ const recordEvents = async (events: object[], place: RecordingBucketSettings = e
   const handler = createLambdaHandler({ rules: { labels, reads }, config, places, put }, host);
   const answers: unknown[] = [];
   for (const event of events) answers.push(await handler(event, {} as Context));
-  return { kept, answers };
+  return { recordings, answers };
 };
 
 describe("a recording function", () => {
   it("records a group's review for each member, with that member's outcome", async () => {
-    const { kept } = await recordEvents([buildEvent("both/mutate", { name: "there" })]);
-    assert.deepEqual([...kept.keys()], ["a/prod/labels/DAY/TIME-1-2.yaml", "a/prod/reads/DAY/TIME-1-2-1.yaml"]);
-    const [first, second] = [...kept.values()].map(Object);
+    const { recordings } = await recordEvents([buildEvent("both/mutate", { name: "there" })]);
+    assert.deepEqual([...recordings.keys()], ["a/prod/labels/DAY/TIME-1-2.yaml", "a/prod/reads/DAY/TIME-1-2-1.yaml"]);
+    const [first, second] = [...recordings.values()].map(Object);
     assert.deepEqual([first.becomes.metadata.labels, first.needs], [{ a: "b" }, undefined]);
     assert.deepEqual([second.mutate.metadata.labels, second.refused], [{ a: "b" }, "it is there"]);
     const looked = [{ group: "", resource: "pods", namespace: "shop", name: "there" }];
@@ -91,21 +91,21 @@ describe("a recording function", () => {
   });
 
   it("records no dry runs, failures, direct invocations or requests without a key", async () => {
-    const [dry, bad] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
+    const [dryRun, valid] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
     const direct = { phase: "mutate", cluster: "prod", review: buildReview({}) };
-    const events = [dry, { ...bad, body: "{}" }, direct, { ...bad, rawPath: "/prod.key/both/mutate" }, {}];
-    assert.equal((await recordEvents(events)).kept.size, 0);
+    const events = [dryRun, { ...valid, body: "{}" }, direct, { ...valid, rawPath: "/prod.key/both/mutate" }, {}];
+    assert.equal((await recordEvents(events)).recordings.size, 0);
     const [failed] = (await recordEvents([buildEvent("both/mutate", { name: "lost" })])).answers;
     assert.equal(toMap(failed).statusCode, 500);
-    assert.equal((await recordEvents([buildEvent("both/mutate", { name: "lost" })])).kept.size, 0);
-    const partly = await recordEvents([buildEvent("both/mutate", { name: "broken" })]);
-    assert.deepEqual([...partly.kept.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
+    assert.equal((await recordEvents([buildEvent("both/mutate", { name: "lost" })])).recordings.size, 0);
+    const failedInOneMember = await recordEvents([buildEvent("both/mutate", { name: "broken" })]);
+    assert.deepEqual([...failedInOneMember.recordings.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
   });
 
   it("records about the fraction `share` of the reviews, and the same reviews for each rule", async () => {
     const events = Array.from({ length: 400 }, (_, index) => buildEvent("both/mutate", { uid: `review-${index}` }));
-    const tenth = [...(await recordEvents(events, { ...everywhere, share: 0.1 })).kept.keys()];
-    const threeTenths = [...(await recordEvents(events, { ...everywhere, share: 0.3 })).kept.keys()];
+    const tenth = [...(await recordEvents(events, { ...everyReview, share: 0.1 })).recordings.keys()];
+    const threeTenths = [...(await recordEvents(events, { ...everyReview, share: 0.3 })).recordings.keys()];
     assert.ok(tenth.length > 2 * 20 && tenth.length < 2 * 60, `${tenth.length}`);
     assert.ok(tenth.every((key) => threeTenths.includes(key)));
     const getRecordings = (rule: string) =>
@@ -114,11 +114,12 @@ describe("a recording function", () => {
   });
 
   it("does not use text of a caller in the names of S3 objects", async () => {
-    const { kept } = await recordEvents(
+    const { recordings } = await recordEvents(
       ["../../x", "a b", "é", "x".repeat(65)].map((uid) => buildEvent("both/mutate", { uid })),
     );
-    for (const key of kept.keys()) assert.match(key, /^a\/prod\/(labels|reads)\/DAY\/TIME-[0-9a-f]{64}(-1)?\.yaml$/);
-    assert.equal(kept.size, 8);
+    for (const key of recordings.keys())
+      assert.match(key, /^a\/prod\/(labels|reads)\/DAY\/TIME-[0-9a-f]{64}(-1)?\.yaml$/);
+    assert.equal(recordings.size, 8);
   });
 
   it("marks a recording whose answer differs from the original answer", async () => {
@@ -128,20 +129,20 @@ describe("a recording function", () => {
       validate: ({ metadata }: KubernetesObject) =>
         Object.values(metadata?.annotations ?? {}).includes("abc") ? "it has that token" : undefined,
     });
-    const kept: Record<string, unknown>[] = [];
-    const put = async (_: string, __: string, body: string) => void kept.push(JSON.parse(body.slice(2)));
+    const recordings: Record<string, unknown>[] = [];
+    const put = async (_: string, __: string, body: string) => void recordings.push(JSON.parse(body.slice(2)));
     const config = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
-    const places = { prod: { labels: everywhere } };
+    const places = { prod: { labels: everyReview } };
     const handler = createLambdaHandler({ rules: { labels: secretive }, config, places, put }, host);
     for (const token of ["abc", "def"])
       await handler(buildEvent("labels/validate", { annotations: { token } }), {} as Context);
     assert.deepEqual(
-      kept.map(({ admitted, refused, recorded }) => [admitted, refused, toMap(recorded).redacted]),
+      recordings.map(({ admitted, refused, recorded }) => [admitted, refused, toMap(recorded).redacted]),
       [
         [true, undefined, true],
         [true, undefined, undefined],
       ],
     );
-    assert.ok(!JSON.stringify(kept).includes("abc"));
+    assert.ok(!JSON.stringify(recordings).includes("abc"));
   });
 });

@@ -12,96 +12,96 @@ import { warmUp } from "./warm-up.ts";
 
 const setup = { keyVersions: [1], mode: "enforce", settings: {} } as const;
 
-/** Warms a function up. Returns the code and phase of each review that was answered, and the questions to clusters. */
-const start = async (rules: Record<string, Rule>, clusters: string[], kept: Ledger = createMemoryLedger()) => {
+/** Warms a function up. Returns the code and phase of each review that was answered, and the discoveries it asked for. */
+const warmUpFunction = async (rules: Record<string, Rule>, clusters: string[], ledger = createMemoryLedger()) => {
   const reviews: AnsweredReviewFacts[] = [];
-  const asked: string[] = [];
+  const discoveries: string[] = [];
   const config: EndpointConfig = { rule: "sample", usual: setup, clusters: {} };
   const openCapabilities = (cluster: string) => ({
     ...createUnconnectedCapabilities(cluster),
     discover: async (groupVersion: string) => {
-      asked.push(`${cluster} ${groupVersion}`);
+      discoveries.push(`${cluster} ${groupVersion}`);
       throw new Error("it does not answer");
     },
-    ledger: () => kept,
+    ledger: () => ledger,
   });
-  const written: AnsweredReviewFacts[] = [];
+  const loggedReviews: AnsweredReviewFacts[] = [];
   const host = {
     publicKeys: "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
     openCapabilities,
     formatLogLine: (facts: AnsweredReviewFacts) => String(reviews.push(facts)),
-    writeLogLine: (facts: AnsweredReviewFacts) => void written.push(facts),
+    writeLogLine: (facts: AnsweredReviewFacts) => void loggedReviews.push(facts),
   };
   const handler = createLambdaHandler({ rules, config }, host);
   const readConnections = () => Object.fromEntries(clusters.map((name) => [name, {}]));
   await warmUp({ rules, config, readConnections, host, handler });
-  assert.deepEqual(written, []);
+  assert.deepEqual(loggedReviews, [], "a warm-up writes no log lines");
   await handler({}, {} as Context);
-  assert.equal(written.length, 1);
-  return { reviews: reviews.map(({ code, phase }) => [code, phase]), asked };
+  assert.equal(loggedReviews.length, 1, "afterwards, events are logged");
+  return { reviews: reviews.map(({ code, phase }) => [code, phase]), discoveries };
 };
 
-const about = { summary: "A rule.", match: [] };
+const base = { summary: "A rule.", match: [] };
 
 describe("a function that starts", () => {
-  it("refuses a key, and evaluates a Pod in each phase of its rules", async () => {
-    const seen: unknown[] = [];
+  it("answers 404 to a request with a wrong key, and evaluates a Pod in each phase of its rules", async () => {
+    const seenKinds: unknown[] = [];
     const both = rule({
-      ...about,
-      mutate: (object) => void seen.push(object.kind),
-      validate: (object) => void seen.push(object.kind),
+      ...base,
+      mutate: (object) => void seenKinds.push(object.kind),
+      validate: (object) => void seenKinds.push(object.kind),
     });
-    assert.deepEqual(await start({ both }, []), {
+    assert.deepEqual(await warmUpFunction({ both }, []), {
       reviews: [
         [404, undefined],
         [200, "mutate"],
         [200, "validate"],
       ],
-      asked: [],
+      discoveries: [],
     });
-    assert.deepEqual(seen, ["Pod", "Pod"]);
+    assert.deepEqual(seenKinds, ["Pod", "Pod"]);
   });
 
   it("asks at most three clusters, ignores their failures, and reads no objects for its rules", async () => {
     const needs = { namespace: get("namespaces") };
-    const found: unknown[] = [];
+    const foundNamespaces: unknown[] = [];
     const reading = rule({
-      ...about,
+      ...base,
       needs,
-      validate: async (_, { namespace }) => void found.push(await namespace({ name: "any" })),
+      validate: async (_, { namespace }) => void foundNamespaces.push(await namespace({ name: "any" })),
     });
-    const { asked } = await start({ reading }, ["a", "b", "c", "d"]);
+    const { discoveries } = await warmUpFunction({ reading }, ["a", "b", "c", "d"]);
     assert.deepEqual(
-      asked,
+      discoveries,
       ["a", "b", "c"].map((name) => `${name} authorization.k8s.io/v1`),
     );
-    assert.deepEqual(found, [undefined]);
+    assert.deepEqual(foundNamespaces, [undefined]);
   });
 
   it("calls its ledger without changing a value", async () => {
     const changes: unknown[] = [];
-    const kept: Ledger = {
+    const recordingLedger: Ledger = {
       change: async (keys, change) => {
         changes.push([keys, change([undefined])]);
         return [];
       },
     };
-    const keeping = rule({
-      ...about,
+    const changing = rule({
+      ...base,
       needs: { ledger: ledger() },
       validate: async (_, { ledger }) => void (await ledger.change(["own"], () => [1])),
     });
-    await start({ keeping }, [], kept);
+    await warmUpFunction({ changing }, [], recordingLedger);
     assert.deepEqual(changes, [[["authorization.k8s.io/v1"], [undefined]]]);
   });
 
   it("goes on if its rule fails for the Pod", async () => {
     const failing = rule({
-      ...about,
+      ...base,
       validate: () => {
         throw new Error("no Pod");
       },
     });
-    assert.deepEqual((await start({ failing }, [])).reviews.at(-1), [500, "validate"]);
+    assert.deepEqual((await warmUpFunction({ failing }, [])).reviews.at(-1), [500, "validate"]);
   });
 });

@@ -35,11 +35,12 @@ export const warmUp = async (starting: StartingFunction): Promise<void> => {
   const discoveries = clustersToAsk.map((name) =>
     openCapabilities?.(name, maxMilliseconds).discover(alwaysServedGroup),
   );
+  // The key may be any text: a change that returns the stored value writes nothing.
   const ledgerReads = Object.entries(rules).map(([name, { needs = {} }]) =>
     Object.values(needs).some(({ verb }) => verb === "ledger")
       ? openCapabilities?.(cluster, maxMilliseconds)
           .ledger(name)
-          .change([alwaysServedGroup], (kept) => kept)
+          .change([alwaysServedGroup], (stored) => stored)
       : undefined,
   );
   // allSettled handles rejections from here on.

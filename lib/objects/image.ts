@@ -9,23 +9,23 @@ export interface Image {
 /** The most characters of an image reference that is parsed. Valid references are shorter. Limits the parsing time. */
 const maxLength = 1024;
 
-const hub = "docker.io";
+const defaultRegistry = "docker.io";
 
 // Regular expressions for the parts of an image reference, by the grammar of github.com/distribution/reference. Each
 // can match a text in only one way, so they don't backtrack far.
-const host =
+const hostForm =
   /^(?:[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*(?:\.[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*)*|\[[A-Fa-f0-9:]+\])(?::[0-9]+)?$/;
-const component = /^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$/;
+const componentForm = /^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$/;
 const tagForm = /^\w[\w.-]{0,127}$/;
 const digestForm = /^(?:sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$/;
 /** An image's ID in Docker; no registry accepts it as a name. */
-const identifier = /^[a-f0-9]{64}$/;
+const imageIdForm = /^[a-f0-9]{64}$/;
 
 /** Parses a reference such as `nginx`, `ghcr.io/acme/app:1` or `host:5000/app@sha256:…`; undefined if invalid. */
 export const parseImage = (text: string): Image | undefined => {
-  if (text.length > maxLength || identifier.test(text)) return undefined;
+  if (text.length > maxLength || imageIdForm.test(text)) return undefined;
 
-  const [nameAndTag = "", digest, surplus] = text.split("@");
+  const [nameAndTag = "", digest, secondDigest] = text.split("@");
   const colon = nameAndTag.lastIndexOf(":");
   // A colon before the last slash belongs to the registry's port.
   const hasTag = colon > nameAndTag.lastIndexOf("/");
@@ -33,18 +33,18 @@ export const parseImage = (text: string): Image | undefined => {
   const tag = hasTag ? nameAndTag.slice(colon + 1) : undefined;
 
   const slash = name.indexOf("/");
-  const first = name.slice(0, Math.max(slash, 0));
-  const hasHost = first === "localhost" || /[.:A-Z]/.test(first);
-  const registry = hasHost && first !== `index.${hub}` ? first : hub;
+  const firstPart = name.slice(0, Math.max(slash, 0));
+  const hasHost = firstPart === "localhost" || /[.:A-Z]/.test(firstPart);
+  const registry = hasHost && firstPart !== `index.${defaultRegistry}` ? firstPart : defaultRegistry;
   const path = hasHost ? name.slice(slash + 1) : name;
-  const repository = registry === hub && !path.includes("/") ? `library/${path}` : path;
+  const repository = registry === defaultRegistry && !path.includes("/") ? `library/${path}` : path;
 
   const isValid =
-    surplus === undefined &&
+    secondDigest === undefined &&
     // Runtimes accept a registry's host with an underscore, although the grammar of image names doesn't allow it.
-    (host.test(registry) || component.test(registry)) &&
+    (hostForm.test(registry) || componentForm.test(registry)) &&
     repository.length <= 255 &&
-    repository.split("/").every((part) => component.test(part)) &&
+    repository.split("/").every((part) => componentForm.test(part)) &&
     (tag === undefined || tagForm.test(tag)) &&
     (digest === undefined || digestForm.test(digest));
   return isValid ? { registry, repository, tag, digest } : undefined;

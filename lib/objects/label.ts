@@ -5,7 +5,7 @@ export const findConflict = (some: Labels, others: Labels): string | undefined =
   Object.keys(some).find((key) => Object.hasOwn(others, key) && others[key] !== some[key]);
 
 /** The form of a label's value, and of the part of its key after the slash. */
-const name = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
+const nameForm = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
 const characters =
@@ -24,16 +24,17 @@ export const labelUnitSince: Record<"1.0" | "1.35", { labelUnit: LengthUnit }> =
 
 /** Returns what is wrong with a label's key, in kube-apiserver's words. */
 export const findKeyFaults = (labelKey: string, unit?: LengthUnit): string[] => {
-  const [first = "", second, ...more] = labelKey.split("/");
-  const wrong = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
-  if (more.length > 0)
-    return [`a valid label key ${wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
+  const [firstPart = "", partAfterSlash, ...furtherParts] = labelKey.split("/");
+  const nameFault = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
+  if (furtherParts.length > 0)
+    return [`a valid label key ${nameFault} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
 
-  const namePart = second ?? first;
-  const faults = second === undefined ? [] : findPrefixFaults(first, unit).map((fault) => `prefix part ${fault}`);
+  const namePart = partAfterSlash ?? firstPart;
+  const faults =
+    partAfterSlash === undefined ? [] : findPrefixFaults(firstPart, unit).map((fault) => `prefix part ${fault}`);
   if (namePart === "") faults.push("name part must be non-empty");
   faults.push(...findLengthFaults(namePart, 63, unit).map((fault) => `name part ${fault}`));
-  if (!name.test(namePart)) faults.push(`name part ${wrong}`);
+  if (!nameForm.test(namePart)) faults.push(`name part ${nameFault}`);
   return faults;
 };
 
@@ -59,7 +60,7 @@ export const findSubdomainFaults = (text: string, unit?: LengthUnit): string[] =
 /** Returns what is wrong with a label's value, in kube-apiserver's words. */
 export const findValueFaults = (labelValue: string, unit?: LengthUnit): string[] => [
   ...findLengthFaults(labelValue, 63, unit),
-  ...(labelValue === "" || name.test(labelValue)
+  ...(labelValue === "" || nameForm.test(labelValue)
     ? []
     : [
         `a valid label must be an empty string or ${characters.replace("must ", "")} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,

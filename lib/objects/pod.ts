@@ -6,20 +6,20 @@ export interface ContainerWithPath {
   path: string;
 }
 
-const kinds = ["initContainers", "containers", "ephemeralContainers"] as const;
-
-/**
- * Returns a pod's containers of the kinds `of`. By default, returns all: init, regular, and then ephemeral containers.
- */
-export const listContainers = ({ spec }: Pod, of: readonly (typeof kinds)[number][] = kinds): ContainerWithPath[] =>
-  of.flatMap((kind) => (spec?.[kind] ?? []).map((container, index) => ({ container, path: `spec.${kind}[${index}]` })));
+const allKinds = ["initContainers", "containers", "ephemeralContainers"] as const;
+type ContainerKind = (typeof allKinds)[number];
+/** Returns a pod's containers of some kinds. By default, returns all: init, regular, and then ephemeral containers. */
+export const listContainers = ({ spec }: Pod, kinds: readonly ContainerKind[] = allKinds): ContainerWithPath[] =>
+  kinds.flatMap((kind) =>
+    (spec?.[kind] ?? []).map((container, index) => ({ container, path: `spec.${kind}[${index}]` })),
+  );
 
 /** Returns a CEL expression for a pod's containers. In the API server, `containers` is null if a pod has none. */
 export const listContainersInCel = (
   pod: "object" | "oldObject",
-  of: readonly (typeof kinds)[number][] = kinds,
+  kinds: readonly ContainerKind[] = allKinds,
 ): string => {
-  const lists = of.map((kind) =>
+  const lists = kinds.map((kind) =>
     kind === "containers"
       ? `(${pod}.spec.?containers.orValue(null) == null ? [] : ${pod}.spec.containers)`
       : `${pod}.spec.?${kind}.orValue([])`,

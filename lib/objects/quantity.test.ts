@@ -94,13 +94,13 @@ describe("a quantity of apimachinery", () => {
   for (const { text, ...answer } of answers.quantities)
     it(`can be ${text}`, () => {
       const parsed = requireQuantity(text);
-      const found = {
+      const actual = {
         canonical: canonicalizeQuantity(parsed),
         value: `${roundToUnits(parsed)}`,
         milli: `${roundUpToThousandths(parsed)}`,
       };
-      for (const [what, expected] of Object.entries(answer))
-        if (expected !== null) assert.equal(Reflect.get(found, what), expected, what);
+      for (const [form, expected] of Object.entries(answer))
+        if (expected !== null) assert.equal(Reflect.get(actual, form), expected, form);
       assert.equal(compareQuantities(canonicalizeQuantity(parsed), parsed), 0, "its canonical form is the same");
     });
 

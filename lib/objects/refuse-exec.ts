@@ -19,14 +19,16 @@ interface ExecContext {
   pods(place: ObjectPlace): Promise<Pod | undefined>;
 }
 
-/** Refuses exec and attach for a pod with one of the escalations `of`. The refusal names the first of them in `of`. */
+/** Refuses exec and attach for a pod with one of the given fields. The refusal names the first of them. */
 export const refuseExec = async (
-  of: readonly Escalation[],
+  fields: readonly Escalation[],
   { request, settings, pods }: ExecContext,
 ): Promise<{ refuse: Status } | undefined> => {
   const pod = await pods({ name: request.name ?? "", namespace: request.namespace });
   if (pod === undefined) return { refuse: forbidden(request, `pods "${request.name ?? ""}" not found`) };
-  const found = of.find((field) => (field === "privileged" ? isPrivileged(pod, settings) : pod.spec?.[field] === true));
+  const found = fields.find((field) =>
+    field === "privileged" ? isPrivileged(pod, settings) : pod.spec?.[field] === true,
+  );
   if (found) return { refuse: forbidden(request, `cannot exec into or attach to ${escalations[found]}`) };
 };
 

@@ -45,12 +45,12 @@ describe("the resources of a pod", () => {
       { cpu: "2" },
       "an init container ends before a later sidecar starts",
     );
-    const two = [
+    const initContainers = [
       buildSidecar({ cpu: "1" }),
       buildSidecar({ memory: "1Gi" }),
       buildContainer({ cpu: "1", memory: "2Gi" }),
     ];
-    assert.deepEqual(computeRequests({ containers: [], initContainers: two }), { cpu: "2", memory: "3Gi" });
+    assert.deepEqual(computeRequests({ containers: [], initContainers: initContainers }), { cpu: "2", memory: "3Gi" });
   });
 
   it("are those of the pod's own `resources` for cpu, memory and hugepages, instead of the containers' sum", () => {
@@ -70,7 +70,7 @@ describe("the resources of a pod", () => {
   });
 
   it("may have names such as __proto__ and constructor", () => {
-    const odd = addAmounts(parseAmounts(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), parseAmounts({}));
-    assert.deepEqual([...odd.keys()], ["__proto__", "constructor"]);
+    const amounts = addAmounts(parseAmounts(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), parseAmounts({}));
+    assert.deepEqual([...amounts.keys()], ["__proto__", "constructor"]);
   });
 });

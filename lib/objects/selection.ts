@@ -8,7 +8,7 @@ export interface LabelSelector {
 type Requirement = NonNullable<LabelSelector["matchExpressions"]>[number];
 
 /** The characters of a label's key or value. No object has a label with other characters. */
-const part = /^[-A-Za-z0-9_./]{0,317}$/;
+const labelForm = /^[-A-Za-z0-9_./]{0,317}$/;
 
 const listRequirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): Requirement[] => [
   ...Object.entries(matchLabels).map(([key, value]): Requirement => ({ key, operator: "In", values: [value] })),
@@ -18,10 +18,10 @@ const listRequirements = ({ matchLabels = {}, matchExpressions = [] }: LabelSele
 /** Returns a label selector as a query parameter; undefined if no object can have such labels. */
 export const formatLabelSelector = (selector: LabelSelector): string | undefined => {
   const terms = listRequirements(selector).map(({ key, operator, values = [] }) => {
-    if (!part.test(key)) return operator === "DoesNotExist" || operator === "NotIn" ? "" : undefined;
+    if (!labelForm.test(key)) return operator === "DoesNotExist" || operator === "NotIn" ? "" : undefined;
     if (operator === "Exists") return key;
     if (operator === "DoesNotExist") return `!${key}`;
-    const possible = values.filter((value) => part.test(value));
+    const possible = values.filter((value) => labelForm.test(value));
     if (operator === "NotIn") return possible.length > 0 ? `${key} notin (${possible.join()})` : "";
     return operator === "In" && possible.length > 0 ? `${key} in (${possible.join()})` : undefined;
   });

@@ -6,6 +6,7 @@ export const mergeTolerations = (first: readonly Toleration[], second: readonly 
   const later = createCoverage();
   const notCoveredByLater = new Set(
     entries.toReversed().filter(({ full }) => {
+      // Of equal tolerations, the first is kept: later equal ones don't count here.
       const isNeeded = !later.covers(full, false);
       later.add(full);
       return isNeeded;

@@ -1,6 +1,6 @@
 import type { ReviewRow } from "../messages.ts";
 import { create, createBadge, describeNoMatch, formatTimeOfDay } from "./elements.ts";
-import { known, reviews, subscribeToReviews } from "./store.ts";
+import { knownIds, reviews, subscribeToReviews } from "./store.ts";
 
 const filter = create("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the reviews by words" });
 const pause = create("button", { type: "button" });
@@ -96,7 +96,7 @@ subscribeToReviews((added) => {
   if (isPaused()) addedInPause += added.length;
   else {
     const matching = added.filter(matchesFilter);
-    shown = [...shown, ...matching].filter(({ id }) => known.has(id));
+    shown = [...shown, ...matching].filter(({ id }) => knownIds.has(id));
     list.style.height = `${computeTops(shown).at(-1)}px`;
     // New rows are inserted at the top. Unless the user is at the top, the visible rows must not move.
     if (scroller.scrollTop > 0 || list.querySelector(":focus-visible"))

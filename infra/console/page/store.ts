@@ -5,7 +5,7 @@ import { formatTimeOfDay } from "./elements.ts";
 export const reviews: ReviewRow[] = [];
 const maxReviews = 10_000;
 /** The ids of `reviews`. */
-export const known = new Set<string>();
+export const knownIds = new Set<string>();
 const listeners: ((added: readonly ReviewRow[]) => void)[] = [];
 let updatePage = () => {};
 
@@ -17,22 +17,19 @@ export const findReviews = (name: string): ReviewRow[] =>
 
 export const subscribeToReviews = (listener: (added: readonly ReviewRow[]) => void) => listeners.push(listener);
 
-/**
- * Calls `update` now. Then, if there were new reviews, calls it once a second, until another page sets another
- * function.
- */
+/** Calls `update` now, and then once a second if there were new reviews, until another page sets another function. */
 export const setPageUpdate = (update: () => void) => {
   updatePage = update;
   update();
 };
 
 const addReviews = (rows: readonly ReviewRow[]) => {
-  const added = rows.filter(({ id }) => !known.has(id));
+  const added = rows.filter(({ id }) => !knownIds.has(id));
   for (const row of added) {
-    known.add(row.id);
+    knownIds.add(row.id);
     reviews.push(row);
   }
-  for (const { id } of reviews.splice(0, Math.max(reviews.length - maxReviews, 0))) known.delete(id);
+  for (const { id } of reviews.splice(0, Math.max(reviews.length - maxReviews, 0))) knownIds.delete(id);
   for (const listener of listeners) listener(added);
   hasNewReviews ||= added.length > 0;
 };

@@ -85,6 +85,8 @@ describe("a certificate request", () => {
     assert.deepEqual(readSubject(), { subject: { commonName: "", organizations: [] } });
   });
 
+  // The first number is the DER type: 0x0c UTF8String, 0x12 NumericString, 0x13 PrintableString, 0x14 TeletexString,
+  // 0x16 IA5String, 0x1e BMPString.
   it("reads strings of each type that Go reads", () => {
     const buildResult = (commonName: string) => ({ subject: { commonName, organizations: [] } });
     const [a, b] = [0x61, 0x62];
@@ -117,39 +119,39 @@ describe("a certificate request", () => {
 
 describe("the PEM of a certificate request", () => {
   const bytes = buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "a")));
-  const good = toPem(bytes);
-  const read = (text: string) => parseCertificateSubject(encodeCertificateRequest(text));
-  const found = { subject: { commonName: "a", organizations: [] } };
+  const validPem = toPem(bytes);
+  const parse = (text: string) => parseCertificateSubject(encodeCertificateRequest(text));
+  const expectedSubject = { subject: { commonName: "a", organizations: [] } };
   const otherPem = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
 
   it("may have surrounding text, headers and CRLF line ends", () => {
-    assert.deepEqual(read(`hello\n-----BEGIN X-----\n${good}more`), found);
-    assert.deepEqual(read(good.replaceAll("\n", " \t\r\n")), found);
-    assert.deepEqual(read(good.replace("T-----\n", "T-----\nA: b\nC:\n\n")), found);
-    assert.deepEqual(read(good.trimEnd()), found);
-    assert.deepEqual(read(good.replace("\n", "\n\n \n")), found);
+    assert.deepEqual(parse(`hello\n-----BEGIN X-----\n${validPem}more`), expectedSubject);
+    assert.deepEqual(parse(validPem.replaceAll("\n", " \t\r\n")), expectedSubject);
+    assert.deepEqual(parse(validPem.replace("T-----\n", "T-----\nA: b\nC:\n\n")), expectedSubject);
+    assert.deepEqual(parse(validPem.trimEnd()), expectedSubject);
+    assert.deepEqual(parse(validPem.replace("\n", "\n\n \n")), expectedSubject);
   });
 
-  it("is read from the first block only", () => {
-    assert.deepEqual(read(good + otherPem), found);
-    assert.deepEqual(read(toPem(bytes, "CERTIFICATE") + good), noBlock);
-    assert.deepEqual(read(toPem(bytes, "NEW CERTIFICATE REQUEST") + good), noBlock);
+  it("is parsed only if its first block is a request; later blocks are ignored", () => {
+    assert.deepEqual(parse(validPem + otherPem), expectedSubject);
+    assert.deepEqual(parse(toPem(bytes, "CERTIFICATE") + validPem), noBlock);
+    assert.deepEqual(parse(toPem(bytes, "NEW CERTIFICATE REQUEST") + validPem), noBlock);
   });
 
   it("skips text that is not a block", () => {
-    assert.deepEqual(read(otherPem.replace("-----END C", "-----END X") + good), found);
-    assert.deepEqual(read(otherPem.replace(/\nM/, "\n!") + good), found);
-    assert.deepEqual(read(`x${otherPem}${good}`), found);
-    assert.deepEqual(read(otherPem.replace("T-----\n", "T---\n") + good), found);
+    assert.deepEqual(parse(otherPem.replace("-----END C", "-----END X") + validPem), expectedSubject);
+    assert.deepEqual(parse(otherPem.replace(/\nM/, "\n!") + validPem), expectedSubject);
+    assert.deepEqual(parse(`x${otherPem}${validPem}`), expectedSubject);
+    assert.deepEqual(parse(otherPem.replace("T-----\n", "T---\n") + validPem), expectedSubject);
   });
 
   it("must exist and contain a request", () => {
-    for (const text of ["", "hello", bytes.toString("base64"), good.slice(0, -20), `${good.slice(0, -1)}x`])
-      assert.deepEqual(read(text), noBlock);
-    for (const value of [undefined, null, 5, {}, [good], { length: 1e9 }])
+    for (const text of ["", "hello", bytes.toString("base64"), validPem.slice(0, -20), `${validPem.slice(0, -1)}x`])
+      assert.deepEqual(parse(text), noBlock);
+    for (const value of [undefined, null, 5, {}, [validPem], { length: 1e9 }])
       assert.deepEqual(parseCertificateSubject(value), noBlock);
-    assertMalformed(read("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"));
-    assertMalformed(read(toPem(Buffer.from("hello"))));
+    assertMalformed(parse("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----\n"));
+    assertMalformed(parse(toPem(Buffer.from("hello"))));
   });
 
   it("is read in linear time, even with many begin and end lines", () => {
@@ -159,55 +161,55 @@ describe("the PEM of a certificate request", () => {
       "-----BEGIN A-----\na:\n-----END A-----\n",
       "a:\n",
     ])
-      assert.deepEqual(read(piece.repeat(200_000)), noBlock);
+      assert.deepEqual(parse(piece.repeat(200_000)), noBlock);
   });
 });
 
 describe("the DER of a certificate request", () => {
-  const good = buildCertificateRequest(
+  const validBytes = buildCertificateRequest(
     encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
     encodeX509NameSet(encodeX509NameAttribute("O", encodeDer(0x13, Buffer.from("system:nodes")))),
   );
-  const read = (bytes: Uint8Array) => parseCertificateSubject(encodeCertificateRequest(toPem(bytes)));
+  const parse = (bytes: Uint8Array) => parseCertificateSubject(encodeCertificateRequest(toPem(bytes)));
 
   it("is refused if it is cut short at any byte", () => {
-    for (let length = 0; length < good.length; length++) assertMalformed(read(good.subarray(0, length)));
+    for (let length = 0; length < validBytes.length; length++) assertMalformed(parse(validBytes.subarray(0, length)));
   });
 
-  it("is refused if bytes follow it", () => assertMalformed(read(Buffer.concat([good, Buffer.from([0])]))));
+  it("is refused if bytes follow it", () => assertMalformed(parse(Buffer.concat([validBytes, Buffer.from([0])]))));
 
   it("is refused if lengths are too long, too large or indefinite", () => {
-    const inside = good.subarray(2 + (Number(good[1]) & 0x80 ? Number(good[1]) & 0x7f : 0));
+    const content = validBytes.subarray(2 + (Number(validBytes[1]) & 0x80 ? Number(validBytes[1]) & 0x7f : 0));
     for (const length of [
       [0x80],
-      [0x83, 0, 0, inside.length],
+      [0x83, 0, 0, content.length],
       [0x84, 0x7f, 0xff, 0xff, 0xff],
-      [0x88, ...inside],
+      [0x88, ...content],
       [0xff],
     ])
-      assertMalformed(read(Buffer.from([0x30, ...length, ...inside, 0, 0])));
+      assertMalformed(parse(Buffer.from([0x30, ...length, ...content, 0, 0])));
   });
 
   it("is refused if it is nested deeply, but may have 10,000 empty sets of attributes", () => {
-    assertMalformed(read(Buffer.alloc(1_000_000, 0x30)));
-    assertMalformed(read(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
+    assertMalformed(parse(Buffer.alloc(1_000_000, 0x30)));
+    assertMalformed(parse(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
     assert.deepEqual(readSubject(...Array(10_000).fill(encodeX509NameSet())), {
       subject: { commonName: "", organizations: [] },
     });
   });
 
-  it("makes no exception, whatever the bytes are", () => {
-    const flips = fc.array(fc.tuple(fc.nat(good.length - 1), fc.integer({ min: 1, max: 255 })), { maxLength: 4 });
+  it("throws no error for any bytes", () => {
+    const flips = fc.array(fc.tuple(fc.nat(validBytes.length - 1), fc.integer({ min: 1, max: 255 })), { maxLength: 4 });
     fc.assert(
       fc.property(flips, (flips) => {
-        const bytes = Buffer.from(good);
-        for (const [at, bits] of flips) bytes[at] = Number(bytes[at]) ^ bits;
-        const answer = read(bytes);
+        const bytes = Buffer.from(validBytes);
+        for (const [index, bits] of flips) bytes[index] = Number(bytes[index]) ^ bits;
+        const answer = parse(bytes);
         assert.ok("subject" in answer || answer.fault === noRequest.fault);
       }),
       { numRuns: 1000 },
     );
-    fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => assert.ok(read(bytes))));
+    fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => assert.ok(parse(bytes))));
     fc.assert(fc.property(fc.string(), (text) => assert.ok("fault" in parseCertificateSubject(text))));
   });
 });

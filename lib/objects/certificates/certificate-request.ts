@@ -23,37 +23,38 @@ const [begin, end, dashes] = ["-----BEGIN ", "\n-----END ", "-----"];
 const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | undefined => {
   let from = 0;
   for (;;) {
-    const ends = text.indexOf(end, from);
-    if (ends < 0) return undefined;
+    const endIndex = text.indexOf(end, from);
+    if (endIndex < 0) return undefined;
     /** The index after `-----END `, where the type is repeated. */
-    const trailer = ends + end.length;
-    const begins = text.slice(from, ends).lastIndexOf(begin) + from;
-    const startsLine = begins === from || text[begins - 1] === "\n";
-    const opening = begins >= from && startsLine ? readLine(text, begins + begin.length) : undefined;
+    const trailer = endIndex + end.length;
+    const beginIndex = text.slice(from, endIndex).lastIndexOf(begin) + from;
+    const startsLine = beginIndex === from || text[beginIndex - 1] === "\n";
+    const opening = beginIndex >= from && startsLine ? readLine(text, beginIndex + begin.length) : undefined;
     from = trailer;
     if (!opening?.line.endsWith(dashes)) continue;
 
-    let at = opening.next;
-    for (let header = readLine(text, at); header.line.includes(":"); header = readLine(text, at)) at = header.next;
-    // Go reads each line with a colon as a PEM header, even the END line. So `at` may be after the END line.
-    if (at === text.length || at > trailer) return undefined;
-    if (at > opening.next && at > ends) continue;
+    let bodyIndex = opening.next;
+    for (let header = readLine(text, bodyIndex); header.line.includes(":"); header = readLine(text, bodyIndex))
+      bodyIndex = header.next;
+    // Go reads each line with a colon as a PEM header, even the END line. So `bodyIndex` may be after the END line.
+    if (bodyIndex === text.length || bodyIndex > trailer) return undefined;
+    if (bodyIndex > opening.next && bodyIndex > endIndex) continue;
     const type = opening.line.slice(0, -dashes.length);
     const isClosed = text.startsWith(type + dashes, trailer);
     if (!isClosed || readLine(text, trailer + type.length + dashes.length).line !== "") continue;
-    const bytes = decodeBase64(text.slice(at, Math.max(at, ends)));
+    const bytes = decodeBase64(text.slice(bodyIndex, Math.max(bodyIndex, endIndex)));
     if (bytes) return { type, bytes };
   }
 };
 
 /** Returns the line at an index without its line end and spaces before it, and the index of the next line. */
-const readLine = (text: string, at: number) => {
-  const lineFeed = text.indexOf("\n", at);
+const readLine = (text: string, start: number) => {
+  const lineFeed = text.indexOf("\n", start);
   const [stop, next] = lineFeed < 0 ? [text.length, text.length] : [lineFeed, lineFeed + 1];
-  const hasCarriageReturn = lineFeed >= 0 && text[stop - 1] === "\r" && stop > at;
-  let last = hasCarriageReturn ? stop - 1 : stop;
-  while (last > at && (text[last - 1] === " " || text[last - 1] === "\t")) last -= 1;
-  return { line: text.slice(at, last), next };
+  const hasCarriageReturn = lineFeed >= 0 && text[stop - 1] === "\r" && stop > start;
+  let end = hasCarriageReturn ? stop - 1 : stop;
+  while (end > start && (text[end - 1] === " " || text[end - 1] === "\t")) end -= 1;
+  return { line: text.slice(start, end), next };
 };
 
 const decodeBase64 = (text: string): Uint8Array | undefined => {
@@ -106,7 +107,7 @@ const [commonName, organization] = ["550403", "55040a"];
  * less than 0x80.
  */
 const isObjectIdentifier = (bytes: Uint8Array, { start, end }: DerElement): boolean => {
-  for (let at = start; at < end; at++)
-    if (bytes[at] === 0x80 && (at === start || Number(bytes[at - 1]) < 0x80)) return false;
+  for (let index = start; index < end; index++)
+    if (bytes[index] === 0x80 && (index === start || Number(bytes[index - 1]) < 0x80)) return false;
   return end > start && Number(bytes[end - 1]) < 0x80;
 };

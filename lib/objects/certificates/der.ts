@@ -5,13 +5,13 @@ export interface DerElement {
   end: number;
 }
 
-/** Reads the element at an index; undefined if it isn't DER, or doesn't end before or at the index `before`. */
-export const readElement = (bytes: Uint8Array, at: number, before: number): DerElement | undefined => {
-  const readByte = (place: number): number => (place < before ? (bytes[place] ?? Number.NaN) : Number.NaN);
-  const identifier = readByte(at);
-  let next = at + 1;
+/** Reads the element at an index; undefined if it isn't DER, or ends after the index `limit`. */
+export const readElement = (bytes: Uint8Array, index: number, limit: number): DerElement | undefined => {
+  const readByte = (position: number): number => (position < limit ? (bytes[position] ?? Number.NaN) : Number.NaN);
+  const identifier = readByte(index);
+  let next = index + 1;
   // A DER tag above 30 continues while octets have their highest bit set; no caller looks for such a tag.
-  if ((identifier & 0x1f) === 0x1f) while (readByte(next++) & 0x80) if (next > at + 5) return undefined;
+  if ((identifier & 0x1f) === 0x1f) while (readByte(next++) & 0x80) if (next > index + 5) return undefined;
   let length = readByte(next++);
   if (length >= 0x80) {
     const octets = length & 0x7f;
@@ -23,7 +23,7 @@ export const readElement = (bytes: Uint8Array, at: number, before: number): DerE
   }
   const end = next + length;
   // If the length is truncated, `length` and `end` are NaN, and the comparison is false.
-  return end <= before ? { identifier, start: next, end } : undefined;
+  return end <= limit ? { identifier, start: next, end } : undefined;
 };
 
 /**
@@ -36,12 +36,12 @@ export const readFields = <Identifiers extends readonly number[]>(
   ...identifiers: Identifiers
 ): { [Place in keyof Identifiers]: DerElement } | undefined => {
   const fields: DerElement[] = [];
-  let at = start;
+  let index = start;
   for (const identifier of identifiers) {
-    const field = readElement(bytes, at, end);
+    const field = readElement(bytes, index, end);
     if (field?.identifier !== identifier) return undefined;
     fields.push(field);
-    at = field.end;
+    index = field.end;
   }
   return fields as { [Place in keyof Identifiers]: DerElement };
 };
@@ -53,10 +53,10 @@ export const areDerElementsValid = (
   identifier: number,
   isValid: (element: DerElement) => boolean,
 ): boolean => {
-  for (let at = start; at < end; ) {
-    const element = readElement(bytes, at, end);
+  for (let index = start; index < end; ) {
+    const element = readElement(bytes, index, end);
     if (element?.identifier !== identifier || !isValid(element)) return false;
-    at = element.end;
+    index = element.end;
   }
   return true;
 };
