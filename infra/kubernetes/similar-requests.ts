@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { exactJson } from "#lib/exact-json.ts";
 import { toMap } from "#lib/json.ts";
+import { compareQuantities } from "#lib/objects/quantity.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { KubernetesAnswer, KubernetesRequest } from "./requests.ts";
 
@@ -28,6 +29,10 @@ const isHost: TextClass = (text) =>
   /^[a-z][-a-z0-9]{0,40}(?:\.[a-z][-a-z0-9]{0,40}){1,4}$/.test(text) && !/-(?:\.|$)/.test(text);
 const isUrlPath: TextClass = (text) => /^(?:\/[-a-z0-9]{1,50}){1,5}$/.test(text);
 
+/** Amounts as an API server writes them: two of them are equal only if their texts are equal. */
+const isCpu: TextClass = (text) => /^[1-9]\d{0,2}m?$/.test(text);
+const isBytes: TextClass = (text) => /^[1-9]\d{0,2}[KMGT]i$/.test(text);
+
 const labels = { "*": isName };
 const annotations = { "*": isForeignAnnotation };
 const metadata = {
@@ -38,6 +43,8 @@ const metadata = {
   annotations,
   ownerReferences: { "*": { name: isName } },
 };
+const amounts = { cpu: isCpu, memory: isBytes, storage: isBytes };
+const resources = { requests: amounts, limits: amounts };
 const containers = {
   "*": {
     name: isName,
@@ -46,6 +53,7 @@ const containers = {
     args: { "*": isText },
     env: { "*": { value: isText } },
     volumeMounts: { "*": { name: isName } },
+    resources,
   },
 };
 const podSpec = {
@@ -57,6 +65,17 @@ const podSpec = {
 };
 const template = { metadata: { labels, annotations }, spec: podSpec };
 const workload = { metadata, spec: { serviceName: isName, selector: { matchLabels: labels }, template } };
+/** Places whose texts an API server compares with others, unless their object meets the condition. */
+const conditions: ReadonlyMap<unknown, (object: object) => boolean> = new Map<unknown, (object: object) => boolean>([
+  // The resources of containers are compared with those of their Pod.
+  [podSpec, (spec) => !Object.hasOwn(spec, "resources")],
+  [resources, (object) => areRequestsWithinLimits(toMap(object))],
+]);
+const areRequestsWithinLimits = ({ requests, limits }: Record<string, unknown>): boolean =>
+  Object.entries(toMap(limits)).every(([name, limit]) => {
+    const request = toMap(requests)[name] ?? limit;
+    return compareQuantities(String(request), String(limit)) <= 0;
+  });
 const backend = { service: { name: isName } };
 
 /** The kinds of which a check has many. */
@@ -66,7 +85,7 @@ const placesByKind: ReadonlyMap<string, TextPlaces> = new Map<string, TextPlaces
   ["batch/v1 CronJob", { metadata, spec: { jobTemplate: { metadata: { labels, annotations }, spec: { template } } } }],
   ["v1 ConfigMap", { metadata, data: { "*": isText } }],
   ["v1 Namespace", { metadata }],
-  ["v1 PersistentVolumeClaim", { metadata, spec: { storageClassName: isName } }],
+  ["v1 PersistentVolumeClaim", { metadata, spec: { storageClassName: isName, resources } }],
   ["v1 Service", { metadata, spec: { selector: labels } }],
   ["v1 ServiceAccount", { metadata }],
   ["networking.k8s.io/v1 NetworkPolicy", { metadata, spec: { podSelector: { matchLabels: labels } } }],
@@ -95,16 +114,14 @@ interface RequestPattern {
 
 /** An answer without the texts of its request. */
 interface AnswerPattern {
-  object: string;
+  object: unknown;
+  warnings: readonly string[];
   fixed: ReadonlySet<string>;
 }
 
 /** Far below the limits of an API server, so that the lengths of texts never decide; and few objects are larger. */
 const largestText = 1 << 14;
 const mostPatterns = 500;
-const placeholder = /"\\u0000(\d+)"/g;
-/** The key of a member that looks like a placeholder. */
-const placeholderKey = /"\\u0000\d+":/;
 const uid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const time = /^20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\dZ$/;
 
@@ -117,7 +134,7 @@ export const toRequestPattern = ({ object, ...header }: KubernetesRequest): Requ
   try {
     return buildPattern(object, header, places);
   } catch {
-    // The object is too deep.
+    // The object is too deep, or an amount can't be read.
     return undefined;
   }
 };
@@ -144,7 +161,7 @@ const buildPattern = (
   const key = exactJson.stringify([{ ...header, ...address }, isSet ? { ...pattern, metadata: others } : pattern]);
   const texts = [...indexes.keys()];
   const size = texts.reduce((sum, { length }) => sum + length, key.length);
-  const hasPlaceholders = [...fixed].some((text) => text.includes("\0")) || placeholderKey.test(key);
+  const hasPlaceholders = [...fixed].some((text) => text.includes("\0"));
   return size > largestText || joinsTexts.test(key) || hasPlaceholders ? undefined : { key, texts, places, fixed };
 };
 
@@ -168,14 +185,26 @@ const replaceTexts = (
     return value;
   }
   if (typeof value !== "object" || value === null) return value;
-  const inner = typeof places === "object" ? places : {};
-  const replace = (member: unknown, name: string) => {
+  const hasPlaces = typeof places === "object" && (conditions.get(places)?.(value) ?? true);
+  const inner = hasPlaces ? places : {};
+  if (Array.isArray(value)) return value.map((member) => replaceTexts(member, inner["*"], toIndex, fixed, "*"));
+  const copy: Record<string, unknown> = {};
+  for (const [name, member] of Object.entries(value)) {
+    if (name === "__proto__") throw new Error("a copy can't have this member");
     const place = Object.hasOwn(inner, name) ? inner[name] : inner["*"];
-    return replaceTexts(member, place, toIndex, fixed, name);
-  };
-  return Array.isArray(value)
-    ? value.map((member) => replace(member, "*"))
-    : Object.fromEntries(Object.entries(value).map(([name, member]) => [name, replace(member, name)]));
+    copy[name] = replaceTexts(member, place, toIndex, fixed, name);
+  }
+  return copy;
+};
+
+/** Copies a value of `replaceTexts`, with other texts. */
+const fillTexts = (value: unknown, texts: readonly string[]): unknown => {
+  if (typeof value === "string") return value.startsWith("\0") ? texts[Number(value.slice(1))] : value;
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map((member) => fillTexts(member, texts));
+  const copy: Record<string, unknown> = {};
+  for (const [name, member] of Object.entries(value)) copy[name] = fillTexts(member, texts);
+  return copy;
 };
 
 /** Remembers the answers to creations, for others that differ in texts only. */
@@ -187,15 +216,15 @@ export const createAnswerPatterns = () => {
       const known = patterns.get(key);
       // A text that is also elsewhere may be compared with that.
       if (known === undefined || texts.some((text) => known.fixed.has(text))) return undefined;
-      const text = known.object.replace(placeholder, (_, index) => JSON.stringify(texts[Number(index)]));
-      const object = exactJson.parse(text) as KubernetesObject;
+      const object = fillTexts(known.object, texts) as KubernetesObject;
       const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
       Object.assign(toMap(object.metadata), { uid: randomUUID(), creationTimestamp });
-      return { object, warnings: [] };
+      return { object, warnings: known.warnings };
     },
-    /** Remembers an answer, unless it has warnings or texts that are also elsewhere. */
+    /** Remembers an answer, unless it has texts that are also elsewhere, or in a warning. */
     put({ key, texts, places, fixed: given }: RequestPattern, { object, warnings }: KubernetesAnswer): void {
-      if (object === undefined || warnings.length > 0 || patterns.has(key)) return;
+      if (object === undefined || patterns.has(key)) return;
+      if (warnings.some((warning) => texts.some((text) => warning.includes(text)))) return;
       const fixed = new Set(given);
       let isOwn = true;
       const toIndex = (text: string) => {
@@ -207,7 +236,7 @@ export const createAnswerPatterns = () => {
       if (!isOwn || texts.some((text) => fixed.has(text))) return;
       const [oldest] = patterns.size < mostPatterns ? [] : patterns.keys();
       if (oldest !== undefined) patterns.delete(oldest);
-      patterns.set(key, { object: exactJson.stringify(pattern), fixed });
+      patterns.set(key, { object: pattern, warnings, fixed });
     },
   };
 };

@@ -40,9 +40,13 @@ const buildObject = (kind: string, isRich: boolean): KubernetesObject => {
           { name: "C", value: "web" },
         ],
         volumeMounts: [{ name: "settings", mountPath: "/etc/a" }],
-        resources: { requests: { cpu: "100m" }, limits: { memory: "1Gi" } },
+        resources: { requests: { cpu: "100m", memory: "512Mi" }, limits: { memory: "1Gi" } },
         ports: [{ name: "http", containerPort: 80 }],
       },
+      // Each API server warns of a second port with the same name.
+      ...(isRich
+        ? [{ name: "other", image: "a.example.com/other:1", ports: [{ name: "http", containerPort: 80 }] }]
+        : []),
     ],
     volumes: [
       { name: "settings", configMap: { name: "web-settings" } },
@@ -133,6 +137,14 @@ const texts = [
   "/",
   "kube-system",
   "20Mi",
+  "512Mi",
+  "1Gi",
+  "1024Mi",
+  "1G",
+  "2",
+  "150m",
+  "1000m",
+  "0.5",
   'a"\\b',
   "<&>",
   "true",
@@ -164,7 +176,8 @@ const generateRenamed = (object: KubernetesObject): fc.Arbitrary<KubernetesObjec
     fc.constantFrom(...foundCases),
   );
   const name = fc.stringMatching(/^[a-z][-a-z0-9]{0,8}[a-z0-9]$/);
-  const newText = fc.oneof({ weight: 3, arbitrary: name }, fc.constantFrom(...texts));
+  const amount = fc.stringMatching(/^[1-9]\d{0,2}(?:m|Mi|Gi)?$/);
+  const newText = fc.oneof({ weight: 6, arbitrary: name }, { weight: 3, arbitrary: amount }, fc.constantFrom(...texts));
   return fc.array(fc.tuple(oldText, newText), { minLength: 1, maxLength: 3 }).map((pairs) => {
     const newTexts = new Map(pairs);
     return { apiVersion, kind, ...toMap(edit(rest, (text) => newTexts.get(text) ?? text)) } as KubernetesObject;
@@ -253,6 +266,13 @@ describe("answers that are derived from the answer to a request with other texts
         { name: "A", value },
       ],
     });
+    const resources = (request: string, limit: string) => ({
+      resources: { requests: { cpu: request }, limits: { cpu: limit } },
+    });
+    const withPodResources = (cpu: string) => {
+      const containers = [{ name: "main", image: "a:1", resources: { requests: { cpu } } }];
+      return { ...pod("a", {}), spec: { resources: { requests: { cpu: "2" } }, containers } };
+    };
     const pairsOfObjects = [
       [withVolumes("app"), withVolumes("web")],
       [withSelector("web"), withSelector("app")],
@@ -260,6 +280,10 @@ describe("answers that are derived from the answer to a request with other texts
       [pod("a", env("$(A) b")), pod("a", env("b"))],
       [pod("a", {}), pod("a", { image: "a:latest" })],
       [pod("a", {}), pod("a.b", {})],
+      [pod("a", resources("1", "2")), pod("a", resources("3", "2"))],
+      [pod("a", resources("1", "2")), pod("a", resources("2", "2"))],
+      [pod("a", resources("1", "2")), pod("a", resources("1", "2000m"))],
+      [withPodResources("1"), withPodResources("3")],
     ];
     for (const pair of pairsOfObjects) assert.equal(await compareAll(pair), 0, JSON.stringify(pair));
   });
