@@ -34,7 +34,7 @@ const toYaml = (documents: readonly object[]) =>
 
 describe("cases of admission policies have the expected results for", () => {
   for (const { name, files, cases, warnings = [], untested = [] } of trials)
-    it(name, async () => {
+    it(`cases of admission policies have the expected results for ${name}`, async () => {
       const policyFile = await write("policies.yaml", toYaml(files));
       const namedCases = cases.map((one, index) => ({ name: String(index), ...one.case }));
       const file = await write("cases.yaml", stringify(namedCases));
@@ -73,7 +73,7 @@ describe("postern test of admission policies", () => {
     "FOLDER/policies.yaml:1 ValidatingAdmissionPolicy replicas has no binding: its cases run as if a binding named everything had it, for all objects, with Deny";
   const sentence = "spec.validations[0].expression is false in no case: object.spec.replicas <= 5";
 
-  it("prints warnings and untested expressions before the last line", async () => {
+  it("postern test prints warnings and untested expressions before the line with the number of cases", async () => {
     const { code, stdout } = await run(firstCase);
     const remark = `FOLDER/policies.yaml:18 ValidatingAdmissionPolicy replicas: ${sentence}`;
     assert.deepEqual(
@@ -82,7 +82,7 @@ describe("postern test of admission policies", () => {
     );
   });
 
-  it("prints JSON, which has the policies that matched each case", async () => {
+  it("postern test prints JSON, which has the policies that matched each case", async () => {
     const { stdout } = await run(firstCase, "-o", "json");
     const policy = "ValidatingAdmissionPolicy replicas";
     assert.deepEqual(JSON.parse(stdout), {
@@ -101,7 +101,7 @@ describe("postern test of admission policies", () => {
     });
   });
 
-  it("prints warnings as the output of a JUnit suite", async () => {
+  it("postern test prints warnings as the output of a JUnit suite", async () => {
     const { stdout } = await run(twoCases, "-o", "junit");
     assert.match(stdout, / tests="2" failures="0" /);
     assert.match(stdout, new RegExp(`<system-out>${RegExp.escape(warning)}</system-out>`));
@@ -134,10 +134,10 @@ describe("postern test of admission policies", () => {
       '2 "admits one" says mutate, which no rule does that reads such policies',
     ],
   ] as const)
-    it(`names the line of ${name}`, async () =>
+    it(`postern test names the line of ${name}`, async () =>
       assert.deepEqual(await run(text), { code: 2, stdout: "", stderr: `FOLDER/cases.yaml:${line}\n` }));
 
-  it("names the line of an object without a name", async () => {
+  it("postern test names the line of an object without a name", async () => {
     const manifests = `${toYaml(policyManifests)}---\n{ apiVersion: v1, kind: ConfigMap }\n`;
     const policies = await write("nameless.yaml", manifests);
     const { code, stderr } = await runTestVerb("--policy", policies, "--cases", await write("cases.yaml", twoCases));
@@ -145,7 +145,7 @@ describe("postern test of admission policies", () => {
     assert.deepEqual([code, stderr], [2, join(folder, sentence)]);
   });
 
-  it("reads no policies from the file of cases, even if it is in the folder of policies", async () => {
+  it("postern test reads no policies from a file of cases in the folder of policies", async () => {
     await mkdir(join(folder, "team"));
     await write("team/policies.yaml", toYaml(policyManifests));
     const file = await write("team/cases.yaml", twoCases);
@@ -153,7 +153,7 @@ describe("postern test of admission policies", () => {
     assert.equal(code, 0, stdout);
   });
 
-  it("runs no case of a policy that an API server would refuse", async () => {
+  it("postern test runs no case of a policy that an API server would refuse", async () => {
     const policies = await write("policies.yaml", toYaml(policyManifests).replace("<= 5", "<= '5' + 1"));
     const file = await write("cases.yaml", twoCases);
     const { code, stdout } = await runTestVerb("--policy", policies, "--cases", file);

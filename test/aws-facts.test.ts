@@ -5,7 +5,7 @@ import { listCosts, sumCosts } from "./account/budget.ts";
 import { facts } from "./account/facts/facts.ts";
 
 describe("docs/background/aws-facts.md", () => {
-  it("has one line for each fact that the suite for a real account checks, in the same order", async () => {
+  it("the page has one line for each fact that the suite for a real account checks, in the suite's order", async () => {
     const page = await readFile(new URL("../docs/background/aws-facts.md", import.meta.url), "utf8");
     const ids = [...page.matchAll(/^\| `([a-z0-9-]+)` \|/gm)].map(([, id]) => id);
     assert.deepEqual(
@@ -17,7 +17,7 @@ describe("docs/background/aws-facts.md", () => {
 });
 
 describe("the suite for a real account", () => {
-  it("costs at most three dollars", () => {
+  it("the suite for a real account costs at most three dollars", () => {
     assert.ok(listCosts().every(({ dollars }) => dollars > 0 && dollars < 1));
     assert.ok(sumCosts() < 3, `${sumCosts()}`);
   });

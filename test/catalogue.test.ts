@@ -14,7 +14,7 @@ import { buildPodReview } from "./requests.ts";
 // Tests Postern's own catalogue: the tests of every rule, and more.
 const catalogue = await readCatalogue();
 
-it("has an up-to-date list of rules in functions/README.md, which npm run fix writes", async () => {
+it("the catalogue has an up-to-date list of rules in functions/README.md, which npm run fix writes", async () => {
   const page = await readFile(new URL("../functions/README.md", import.meta.url), "utf8");
   // A rule that a developer adds need not be listed. test/local/shipped.test.ts finds Postern's rules that are missing.
   const listed = catalogue.filter(({ name, rule }) => rule.upstreamPlugin || page.includes(`](${name}/README.md)`));
@@ -22,7 +22,7 @@ it("has an up-to-date list of rules in functions/README.md, which npm run fix wr
   assert.equal(present, wanted);
 });
 
-it("has up-to-date tables in docs/how-to/choose-rules.md, which npm run fix writes", async () => {
+it("the catalogue has up-to-date tables in docs/how-to/choose-rules.md, which npm run fix writes", async () => {
   const { present, wanted } = await buildChoicesPage(catalogue);
   assert.equal(present, wanted);
   assert.ok(present.includes("<!-- End of the table of managed clusters. -->"));
@@ -51,7 +51,7 @@ groups:
   const pod = { apiVersion: "v1", kind: "Pod", metadata: { namespace: "default" }, spec: { containers } };
   const review = buildPodReview({ namespace: "default", userInfo: {}, object: pod });
   for (const [name, phase, expected] of expectedAnswers)
-    it(`gets an answer from ${name}`, async () => {
+    it(`a pod with 150,000 containers gets an answer from the rule ${name}`, async () => {
       const listed = listServedRulesAndGroups(config, catalogue).find(
         (one) => one.name === name && one.phases.includes(phase),
       );

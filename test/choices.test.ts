@@ -29,11 +29,11 @@ describe("what a run compares with real API servers", () => {
   const chooseMinorsOfTurn = (turn: 0 | 1, seed: number) => chooseMinors(undefined, turn, seed);
 
   for (const turn of [0, 1] as const)
-    it(`is every minor for some seed, if a suite compares one minor (turn ${turn})`, () => {
+    it(`a suite that compares one minor compares every minor for some seed (turn ${turn})`, () => {
       assert.deepEqual([...new Set(seeds.flatMap((seed) => chooseMinorsOfTurn(turn, seed)))].sort(), minors);
     });
 
-  it("is at most two minors, the same in all suites of a run", () => {
+  it("a run compares two minors, and all suites of the run compare the same two", () => {
     for (const seed of seeds) {
       const allChosen = chooseMinorsOfRun(seed);
       const ofBothTurns = [...chooseMinorsOfTurn(0, seed), ...chooseMinorsOfTurn(1, seed)];
@@ -46,7 +46,7 @@ describe("what a run compares with real API servers", () => {
     }
   });
 
-  it("is every rule that replaces a plugin in every minor, for some seeds", () => {
+  it("every rule that replaces a plugin is compared in every minor for some seeds", () => {
     const rulesAndMinors = seeds.flatMap((seed) =>
       choosePorts(pluginRules, seed).flatMap(([minor, chosen]) => chosen.map(({ name }) => `${name} ${minor}`)),
     );
@@ -54,7 +54,7 @@ describe("what a run compares with real API servers", () => {
     assert.deepEqual([...new Set(rulesAndMinors)].sort(), wanted.sort());
   });
 
-  it("is each tenth of the fields in every minor, for some seeds, if a suite compares a tenth of all fields", () => {
+  it("a suite that compares a tenth of all fields compares each tenth in every minor for some seeds", () => {
     const partsAndMinors = seeds.flatMap((seed) =>
       chooseMinorsOfTurn(1, seed).flatMap((minor) =>
         tenths.filter(choosePart("fields", 10, seed, isRunOfAllTests)).map((index) => `${index} ${minor}`),
@@ -64,14 +64,14 @@ describe("what a run compares with real API servers", () => {
     assert.deepEqual([...new Set(partsAndMinors)].sort(), wanted.sort());
   });
 
-  it("is one part of slow tests in a run of all tests, and all parts in a run of some tests", () => {
+  it("a run of all tests has one part of the slow tests, and a run of some tests has all parts", () => {
     for (const seed of seeds) {
       assert.equal(tenths.filter(choosePart("a", 10, seed, isRunOfAllTests)).length, 1);
       assert.deepEqual(tenths.filter(choosePart("a", 10, seed, !isRunOfAllTests)), tenths);
     }
   });
 
-  it("is, by test files that take turns, exactly one of the two lists in each pair of alternatingFiles", () => {
+  it("a run has exactly one of the two lists of test files in each pair of alternatingFiles", () => {
     const files = alternatingFiles.flat(2);
     assert.deepEqual(globSync(files, { cwd: root }).sort(), files.toSorted());
     for (const pair of alternatingFiles) {
@@ -83,7 +83,7 @@ describe("what a run compares with real API servers", () => {
     }
   });
 
-  it("is an upgrade from every minor without MutatingAdmissionPolicy, in one of two suites", () => {
+  it("both suites of upgrades compare an upgrade from each minor without MutatingAdmissionPolicy for some seed", () => {
     const chosen = seeds.flatMap((seed) =>
       ([0, 1] as const)
         .filter((turn) => !chooseUpgrade(turn, seed).skip)

@@ -51,7 +51,7 @@ describe("policies in a guard", () => {
   for (const policyCase of benchPolicyCases) {
     const { id, operation, expect, object } = policyCase;
     if (operation === "CONNECT" || expect.policy === "rejected" || excludedCases.has(id)) continue;
-    it(`give the measured result: ${id}`, async () => {
+    it(`policies in a guard give the measured result: ${id}`, async () => {
       const { response, writes, text } = await sendCase(policyCase);
       if (expect.error) {
         assert.equal(response.status, 500, text);
@@ -86,7 +86,7 @@ describe("policies in a guard", () => {
       body: JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "x", ...metadata } }),
     });
 
-  it("are applied once, even if a rule changes the object after the policies", async () => {
+  it("policies in a guard are applied once, even if a rule changes the object after the policies", async () => {
     const { send, writes } = createRecorder();
     const appending = buildPolicy({ op: "add", path: "/metadata/finalizers/-", value: "b.example/b" });
     const stamps = rule<KubernetesObject>({
@@ -102,7 +102,7 @@ describe("policies in a guard", () => {
     assert.deepEqual([finalizers, labels], [["a.example/a", "b.example/b"], { stamp: "1" }]);
   });
 
-  it("are listed again for each write, if a function lists the policies", async () => {
+  it("policies in a guard are listed again for each write, if a function lists the policies", async () => {
     const { send, writes } = createRecorder();
     let owner = "one";
     const listPolicies = async () => [buildPolicy({ op: "add", path: "/metadata/labels/owner", value: owner })];

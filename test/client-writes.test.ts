@@ -73,7 +73,7 @@ const write = async (
 };
 
 describe("a guarded write", () => {
-  it("is sent byte for byte if no rule changes it", async () => {
+  it("a guarded write is sent byte for byte if no rule changes it", async () => {
     await fc.assert(
       fc.asyncProperty(fc.json(), async (json) => {
         const body = ` {"kind":"ConfigMap", "apiVersion":"v1","more":${json},"big":12345678901234567890 } `;
@@ -83,7 +83,7 @@ describe("a guarded write", () => {
       }),
     );
   });
-  it("is sent with the rules' changes, and with the new content length", async () => {
+  it("a guarded write is sent with the rules' changes, and with the new content length", async () => {
     const headers = { ...jsonPost.headers, "content-length": "9999" };
     const { writes } = await write(collectionUrl, {
       ...jsonPost,
@@ -93,7 +93,7 @@ describe("a guarded write", () => {
     assert.deepEqual(writes()[0]?.body, buildConfigMap({ a: "1", stamp: "1" }));
     assert.notEqual(writes()[0]?.headers.get("content-length"), "9999");
   });
-  it("is sent as JSON if rules change it and it has no content type", async () => {
+  it("a guarded write is sent as JSON if rules change it and it has no content type", async () => {
     const { send, writes } = createRecorder();
     // A rule adds the stamp to the first body. The second one has the stamp already.
     const bodies: Record<string, string>[] = [{ a: "1" }, { a: "1", stamp: "1" }];
@@ -106,7 +106,7 @@ describe("a guarded write", () => {
       ["application/json", null],
     );
   });
-  it("keeps its query and its headers", async () => {
+  it("a guarded write keeps its query and its headers", async () => {
     const { writes } = await write(
       `${collectionUrl}?fieldManager=me`,
       buildRequest("POST", buildConfigMap({ a: "1" })),
@@ -114,7 +114,7 @@ describe("a guarded write", () => {
     assert.equal(writes()[0]?.url, `${collectionUrl}?fieldManager=me`);
     assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
   });
-  it("is not sent if a rule refuses it, and gets the API server's response", async () => {
+  it("a guarded write is not sent if a rule refuses it, and gets the API server's response", async () => {
     const { response, writes } = await write(collectionUrl, buildRequest("POST", buildConfigMap({ bad: "x" })));
     assert.deepEqual(await readStatus(response), {
       code: 403,
@@ -123,7 +123,7 @@ describe("a guarded write", () => {
     });
     assert.deepEqual(writes(), []);
   });
-  it("gets the rules' warnings in headers, in the form in which the API server sends them", async () => {
+  it("a guarded write gets the rules' warnings in headers, in the form of the API server's warnings", async () => {
     const { response } = await write(collectionUrl, buildRequest("POST", buildConfigMap({ odd: "x" })));
     const header = Buffer.from(response.headers.get("warning") ?? "", "latin1").toString();
     assert.equal(header, '299 - "it is \\"odd\\", ä"');
@@ -140,14 +140,14 @@ describe("a guarded write", () => {
     ["a Request", (init) => [new Request(collectionUrl, init)]],
   ];
   for (const [name, build] of inputs)
-    it(`may be passed as ${name}`, async () => {
+    it(`a guarded write may be passed as ${name}`, async () => {
       const { response, writes } = await write(...build(buildRequest("POST", buildConfigMap({ a: "1" }))));
       assert.equal(response.status, 201);
       assert.deepEqual(writes()[0]?.body, buildConfigMap({ a: "1", stamp: "1" }));
       assert.equal(writes()[0]?.headers.get("authorization"), "Bearer t");
     });
 
-  it("is evaluated as an update of the current object if it is a PUT", async () => {
+  it("a guarded write is evaluated as an update of the current object if it is a PUT", async () => {
     const { send, writes, arrivals } = createRecorder(buildStored({ fixed: "1" }));
     const put = (data: Record<string, string>) =>
       guard(send, bothRules)(objectUrl, buildRequest("PUT", buildConfigMap(data)));
@@ -157,7 +157,7 @@ describe("a guarded write", () => {
     // A rule refuses a change of the current object's data.fixed.
     assert.equal((await readStatus(await put({ fixed: "2" }))).code, 403);
   });
-  it("is evaluated as a creation if it is a PUT and there is no current object", async () => {
+  it("a guarded write is evaluated as a creation if it is a PUT and there is no current object", async () => {
     const { send, writes } = createRecorder();
     const put = (data: Record<string, string>) =>
       guard(send, bothRules)(objectUrl, buildRequest("PUT", buildConfigMap(data)));
@@ -166,7 +166,7 @@ describe("a guarded write", () => {
     assert.equal((await put({ a: "1" })).status, 404);
     assert.deepEqual(writes()[0]?.body, buildConfigMap({ a: "1", stamp: "1" }));
   });
-  it("is refused if it deletes an object whose deletion a rule refuses", async () => {
+  it("a guarded write is refused if it deletes an object whose deletion a rule refuses", async () => {
     const kept = await write(objectUrl, { method: "DELETE" }, bothRules, buildStored({ keep: "yes" }));
     assert.match((await readStatus(kept.response)).message, /denied the request: it must be kept$/);
     assert.deepEqual(kept.writes(), []);
@@ -175,11 +175,11 @@ describe("a guarded write", () => {
     assert.equal(deleted.response.status, 200);
     assert.equal(deleted.writes()[0]?.text, '{"dryRun":["All"]}');
   });
-  it("gets the API server's own 404 if there is nothing to delete or patch", async () => {
+  it("a guarded write gets the API server's own 404 if there is nothing to delete or patch", async () => {
     assert.equal((await write(objectUrl, { method: "DELETE" })).response.status, 404);
     assert.equal((await write(objectUrl, buildMergePatch({}))).response.status, 404);
   });
-  it("is evaluated with the namespace and the kind of its URL", async () => {
+  it("a guarded write is evaluated with the namespace and the kind of its URL", async () => {
     const evaluated: unknown[] = [];
     const recordingRule = rule<ConfigMap>({
       summary: "Records.",
@@ -195,7 +195,7 @@ describe("a guarded write", () => {
     assert.equal(writes()[0]?.text, '{"metadata":{"name":"x"}}');
   });
 
-  it("is evaluated by later rules with the changes of earlier rules, and then by the earlier rules again", async () => {
+  it("later rules evaluate a write with earlier rules' changes, and then earlier rules evaluate it again", async () => {
     const evaluations: string[] = [];
     const createKeyAdder = (addedKey: string) =>
       rule<ConfigMap>({
@@ -214,7 +214,7 @@ describe("a guarded write", () => {
     assert.deepEqual(evaluations, ["early:", "a:early", "b:early,a", "early:early,a,b", "a:early,a,b"]);
     assert.deepEqual(Object(writes()[0]?.body).data, { early: "1", a: "1", b: "1" });
   });
-  it("is sent unchanged if its rules have the modes warn and audit, and the rules' outcomes are reported", async () => {
+  it("a guarded write in modes warn and audit is sent unchanged, and the rules' outcomes are reported", async () => {
     const rules = {
       stamps: { rule: stampRule, mode: "warn" as const },
       forbids: { rule: forbidRule, mode: "audit" as const },
@@ -232,7 +232,7 @@ describe("a guarded write", () => {
     throw new Error("no");
   };
   const failingRule = rule({ summary: "Fails.", match, validate: fail });
-  it("gets an error if a rule fails, unless failurePolicy is Ignore", async () => {
+  it("a guarded write gets an error if a rule fails, unless failurePolicy is Ignore", async () => {
     const rules = { fails: { rule: failingRule } };
     const { response, writes } = await write(collectionUrl, buildRequest("POST", buildConfigMap()), { rules });
     assert.deepEqual(await readStatus(response), {
@@ -247,7 +247,7 @@ describe("a guarded write", () => {
     });
     assert.equal(ignoring.response.status, 201);
   });
-  it("gets an error if the current object can't be read, unless failurePolicy is Ignore", async () => {
+  it("a guarded write gets an error if the current object can't be read, unless failurePolicy is Ignore", async () => {
     const { send, writes, scripted } = createRecorder(buildStored());
     const createRefusal = () => ({ method: "GET", answer: new Response("{}", { status: 403 }) });
     scripted.push(createRefusal(), createRefusal());
@@ -260,13 +260,13 @@ describe("a guarded write", () => {
     assert.equal(writes().length, 0);
     assert.equal((await put({ ...bothRules, failurePolicy: "Ignore" })).status, 200);
   });
-  it("rejects with fetch's error if the request fails", async () => {
+  it("a guarded write rejects with fetch's error if the request fails", async () => {
     const send = async () => {
       throw new TypeError("fetch failed");
     };
     await assert.rejects(guard(send, bothRules)(collectionUrl, buildRequest("POST", buildConfigMap())), /fetch failed/);
   });
-  it("rejects with an AbortError, as fetch does, if the program aborts the write while a rule waits", async () => {
+  it("a guarded write rejects with an AbortError if the program aborts the write while a rule waits", async () => {
     const abortController = new AbortController();
     const waitingRule = rule({
       summary: "Waits.",
@@ -283,7 +283,7 @@ describe("a guarded write", () => {
     const guarded = guard(send, { rules: { waits: { rule: waitingRule } } });
     await assert.rejects(guarded(collectionUrl, init), { name: "AbortError" });
   });
-  it("lets rules read with the write's own headers, and caches what they read for each user separately", async () => {
+  it("a guarded write's headers are used for rules' reads, which are cached for each user separately", async () => {
     const { send, arrivals } = createRecorder({
       "/api/v1/namespaces/a": { apiVersion: "v1", kind: "Namespace", metadata: { name: "a", labels: { x: "y" } } },
     });
@@ -300,7 +300,7 @@ describe("a guarded write", () => {
       ["one", "two"].map((user) => ["/api/v1/namespaces/a", user, "1"]),
     );
   });
-  it("is not evaluated by a rule whose selectors don't select its namespace or object", async () => {
+  it("a guarded write is not evaluated by a rule whose selectors don't select its namespace or object", async () => {
     const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "a" } };
     const objects = { "/api/v1/namespaces/a": namespace };
     for (const selector of ["namespaceSelector", "objectSelector"]) {
@@ -331,7 +331,7 @@ describe("a guarded patch", () => {
     ["an apply", buildConfigMap({ a: "1", stamp: "1" }), "application/apply-patch+yaml"],
   ];
   for (const [name, body, type] of kinds)
-    it(`is sent unchanged if no rule changes the patched object: ${name}`, async () => {
+    it(`a guarded patch is sent unchanged if no rule changes the patched object: ${name}`, async () => {
       const { response, writes } = await write(objectUrl, buildRequest("PATCH", body, type), bothRules, buildStored());
       assert.equal(response.status, 200);
       assert.deepEqual(
@@ -343,7 +343,7 @@ describe("a guarded patch", () => {
     ["a merge", { data: { a: "1" } }, "application/merge-patch+json"],
     ["a JSON patch", [{ op: "add", path: "/data/a", value: "1" }], "application/json-patch+json"],
   ] as const)
-    it(`is sent as the difference from the current object if rules change the patched object: ${name}`, async () => {
+    it(`a guarded patch that rules change is sent as the difference from the current object: ${name}`, async () => {
       const patch = buildRequest("PATCH", body, type);
       const address = `${objectUrl}?fieldManager=me`;
       const { response, writes, stored } = await write(address, patch, bothRules, buildStored({ old: "1" }));
@@ -359,13 +359,13 @@ describe("a guarded patch", () => {
       ]);
       assert.deepEqual(Object(stored.get(new URL(objectUrl).pathname)).data, { old: "1", a: "1", stamp: "1" });
     });
-  it("is refused if a rule refuses the patched object", async () => {
+  it("a guarded patch is refused if a rule refuses the patched object", async () => {
     const patch = buildMergePatch({ data: { bad: "x" } });
     const { response, writes } = await write(objectUrl, patch, bothRules, buildStored());
     assert.match((await readStatus(response)).message, /x is bad$/);
     assert.deepEqual(writes(), []);
   });
-  it("is tried up to three more times if another client changed the object first", async () => {
+  it("a guarded patch is tried up to three more times if another client changed the object first", async () => {
     const { send, writes, arrivals } = createRecorder(buildStored());
     let conflictsLeft = 2;
     const sendWithConflicts: typeof fetch = async (input, init) => {
@@ -383,7 +383,7 @@ describe("a guarded patch", () => {
     // The guard sent the patch four times.
     assert.equal(conflictsLeft, 5);
   });
-  it("gets the API server's response, and isn't sent again, if the API server refuses its dry run", async () => {
+  it("a guarded patch gets the API server's response, and isn't sent again, if its dry run is refused", async () => {
     const { send, scripted, writes } = createRecorder(buildStored());
     const refusal = { kind: "Status", code: 422, message: "no" };
     scripted.push({ method: "PATCH", answer: Response.json(refusal, { status: 422 }) });
@@ -392,7 +392,7 @@ describe("a guarded patch", () => {
     assert.deepEqual(writes(), []);
   });
 
-  it("stays a server-side apply if rules change list elements with a name, and fails if these have none", async () => {
+  it("a server-side apply stays one if rules change named list elements, and fails for unnamed elements", async () => {
     const podUrl = `${server}/api/v1/namespaces/a/pods/one`;
     const pullRule = rule<KubernetesObject & { spec: { containers: { imagePullPolicy?: string }[] } }>({
       summary: "Always pulls images.",
@@ -450,14 +450,14 @@ describe("a guard that gets an unusual write", () => {
     ["a body that is not UTF-8", 400, "the body is not JSON", { ...jsonPost, body: new Uint8Array([123, 255, 125]) }],
   ];
   for (const [name, code, message, init] of refused)
-    it(`refuses ${name}`, async () => {
+    it(`a guard refuses ${name}`, async () => {
       const { response, arrivals } = await write(collectionUrl, init);
       const status = await readStatus(response);
       assert.equal(status.code, code);
       assert.ok(status.message.includes(message), status.message);
       assert.deepEqual(arrivals, []);
     });
-  it("refuses a write to a relative URL, because only fetch knows the base of the URL", async () => {
+  it("a guard refuses a write to a relative URL, because only fetch knows the base of the URL", async () => {
     const { send, arrivals } = createRecorder();
     for (const options of [bothRules, { ...bothRules, server }])
       for (const address of ["/api/v1/namespaces/a/configmaps", "api/v1/namespaces/a/configmaps"]) {
@@ -476,7 +476,7 @@ describe("a guard that gets an unusual write", () => {
     await guard(recordInput, bothRules)("/elsewhere", { method: "POST", body: "x" });
     assert.deepEqual(forwarded, ["/elsewhere"]);
   });
-  it("evaluates an object with unusual keys", async () => {
+  it("a guard evaluates an object with unusual keys", async () => {
     await fc.assert(
       fc.asyncProperty(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(2), async (data, indent) => {
         const body = JSON.stringify({ apiVersion: "v1", kind: "ConfigMap", other: data }, undefined, indent);
@@ -489,7 +489,7 @@ describe("a guard that gets an unusual write", () => {
       }),
     );
   });
-  it("refuses a server-side apply in YAML that is not JSON", async () => {
+  it("a guard refuses a server-side apply in YAML that is not JSON", async () => {
     const headers = { "content-type": "application/apply-patch+yaml" };
     const init = { method: "PATCH", headers, body: "kind: ConfigMap" };
     const { response } = await write(objectUrl, init, bothRules, buildStored());
@@ -498,7 +498,7 @@ describe("a guard that gets an unusual write", () => {
       /is not JSON; rules evaluate application\/apply-patch\+yaml only as JSON/,
     );
   });
-  it("responds to any text with any content type", async () => {
+  it("a guard responds to any text with any content type", async () => {
     const configMap = fc.json().map((json) => `{"kind":"ConfigMap","apiVersion":"v1","data":${json}}`);
     const text = fc.oneof(fc.json(), fc.string(), configMap);
     const patchTypes = ["application/merge-patch+json", "application/apply-patch+yaml"];
@@ -511,12 +511,12 @@ describe("a guard that gets an unusual write", () => {
       }),
     );
   });
-  it("sends a write unchanged if no rule matches the resource", async () => {
+  it("a guard sends a write unchanged if no rule matches the resource", async () => {
     const init = { method: "POST", headers: { "content-type": "application/yaml" }, body: "kind: Secret" };
     const { writes } = await write(`${server}/api/v1/namespaces/a/secrets`, init);
     assert.equal(writes()[0]?.text, "kind: Secret");
   });
-  it("evaluates an object with keys that are also names of members of prototypes", async () => {
+  it("a guard evaluates an object with keys that are also names of members of prototypes", async () => {
     const body =
       '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{"__proto__":"p","constructor":"c","a":"1"}}';
     const { writes } = await write(collectionUrl, { ...jsonPost, body });
@@ -528,7 +528,7 @@ describe("a guard that gets an unusual write", () => {
       ["stamp", "1"],
     ]);
   });
-  it("refuses an object that nests deeper than 1000 levels", async () => {
+  it("a guard refuses an object that nests deeper than 1000 levels", async () => {
     const { send, writes } = createRecorder();
     const nestBody = (depth: number) =>
       `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1"},"deep":${"[".repeat(depth)}${"]".repeat(depth)}}`;
@@ -560,12 +560,12 @@ describe("a guard", () => {
     ["an invalid address", { ...bothRules, server: "cluster" }, /^server must be a URL/],
   ];
   for (const [name, options, sentence] of wrong)
-    it(`isn't created with ${name}`, () =>
+    it(`a guard isn't created with ${name}`, () =>
       assert.throws(
         () => guard(fetch, options),
         (error: Error) => sentence.test(error.message),
       ));
-  it("isn't created from a configuration without an httpApi", () => {
+  it("a guard isn't created from a configuration without an httpApi", () => {
     class Api {}
     const config = { makeApiClient: (api: new (configuration: object) => Api) => new api({}) };
     assert.throws(

@@ -154,7 +154,7 @@ for (const listed of await readCatalogue()) {
 }
 
 describe("the client", () => {
-  it("can be bundled without warnings", async () => {
+  it("the client can be bundled without warnings", async () => {
     const entryPoints = ["client", "policy-functions"].map((name) =>
       fileURLToPath(import.meta.resolve(`#lib/client/${name}.ts`)),
     );

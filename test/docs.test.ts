@@ -41,7 +41,7 @@ const declaresName = (code: string, name: string): boolean =>
   new RegExp(`\\b(?:const|function\\*?|interface) ${name}\\b|^ +(?:async )?${name}[(:]`, "m").test(code);
 
 describe("the pages", () => {
-  it("link to files and headings that exist", () => {
+  it("the pages link to files and headings that exist", () => {
     const broken = [...pages].flatMap(([page, text]) =>
       [...text.matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)/g)].flatMap(([, path = "", anchor]) => {
         const target = path === "" ? page : relative(root, join(root, dirname(page), path));
@@ -52,7 +52,7 @@ describe("the pages", () => {
     assert.deepEqual(broken, []);
   });
 
-  it("name files and folders that exist", () => {
+  it("the pages name files and folders that exist", () => {
     const missing = present.flatMap(([page, text]) =>
       [...text.matchAll(/`((?:docs|functions|infra|lib|test)\/[^`\s<…]*)`/g)].flatMap(([, path = ""]) =>
         doesExist(path) ? [] : [`${page}: ${path}`],
@@ -61,7 +61,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("in infra, lib and test name only TypeScript files that exist below the root, lib or the page's folder", () => {
+  it("the pages in infra, lib and test name only TypeScript files below the root, lib or the page's folder", () => {
     const missing = present
       .filter(([page]) => /^(infra|lib|test)\/.*README\.md$/.test(page) && page !== "lib/client/README.md")
       .flatMap(([page, text]) =>
@@ -72,7 +72,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("have few words: a how-to guide at most 900, all pages for users 25,000, the catalogue's pages 18,000", () => {
+  it("the pages have few words: a how-to guide at most 900, all for users 25,000, the catalogue's 18,000", () => {
     const users = [...pages].filter(([page]) => /^docs\/(start|how-to|reference)\//.test(page));
     const sumWords = (some: [string, string][]) => some.reduce((sum, [, text]) => sum + countWords(text), 0);
     assert.deepEqual(
@@ -84,7 +84,7 @@ describe("the pages", () => {
     assert.ok(sumWords(catalogue) <= 18_000, `the catalogue's pages have ${sumWords(catalogue)} words`);
   });
 
-  it("include all pages that messages of infra and lib name", () => {
+  it("the pages include all pages that messages of infra and lib name", () => {
     const files = globSync("{infra,lib}/**/*.ts", { cwd: root, exclude: ["**/*.test.ts"] });
     const namedPages = files.flatMap((file) => {
       const code = readFileSync(join(root, file), "utf8");
@@ -95,7 +95,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("name functions that the file named beside them declares", () => {
+  it("the pages name functions that the file named beside the function declares", () => {
     const missing = present.flatMap(([page, text]) =>
       [...text.matchAll(/`((?:infra|lib|test)\/[\w./-]+\.[jt]s)`\s*\(((?:`\w+`,?\s*)+)\)/g)].flatMap(
         ([, file = "", names = ""]) => {
@@ -109,7 +109,7 @@ describe("the pages", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("describe every folder of lib and infra", () => {
+  it("the pages describe every folder of lib and infra", () => {
     const folders = globSync("{lib,infra}/*/", { cwd: root });
     const text = pages.get("docs/background/architecture.md") ?? "";
     assert.deepEqual(
@@ -118,19 +118,19 @@ describe("the pages", () => {
     );
   });
 
-  it("have an up-to-date table of what check evaluates, which npm run fix writes", async () => {
+  it("the pages have an up-to-date table of what check evaluates, which npm run fix writes", async () => {
     const { present, wanted } = await buildTableOfCheckPage(await readCatalogue());
     assert.equal(present, wanted);
     assert.ok(present.includes("<!-- End of the table of plugins. -->"));
   });
 
-  it("have the up-to-date help of all commands, which npm run fix writes", async () => {
+  it("the pages have the up-to-date help of all commands, which npm run fix writes", async () => {
     const { present, wanted } = await buildCommandsPage();
     assert.equal(present, wanted);
     assert.ok(present.includes("## check\n"));
   });
 
-  it("explain all members of cases, and no others", () => {
+  it("the pages explain all members of cases, and no other members", () => {
     const page = pages.get("docs/reference/cases.md") ?? "";
     const firstColumns = [...page.matchAll(/^\| (`.*?) \|/gm)].map(([, column = ""]) => column).join();
     const listNames = (text: string) => [...text.matchAll(/`(\w+)(?:: true)?`/g)].map(([, name = ""]) => name);
@@ -145,7 +145,7 @@ describe("the pages", () => {
     );
   });
 
-  it("list each rule that replaces a plugin in the plugin's row of a table, in the order of the plugins", async () => {
+  it("the pages list each rule that replaces a plugin in the plugin's row of a table, in order", async () => {
     const text = pages.get("docs/background/plugins.md") ?? "";
     const rows = new Map(text.matchAll(/^\| (\d+) \| (.*) \|$/gm).map(([, number, columns]) => [number, columns]));
     for (const { name, phases, rule } of await readCatalogue()) {

@@ -28,7 +28,7 @@ const { located, admission, sentences } = readRows<{
 /** Runs `npx postern explain …` until it ends. */
 const explain = (...words: string[]) => runVerb(root, ["explain", ...words]);
 
-test("it prints what a policy does", async () => {
+test("`postern explain` prints what a policy does", async () => {
   const { code, stdout } = await explain("--policy", toExamplePath("addanno-op.yaml"));
   assert.equal(code, 0);
   assert.equal(
@@ -43,14 +43,14 @@ docs/background/kinitiras-differences.md lists where kinitiras does something el
   );
 });
 
-test("it prints the minor versions of Kubernetes in which a rule changes", async () => {
+test("`postern explain` prints the minor versions of Kubernetes in which a rule changes", async () => {
   assert.match(
     (await explain("pod-security", "--config", join(root, "test/fixtures/check/postern.yaml"))).stdout,
     /^differsFrom:\n( {2}- "1.\d+"\n)* {2}- "1.37"\n/m,
   );
 });
 
-test("it prints the faults and warnings of policies and their scripts", async () => {
+test("`postern explain` prints the faults and warnings of policies and their scripts", async () => {
   const file = join(folder, "policies.yaml");
   const header = "apiVersion: policy.kcloudlabs.io/v1alpha1\nkind: ClusterOverridePolicy\nmetadata: { name: ";
   await writeFile(
@@ -71,7 +71,7 @@ test("it prints the faults and warnings of policies and their scripts", async ()
 });
 
 for (const { name, text, faults = [], warnings = [] } of located)
-  test(`it names ${name}`, async () => {
+  test(`an explanation names ${name}`, async () => {
     const file = join(folder, "located.yaml");
     await writeFile(file, text);
     const explanations = await explainPolicyManifests(await readPolicyManifests([file]), evaluateCue);
@@ -81,14 +81,14 @@ for (const { name, text, faults = [], warnings = [] } of located)
   });
 
 for (const { name, text, does } of admission)
-  test(`it says what ${name} does`, async () => {
+  test(`an explanation says what ${name} does`, async () => {
     const file = join(folder, "admission.yaml");
     await writeFile(file, text);
     const [explanation, ...others] = await explainPolicyManifests(await readPolicyManifests([file]), evaluateCue);
     assert.deepEqual([explanation?.does, explanation?.faults, explanation?.warnings, others], [does, [], [], []]);
   });
 
-test("it doesn't name the page about kinitiras for a policy of Kubernetes", async () => {
+test("`postern explain` doesn't name the page about kinitiras for a policy of Kubernetes", async () => {
   const file = join(folder, "admission.yaml");
   await writeFile(file, admission[1]?.text ?? "");
   const { code, stdout } = await explain("--policy", file);
@@ -97,7 +97,7 @@ test("it doesn't name the page about kinitiras for a policy of Kubernetes", asyn
 });
 
 for (const { name, words, stderr } of sentences)
-  test(`it refuses ${name} with one sentence`, async () => {
+  test(`\`postern explain\` refuses ${name} with one sentence`, async () => {
     await writeFile(join(folder, "broken.yaml"), "a: [");
     await writeFile(join(folder, "empty.yaml"), "");
     const ended = await explain(...words.map((word) => word.replace("FOLDER", folder)));

@@ -92,7 +92,7 @@ describe("an import", () => {
     brokenRules = await lint(new Map([...others, ...circular]));
   });
 
-  it("in a file of infra is one that the table in infra/README.md allows", async () => {
+  it("an import in a file of infra is one that the table in infra/README.md allows", async () => {
     const files = await Array.fromAsync(glob("infra/**/*.{ts,js}", { cwd: root }));
     const found = await Promise.all(
       files
@@ -107,14 +107,14 @@ describe("an import", () => {
     assert.deepEqual(found.flat(), []);
   });
 
-  it("in a file of infra is refused unless the table allows it", () => {
+  it("an import in a file of infra is refused unless the table allows it", () => {
     assert.deepEqual(
       ofInfra.filter(({ file, specifier, isAllowed }) => mayImport(file, specifier) !== isAllowed),
       [],
     );
   });
 
-  it("in a file of lib or functions is refused unless biome.json allows it", () => {
+  it("an import in a file of lib or functions is refused unless biome.json allows it", () => {
     const isRefused = ({ file }: ImportRow) => brokenRules.get(file)?.includes("noRestrictedImports") === true;
     assert.deepEqual(
       ofOthers.filter((row) => isRefused(row) === row.isAllowed).map(({ file, specifier }) => `${file} ${specifier}`),
@@ -122,7 +122,7 @@ describe("an import", () => {
     );
   });
 
-  it("is refused if it is circular, also for types and imports by the package's name", () => {
+  it("an import is refused if it is circular, also an import of types or by the package's name", () => {
     assert.ok(brokenRules.get("lib/rule.ts")?.includes("noImportCycles"));
   });
 });

@@ -92,10 +92,10 @@ describe("the largest object that etcd stores", async () => {
       .slice(0, 1),
   );
   const chosen = runs < all.length ? [...tolerationReviews, ...Array.from({ length: runs }, () => pick(all))] : all;
-  it("is tested with many tolerations for the two rules that compare each toleration with all others", () =>
+  it("the tests include many tolerations for both rules that compare each toleration with all others", () =>
     assert.equal(tolerationReviews.length, 2));
   for (const { rule, name, measure } of chosen)
-    it(`takes ${name} at most ${getLimit(rule)} times as long as its JSON takes to parse`, async (test) => {
+    it(`a rule's review takes at most ${getLimit(rule)} times as long as parsing, for ${name}`, async (test) => {
       const { evaluation, parsing } = await measure();
       test.diagnostic(`${rule}: ${(evaluation / parsing).toFixed(1)} times ${parsing.toFixed(1)} ms`);
       assert.ok(

@@ -66,7 +66,7 @@ describe("the cost estimate assumes as many units of the ledger as two successiv
     ["event-rate-limit", event, { limits: [{ type: "Server", qps: 1, burst: 1 }] }],
   ];
   for (const [rule, request, settings] of table)
-    it(`for ${rule}`, async () => {
+    it(`two successive reviews use the ledger's units that the cost estimate assumes: ${rule}`, async () => {
       const { decide } = await openRule(join(getFunctionsFolder(), rule));
       const { capabilities, units } = countUnits({
         ...createRecordedCapabilities({ objects }),

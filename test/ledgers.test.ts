@@ -10,7 +10,7 @@ import { testLedger } from "./ledger-suite.ts";
 describe("a ledger in memory", () => {
   testLedger((readTime) => createMemoryLedger(undefined, readTime));
 
-  it("deletes the entries that were changed the longest time ago, if it has more than it may keep", async () => {
+  it("a ledger in memory deletes the entries with the oldest changes if it has more than it may keep", async () => {
     const ledger = createMemoryLedger(2);
     for (const key of ["a", "b", "a", "c"]) await ledger.change<number>([key], ([kept = 0]) => [kept + 1]);
     assert.deepEqual(await ledger.change(["a", "b", "c"], (kept) => kept), [2, undefined, 1]);
@@ -18,7 +18,7 @@ describe("a ledger in memory", () => {
 });
 
 describe("the ledger of a process", () => {
-  it("has values of its own for each process, rule and cluster, unlike ledgers with a wider reach", async () => {
+  it("the ledger of a process has separate values for each process, rule and cluster", async () => {
     const shared = createMemoryLedger();
     const openFunction = () => createLiveCapabilities({}, { openLedger: () => shared });
     const count = async (

@@ -78,11 +78,11 @@ const isLinearizableByPermutation = (toDo: Operation[], values: Record<string, u
 
 describe("the checker of histories", () => {
   for (const [title, history, isExplained] of histories)
-    it(`${isExplained ? "explains" : "does not explain"} ${title}`, () => {
+    it(`the checker of histories ${isExplained ? "explains" : "does not explain"} ${title}`, () => {
       assert.equal(isLinearizable(history), isExplained);
     });
 
-  it("finds what a search of all orders finds", () => {
+  it("the checker explains exactly the histories that a search of all orders explains", () => {
     const value = fc.constantFrom(undefined, "x", "y");
     const operation = fc.constantFrom(["a"], ["b"], ["a", "b"]).chain((keys) =>
       fc
@@ -109,7 +109,7 @@ describe("the checker of histories", () => {
     assert.ok(explainedHistories > 20, `${explainedHistories}`);
   });
 
-  it("explains a long history of many clients, even if some results are unknown", () => {
+  it("the checker of histories explains a long history of many clients, even if some results are unknown", () => {
     const history: Operation[] = [];
     const random = createRandom(1);
     const values: Record<string, unknown> = {};

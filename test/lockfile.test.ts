@@ -13,7 +13,7 @@ for (const file of ["package-lock.json", "test/runtime/package-lock.json", "test
     const { packages }: { packages: Record<string, Locked> } = JSON.parse(text);
 
     // npm omits packages from the lockfile if it could not fetch them; `npm ci` then fails on other machines.
-    it("locks every optional package of every platform", () => {
+    it("the lockfile locks every optional package of every platform", () => {
       const missing = Object.values(packages)
         .flatMap(({ optionalDependencies = {} }) => Object.keys(optionalDependencies))
         .filter((name) => !Object.keys(packages).some((path) => path.endsWith(`node_modules/${name}`)));
@@ -21,12 +21,12 @@ for (const file of ["package-lock.json", "test/runtime/package-lock.json", "test
     });
 
     // npm may write an entry without a hash, and would later install any package with that name.
-    it("has a hash of every package", () => {
+    it("the lockfile has a hash of every package", () => {
       const unhashed = Object.entries(packages)
         .filter(([path, { integrity = "" }]) => path !== "" && !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity))
         .map(([path]) => path);
       assert.deepEqual(unhashed, []);
     });
 
-    it("has no address of a registry", () => assert.doesNotMatch(text, /"resolved": "https?:/));
+    it("the lockfile has no address of a registry", () => assert.doesNotMatch(text, /"resolved": "https?:/));
   });

@@ -147,14 +147,14 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
     return { title, query };
   });
 
-  it("has a title", () => {
+  it("each query of docs/reference/metrics-and-logs.md has a title", () => {
     assert.equal(queries.length, page.split("```insights").length - 1);
     assert.deepEqual(
       queries.map(({ title }) => title),
       Object.keys(expectedRows),
     );
   });
-  it("equals the query that the stack saves, for the first queries of the page, which it calls saved", () => {
+  it("each of the page's first queries, which the page calls saved, equals a query that the stack saves", () => {
     const saved = Object.entries(buildSavedQueries(["postern-STAGE-pod-security"]));
     assert.deepEqual(
       queries.slice(0, saved.length),
@@ -162,7 +162,7 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
     );
   });
   for (const { title, query } of queries)
-    it(`has the expected rows: ${title}`, () => {
+    it(`a query of the page has the expected rows: ${title}`, () => {
       const ownQuery = query.replace("postern-STAGE-pod-security", functionField.function);
       const rows = evaluateQuery(ownQuery, events).map((row) =>
         row.error === undefined ? row : { ...row, error: row.error.replace(/\n.*/s, "") },
@@ -185,6 +185,6 @@ describe("the evaluator of queries", () => {
     "",
   ];
   for (const query of refused)
-    it(`refuses: ${query}`, () =>
+    it(`the evaluator of queries refuses: ${query}`, () =>
       assert.throws(() => evaluateQuery(query, events), /^Error: (the query has|unexpected)/));
 });

@@ -34,7 +34,7 @@ const policyTypes = {
 describe("the log line of a review for which a script fails", () => {
   for (const [name, cue] of Object.entries(scripts))
     for (const phase of ["validate", "mutate"] as const)
-      it(`has no value of the object if CUE's message shows ${name} (${phase})`, async () => {
+      it(`the log line has no value of the object if CUE's message shows ${name} (${phase})`, async () => {
         const [rulesField = "", kind] = policyTypes[phase];
         const script = cue.replace(
           /a: .*$/,

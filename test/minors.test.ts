@@ -33,7 +33,7 @@ it("the README and the pages name the same clusters, and postern.yaml can have o
   assert.ok(!isFit(minorShape, older), older);
 });
 
-it("a range of minors on a page that begins with the oldest known one ends with the newest one", async () => {
+it("each page's range of minors that begins with the oldest known minor ends with the newest minor", async () => {
   const root = fileURLToPath(new URL("..", import.meta.url));
   const pages = globSync(["*.md", "{docs,functions,infra,lib,test}/**/*.md"], {
     cwd: root,

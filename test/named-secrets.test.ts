@@ -105,7 +105,7 @@ const splitIntoChunks = (planted: readonly PlantedText[], size: number): Planted
 
 for (const [what, build] of readers)
   describe(`a recording of ${what} that reads each text by its path`, () => {
-    it("contains no secret that can be recognized by its name, its form or the text around it", async () => {
+    it("a recording contains no secret that can be recognized by its name, form or surrounding text", async () => {
       const secrets = listNamedSecrets();
       assert.ok(secrets.length >= 400, `${secrets.length}`);
       const recorded: string[] = [];
@@ -116,7 +116,7 @@ for (const [what, build] of readers)
       assert.deepEqual(recorded, []);
     });
 
-    it("keeps texts that are no secrets", async () => {
+    it("a recording keeps texts that are no secrets", async () => {
       const ordinary = listOrdinaryTexts();
       const line = await recordReads(ordinary, build);
       const { spec = {} } = line.validate as { spec?: object };
@@ -130,7 +130,7 @@ for (const [what, build] of readers)
 
 describe("a recording of random tokens", () => {
   for (const form of Object.keys(tokenForms))
-    it(`contains at most 10 of 2,000 tokens of ${form}, whether a rule reads the tokens or not`, () => {
+    it(`a recording contains at most 10 of 2,000 tokens of ${form}, whether a rule reads the tokens or not`, () => {
       const { POSTERN_SEED: seed } = process.env;
       // A name may be a UUID.
       const key = form === "a UUID" ? "note" : "name";

@@ -35,7 +35,7 @@ describe("no page and no message shows a command that fetches an unclaimed name"
     withFileTypes: true,
   }).filter((entry) => entry.isFile() && !/\.(?:png|wasm|gz|test\.ts)$/.test(entry.name));
 
-  it("in any file", () => {
+  it("no file shows a command that fetches an unclaimed name", () => {
     assert.ok(files.length > 500);
     const found = files.flatMap(({ parentPath, name }) =>
       findFetchingCommands(readFileSync(join(parentPath, name), "utf8")).map((command) => `${name}: ${command.trim()}`),
@@ -61,7 +61,7 @@ describe("no page and no message shows a command that fetches an unclaimed name"
     "npx -p postern postern check",
     "npx osls@latest package",
   ])
-    it(`such as ${JSON.stringify(command)}`, () => assert.notDeepEqual(findFetchingCommands(command), []));
+    it(`the search finds ${JSON.stringify(command)}`, () => assert.notDeepEqual(findFetchingCommands(command), []));
 
   for (const command of [
     "npx postern check pod.yaml -o json",
@@ -71,5 +71,5 @@ describe("no page and no message shows a command that fetches an unclaimed name"
     "npm install --save-dev osls",
     "`npm install` in postern",
   ])
-    it(`unlike ${JSON.stringify(command)}`, () => assert.deepEqual(findFetchingCommands(command), []));
+    it(`the search skips ${JSON.stringify(command)}`, () => assert.deepEqual(findFetchingCommands(command), []));
 });

@@ -6,7 +6,7 @@ import { getFirstLine, hasShownOutput, listPageEntries, parsePage, readPages } f
 describe("pages.yaml", () => {
   const pages = readPages();
 
-  it("names only pages that have commands, and commands, outputs and words that these pages have", () => {
+  it("pages.yaml names only pages with commands, and only commands, outputs and words that the pages have", () => {
     const stale = listPageEntries().flatMap(([page, { skip = {}, exits = {}, replace = {} }]) => {
       const blocks = pages.get(page) ?? [];
       const texts = blocks.flatMap(({ commands, outputs }) => [...commands, ...outputs]);
@@ -19,7 +19,7 @@ describe("pages.yaml", () => {
     assert.deepEqual(stale, []);
   });
 
-  it("has a reason for each skipped command, and names only tests that exist", () => {
+  it("pages.yaml has a reason for each skipped command, and names only tests that exist", () => {
     for (const [page, { skip = {} }] of listPageEntries())
       for (const [line, reason] of Object.entries(skip)) {
         assert.ok(reason.length > 10, `${page}: ${line}`);
@@ -27,7 +27,7 @@ describe("pages.yaml", () => {
       }
   });
 
-  it("skips only some commands, so that more than 40 are run", () => {
+  it("pages.yaml skips only some commands, so that more than 40 are run", () => {
     const skipsByPage = new Map(listPageEntries().map(([page, { skip = {} }]) => [page, skip]));
     const notSkipped = [...pages].flatMap(([page, blocks]) => {
       const commands = blocks.flatMap((block) => block.commands);
@@ -38,7 +38,7 @@ describe("pages.yaml", () => {
 });
 
 describe("the parser of pages", () => {
-  it("finds commands with all their lines, and the outputs after them", () => {
+  it("the parser of pages finds commands with all their lines, and the output after each command", () => {
     const page =
       "```\nnone\n```\n- a\n\n  ```sh\n  a \\\n    b # c\n  cat > d <<'END'\n  e\n  END\n  ```\n\n```\nf\n```\n";
     assert.deepEqual(parsePage(page), [{ commands: ["a \\\n  b # c", "cat > d <<'END'\ne\nEND"], outputs: ["f\n"] }]);
@@ -57,6 +57,6 @@ describe("the parser of pages", () => {
     ["https://x/ZUgAQ1…/y", "https://x/abc-def/z", true, false],
     ["3 rules", "4 rules", true, false],
   ] as const)
-    it(`${isFound ? "finds" : "doesn't find"} ${JSON.stringify(shown)} in ${JSON.stringify(output)}`, () =>
+    it(`the parser ${isFound ? "finds" : "doesn't find"} ${JSON.stringify(shown)} in ${JSON.stringify(output)}`, () =>
       assert.equal(hasShownOutput(shown, output, isExact), isFound));
 });

@@ -94,7 +94,7 @@ const selectEntries = (resource: string, labels: NamespaceLabels, settings: PodS
 describe("the webhook entries of pod-security", () => {
   const checkedModes = { pods: podSecurityModes, deployments: ["audit", "warn"] } as const;
   for (const resource of ["pods", "deployments"] as const)
-    it(`for ${resource}: at most one selects a namespace, and it has the policy of the namespace's labels`, () => {
+    it(`at most one entry for ${resource} selects a namespace, by the policy of the namespace's labels`, () => {
       const namespaces = fc.array(fc.tuple(labels, name), { minLength: 50, maxLength: 50 });
       fc.assert(
         fc.property(settingsOf, namespaces, (settings, namespaces) => {
@@ -127,7 +127,7 @@ describe("the webhook entries of pod-security", () => {
       );
     });
 
-  it("are less than a hundred, and have the same names whatever the settings are", () => {
+  it("the entries of pod-security are less than a hundred, and no setting changes their names", () => {
     fc.assert(
       fc.property(settingsOf, (settings) => {
         const all = getVariants(podSecurity, settings) ?? [];
@@ -141,14 +141,14 @@ describe("the webhook entries of pod-security", () => {
     );
   });
 
-  it("have together less than a megabyte if the settings exempt 200 users", () => {
+  it("the entries of pod-security have together less than a megabyte if the settings exempt 200 users", () => {
     const usernames = Array.from({ length: 200 }, (_, index) => `system:serviceaccount:team-${index}:some-builder`);
     const harden = true;
     const entriesWithUsers = entries({ settings: { exemptions: { usernames } } }, harden);
     assert.ok(Buffer.byteLength(JSON.stringify(entriesWithUsers)) < 1e6);
   });
 
-  it("decide as the rule decides without a variant, when it reads the namespace", async () => {
+  it("the entries of pod-security decide as the rule without a variant, which reads the namespace", async () => {
     await fc.assert(
       fc.asyncProperty(
         settingsOf,
@@ -175,7 +175,7 @@ describe("the webhook entries of pod-security", () => {
     );
   });
 
-  it("decide without reading the namespace if the name of the entry states the namespace's labels", async () => {
+  it("an entry of pod-security that states a namespace's labels doesn't read the namespace", async () => {
     const fail = () => assert.fail("it reads the cluster");
     const capabilities = { ...createRecordedCapabilities({}), get: fail, list: fail };
     const object = { metadata: { name: "p" }, spec: plain };

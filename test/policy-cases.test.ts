@@ -51,7 +51,7 @@ const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "
 
 describe("a policy's case", () => {
   for (const { name, policy, case: entry, result, because } of cases)
-    it(name, async () => {
+    it(`a policy's case ${name}`, async () => {
       const rules = findRulesForPolicies(catalogue, [policy]);
       const file = await writeDocuments("cases.yaml", [{ name: "is tried", ...entry }]);
       for (const one of await readPolicyCases(file, rules)) {
@@ -60,7 +60,7 @@ describe("a policy's case", () => {
       }
     });
 
-  it("is evaluated by rules that read policies, with the configured settings of these rules", () => {
+  it("a policy's case is evaluated by rules that read policies, with the rules' configured settings", () => {
     // `held` has the settings of a rule that hold policies. The policy that validates is for only one of the rules.
     const configured = { mode: "enforce" as const, settings: { scripts: false } };
     const rules = findRulesForPolicies(catalogue, [validatePolicy], new Map([["policy-validate", configured]]));
@@ -75,7 +75,7 @@ describe("a policy's case", () => {
   });
 
   for (const { name, given, sentence } of wrong)
-    it(`is refused with ${name}`, async () => {
+    it(`a policy's case is refused with ${name}`, async () => {
       const file = await writeDocuments("cases.yaml", name.startsWith("a map instead") ? given : [given]);
       await assert.rejects(
         readPolicyCases(file, findRulesForPolicies(catalogue, [validatePolicy])),
@@ -91,7 +91,7 @@ describe("postern test of policies", () => {
   // The policy that validates calls a URL, whose host the settings must allow.
   const callingCase = { name: "can't ask", operation: "DELETE", validate: pod, admitted: true };
 
-  it("prints a line for each case, for several files and folders", async () => {
+  it("postern test prints a line for each case, for several files and folders", async () => {
     await writeDocuments("policies/override.yaml", overridePolicy);
     await writeDocuments("policies/validate.yaml", validatePolicy);
     const first = await writeDocuments("first.yaml", [passingCase]);
@@ -115,7 +115,7 @@ describe("postern test of policies", () => {
     assert.deepEqual([code, stdout], [1, lines.join("\n")]);
   });
 
-  it("prints JSON, and ends with 3 if a case can't be evaluated", async () => {
+  it("postern test of policies prints JSON, and ends with 3 if a case can't be evaluated", async () => {
     const policies = [await writeDocuments("a.yaml", overridePolicy), await writeDocuments("b.yaml", validatePolicy)];
     const file = await writeDocuments("cases.yaml", [passingCase, callingCase]);
     const policyOptions = policies.flatMap((one) => ["--policy", one]);
@@ -128,7 +128,7 @@ describe("postern test of policies", () => {
     ]);
   });
 
-  it("uses the settings of postern.yaml", async () => {
+  it("postern test uses the settings of postern.yaml", async () => {
     const rules = { "policy-validate": { settings } };
     const config = await writeDocuments("postern.yaml", { rules, clusters: { here: {}, there: {} } });
     const file = await writeDocuments("cases.yaml", [
@@ -144,7 +144,7 @@ describe("postern test of policies", () => {
     });
   });
 
-  it("runs no case of policies with faults and prints the faults", async () => {
+  it("postern test runs no case of policies with faults and prints the faults", async () => {
     const faultyScript = { overrideRules: [{ overriders: { cue: "a: b" } }] };
     const second = { ...overridePolicy, metadata: { name: "b" }, spec: faultyScript };
     const third = { ...overridePolicy, metadata: { name: "c" }, spec: {} };
@@ -163,7 +163,7 @@ describe("postern test of policies", () => {
   });
 
   for (const { name, words, stderr } of sentences)
-    it(`reports ${name} in one sentence`, async () => {
+    it(`postern test reports ${name} in one sentence`, async () => {
       const ended = await runTestVerb(...words.map((word) => word.replace("FOLDER", folder)));
       assert.equal(ended.code, 2);
       assert.match(ended.stderr, new RegExp(stderr));

@@ -12,7 +12,7 @@ describe("an answer of Prometheus to the rule initial-resources", () => {
   const anyValue = fc.oneof(fc.constant(null), fc.jsonValue(), odd);
   const toBody = (result: unknown) => JSON.stringify({ status: "success", data: { resultType: "vector", result } });
 
-  it("gives finite numbers that aren't negative, for any series", () => {
+  it("an answer of Prometheus gives finite numbers that aren't negative, for any series", () => {
     const metric = fc.oneof(fc.record({ is: fc.constantFrom("usage", "samples") }), anyValue);
     const value = fc.oneof(fc.tuple(fc.double(), fc.oneof(fc.double().map(String), anyValue)), anyValue);
     const series = fc.array(fc.oneof(fc.record({ metric, value }), anyValue), { maxLength: 5 });
@@ -24,7 +24,7 @@ describe("an answer of Prometheus to the rule initial-resources", () => {
       { numRuns: 1000 },
     );
   });
-  it("makes the rule throw a Failure if it has no series", () => {
+  it("an answer of Prometheus without a series makes the rule throw a Failure", () => {
     const answer = fc.record({ status: fc.oneof(fc.constant("success"), anyValue), data: anyValue, error: anyValue });
     const body = fc.oneof(
       fc.oneof(answer, anyValue).map((value) => JSON.stringify(value)),

@@ -136,24 +136,24 @@ const summarize = ({ refused, operations, outcome: { status, warnings = [], audi
 for (const listed of catalogue) {
   const cases = await readCases(listed);
   describe(`a recording of ${listed.name}`, () => {
-    it("is a case with the same outcome, for each case of the rule", async () => {
+    it("a recording is a case with the recorded outcome, for each case of the rule", async () => {
       for (const entry of cases) {
         const found = await assertRecording(listed, entry, buildReview(listed, entry).request);
         assert.equal(found?.redacted, undefined, `${entry.name} has another outcome without its free text`);
       }
     });
-    it("is a case with the rule's own outcome even in the modes warn and audit", async () => {
+    it("a recording is a case with the rule's own outcome even in the modes warn and audit", async () => {
       for (const [index, entry] of cases.entries())
         await assertRecording(listed, entry, buildReview(listed, entry).request, index % 2 === 0 ? "warn" : "audit");
     });
-    it("is a case with the same outcome for generated requests, too", () =>
+    it("a recording of a generated request is a case with the recorded outcome", () =>
       fc.assert(
         fc.asyncProperty(perturbCases(cases), requestChanges, async (entry, changeRequest) => {
           await assertRecording(listed, entry, changeRequest(buildReview(listed, entry).request));
         }),
         { numRuns: 10 },
       ));
-    it("contains no secrets of the object", async () => {
+    it("a recording contains no secrets of the object", async () => {
       const examples = listed.phases.flatMap((phase) => cases.find((entry) => getCasePhase(entry) === phase) ?? []);
       for (const planted of readSecrets())
         for (const example of examples) {

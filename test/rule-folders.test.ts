@@ -18,7 +18,7 @@ const canImport = (file: string, specifier: string): boolean => {
 };
 
 describe("a rule's folder", () => {
-  it("can be copied into a project, because it imports only its own files, postern/… and node:", async () => {
+  it("a rule's folder imports only its own files, postern/… and node:, so a project can copy the folder", async () => {
     assert.ok(files.length > 100);
     const refused = await Promise.all(
       files.map(async (file) => {

@@ -66,14 +66,14 @@ describe("the highest sum of a history of writes", () => {
     ],
   ];
   for (const [name, east, west, certain, possible] of cases)
-    it(name, () => {
+    it(`the highest sum ${name}`, () => {
       const found = findHighestSum([buildWrites(east), buildWrites(west)], ({ amounts }) => amounts?.pods ?? 0);
       assert.deepEqual(found, { certain, possible });
     });
 });
 
 describe("findUnchanged", () => {
-  it("returns the amounts that an object certainly had during a whole interval, if there were such amounts", () => {
+  it("findUnchanged returns the amounts that an object certainly had during a whole interval, if any", () => {
     const writes = buildWrites([
       ["a", 2, 1, 2],
       ["a", 3, 5, 8],

@@ -46,11 +46,11 @@ describe("edits in words", () => {
   const [one, two] = [1, 2].map((value) => JSON.parse(`{"__proto__":{"a":${value}}}`));
   const table = [...fixtures.edits, { before: one, after: two, words: "set __proto__.a to 2" }];
   for (const { before, after, words } of table)
-    it(`of ${JSON.stringify(before)} into ${JSON.stringify(after)} are "${words}"`, () =>
+    it(`the edits of ${JSON.stringify(before)} into ${JSON.stringify(after)} are "${words}"`, () =>
       assert.equal(describeEdits(before, after), words));
-  it("have paths that begin with the given path", () =>
+  it("edits in words have paths that begin with the given path", () =>
     assert.equal(describeEdits({}, { spec: { a: 1 } }, ["spec", "template"]), "set spec.template.spec.a to 1"));
-  it("are truncated, with the number of edits that are left out", () => {
+  it("edits in words are truncated, with the number of edits that are left out", () => {
     const many = Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`${"long".repeat(9)}${index}`, index]));
     assert.match(describeEdits({}, many), /^set .{200,270}; and \d+ more$/);
     assert.match(
@@ -58,7 +58,7 @@ describe("edits in words", () => {
       /^set of\[0, 1, 2, 3, …\]\.a /,
     );
   });
-  it("are one short line for any objects, and empty if nothing differs", () =>
+  it("edits in words are one short line for any objects, and empty if the objects are equal", () =>
     fc.assert(
       fc.property(fc.object({ withNullPrototype: true }), fc.object(), (some, others) => {
         const [before, after] = [some, others].map((one) => JSON.parse(JSON.stringify(one)));
@@ -76,7 +76,7 @@ describe("a suggestion", () => {
   const findFix = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
     suggestFix(rule, "validate", buildRequest(object), baseContext);
 
-  it("describes an edit in words, and has isVain if the rule refuses the edited object, too", async () => {
+  it("a suggestion describes an edit in words, and has isVain if the rule also refuses the edited object", async () => {
     const suggest = ({ metadata }: KubernetesObject) => {
       if (metadata) metadata.labels = { team: "payments" };
     };
@@ -89,18 +89,18 @@ describe("a suggestion", () => {
     });
     assert.equal((await findFix(createRefusingRule(suggest)))?.isVain, true);
   });
-  it("is the sentence that the rule returns, with ? for control characters, even if it edits the object", async () => {
+  it("a suggestion is the rule's sentence, with ? for control characters, even if there is an edit", async () => {
     const advisingRule = createRefusingRule((object) => {
       object.metadata = {};
       return "ask\na person \u001b[31melse";
     });
     assert.deepEqual(await findFix(advisingRule), { text: "ask?a person ?[31melse" });
   });
-  it("is undefined if the rule has no suggestion", async () => {
+  it("a suggestion is undefined if the rule has no suggestion", async () => {
     assert.equal(await findFix(createRefusingRule(undefined)), undefined);
     assert.equal(await findFix(createRefusingRule(() => {})), undefined);
   });
-  it("depends on the rule's settings and the request", async () => {
+  it("a suggestion depends on the rule's settings and the request", async () => {
     const settingsRule = rule<KubernetesObject, { minimum: number }>({
       summary: "Refuses.",
       match: [],
@@ -123,7 +123,7 @@ const buildNamespace = (level: string, version: string) => {
 };
 
 describe("the suggestion of pod-security", () => {
-  it("fixes any refused pod, at every level and version", () =>
+  it("the suggestion of pod-security fixes any refused pod, at every level and version", () =>
     fc.assert(
       fc.asyncProperty(
         pods,
@@ -174,7 +174,7 @@ describe("the suggestion of a rule", () => {
     return (await suggestFix(rule, "validate", sample, context))?.text;
   };
 
-  it("does not make an existing claim smaller, because the API server refuses that", async () => {
+  it("the suggestion of a rule does not make an existing claim smaller, which the API server refuses", async () => {
     const spec = { limits: [{ type: "PersistentVolumeClaim", max: { storage: "2Gi" } }] };
     const capabilities = createCapabilities("LimitRange", { namespace: "shop" }, { spec });
     const sample = { object: buildClaim("5Gi"), resource: "persistentvolumeclaims", capabilities };
@@ -183,7 +183,7 @@ describe("the suggestion of a rule", () => {
     assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("1Gi") }), text);
     assert.equal(await getSuggestion(limitRanger, { ...sample, oldObject: buildClaim("5Gi") }), undefined);
   });
-  it("names an allowed repository of Docker Hub only if the setting states the repository's owner", async () => {
+  it("the suggestion of a rule names an allowed repository of Docker Hub only if its owner is set", async () => {
     const object = buildPod({ containers: [{ name, image: "quay.io/team/app" }] });
     const suggestFor = (...registries: string[]) =>
       getSuggestion(allowedRegistries, { object, settings: { registries } });
@@ -193,7 +193,7 @@ describe("the suggestion of a rule", () => {
     const text = "copy quay.io/team/app to an allowed registry, and use docker.io/acme/team/app";
     assert.equal(await suggestFor("docker.io", "docker.io/acme"), text);
   });
-  it("replaces a hostPath volume with a claim", async () => {
+  it("the suggestion of a rule replaces a hostPath volume with a claim", async () => {
     const object = buildPod({ volumes: [{ name: "data", hostPath: { path: "/srv" } }] });
     const capabilities = createRecordedCapabilities({ objects: [buildNamespace("baseline", "latest")] });
     assert.equal(
@@ -201,14 +201,14 @@ describe("the suggestion of a rule", () => {
       "remove spec.volumes[0].hostPath; set spec.volumes[0].persistentVolumeClaim.claimName to data",
     );
   });
-  it("does not remove tolerations from an existing pod, because the API server refuses that", async () => {
+  it("the suggestion of a rule removes no tolerations from an existing pod, which the API server refuses", async () => {
     const object = buildPod({ tolerations: [{ key: "k", operator: "Exists" }] });
     const settings = { default: [], whitelist: [{ key: "other", operator: "Exists" }] };
     const capabilities = createCapabilities("Namespace", { name: "shop" }, {});
     assert.equal(await getSuggestion(tolerations, { object, settings, capabilities }), "remove spec.tolerations");
     assert.equal(await getSuggestion(tolerations, { object, oldObject: object, settings, capabilities }), undefined);
   });
-  it("is undefined if a node does not state its capacity", async () => {
+  it("the suggestion of a rule is undefined if a node does not state its capacity", async () => {
     const buildResizedPod = (cpu: string, generation: number) => ({
       ...buildPod({ nodeName: name, containers: [{ name, resources: { requests: { cpu } } }] }),
       metadata: { name, namespace: "shop", generation },
@@ -235,13 +235,13 @@ describe("postern check", () => {
     printed = stdout + stderr;
   });
 
-  it("prints the suggestion after a denial", () =>
+  it("postern check prints the suggestion after a denial", () =>
     assert.match(printed, /denied by minimum-replicas: .*\n {4}to fix it, set spec\.replicas to 3\n/));
-  it("prints the path in the workload's template if a Pod of the workload is denied", () =>
+  it("postern check prints the path in the workload's template if a Pod of the workload is denied", () =>
     assert.match(printed, /to fix it, remove spec\.template\.spec\.hostPID\n/));
-  it("prints no suggestion if the rule would refuse the edited object", () =>
+  it("postern check prints no suggestion if the rule would refuse the edited object", () =>
     assert.match(printed, /denied by limit-ranger: .*minimum memory.*\n(?! {4}to fix it)/));
-  it("has the suggestion in its JSON output", async () => {
+  it("postern check has the suggestion in its JSON output", async () => {
     const { objects } = JSON.parse(await readFile(join(folder, "report.json"), "utf8"));
     assert.equal(objects[0].denials[0].suggestion, "set spec.replicas to 3");
   });

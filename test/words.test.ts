@@ -93,7 +93,7 @@ const files = globSync(`{*.md,*.y{a,}ml,{docs,functions,infra,lib,test}/**/*.{${
 });
 
 describe("the words", () => {
-  it("of comments, messages, titles and pages name their nouns and use the terms of the glossary", () => {
+  it("comments, messages, titles and pages name their nouns and use the terms of the glossary", () => {
     const found = files.flatMap((file) =>
       findForbidden(file, readFileSync(`${root}/${file}`, "utf8")).map(
         ({ line, word }) => `${file}:${line}: instead of ${word}, write ${replacements[word.toLowerCase()]}`,
@@ -116,7 +116,7 @@ describe("the words", () => {
     ["a.md", "A judge.\n\n```\ntwin\n```\n\nThe field `world`.\n", ["judge"]],
   ];
   for (const [file, text, words] of examples)
-    it(`are found in ${JSON.stringify(text)}: ${words.join(", ") || "none"}`, () => {
+    it(`the words to avoid in ${JSON.stringify(text)} are found: ${words.join(", ") || "none"}`, () => {
       assert.deepEqual(
         findForbidden(file, text).map(({ word }) => word),
         words,

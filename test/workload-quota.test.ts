@@ -319,7 +319,7 @@ const storeWrite: Step = { commit: 0 };
 const passReservationTime: Step = { pass: 71 };
 
 describe("workload-quota", () => {
-  it("never lets clusters exceed a quota, and counts exactly what is stored after reservations lapsed", async () => {
+  it("workload-quota never lets clusters exceed a quota, and later counts exactly the stored objects", async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), makeSequences(steps), unseenShares, async (scheduler, sequence, unseen) => {
         const model = createModel({ scheduler, unseen });
@@ -343,7 +343,7 @@ describe("workload-quota", () => {
     );
   });
 
-  it("lets clusters use a whole quota, and forged reviews reserve only their maximum for some time", async () => {
+  it("workload-quota lets clusters use a whole quota, and forged reviews reserve only their maximum", async () => {
     const model = createModel();
     for (const [name, replicas] of [
       ["a", 10],
@@ -369,7 +369,7 @@ describe("workload-quota", () => {
     }
   });
 
-  it("lets forged reviews keep reservations of deleted objects only up to the maximum of forged reviews", async () => {
+  it("workload-quota lets forged reviews keep reservations of deleted objects only up to a maximum", async () => {
     const findReserved = async (unseen: string | undefined) => {
       const model = createModel({ unseen });
       for (const name of ["a", "b"]) for (const step of [buildWrite(name, 9), storeWrite]) await model.run(step);
@@ -388,7 +388,7 @@ describe("workload-quota", () => {
     assert.equal(await findReserved("100%"), 18, "without a maximum, forged reviews keep both reservations of 9");
   });
 
-  it("admits many objects that the cluster stores at once, although only 10 % of the quota may be unseen", async () => {
+  it("workload-quota admits many objects stored at once, although only 10 % of the quota may be unseen", async () => {
     const model = createModel({ unseen: "10%" });
     for (let index = 0; index < 20; index++) {
       await model.run(buildWrite(`burst-${index}`, 1));
@@ -400,7 +400,7 @@ describe("workload-quota", () => {
     assert.match(model.readMessage(), /^exceeded quota: q/);
   });
 
-  it("doesn't let forged reviews with chosen names fill a value of the ledger for longer than a minute", async () => {
+  it("workload-quota lets forged reviews with chosen names fill a ledger's value for at most a minute", async () => {
     const model = createModel();
     // The value of the ledger that has the reservation of the object "a".
     const { part } = locate("q", "east", "apps/deployments/a/a");
@@ -426,7 +426,7 @@ describe("workload-quota", () => {
     assert.equal(model.readMessage(), "");
   });
 
-  it("gives back no reservation of an object that was created after a recount had begun", async () => {
+  it("workload-quota gives back no reservation of an object that was created after a recount had begun", async () => {
     const model = createModel();
     const recount = (isComplete: boolean) => model.run({ recount: "east", isComplete, isExpired: false });
     const create = async (write: string) => {
@@ -441,7 +441,7 @@ describe("workload-quota", () => {
     assert.deepEqual((await model.listReserved()).sort(), ["east a 3", "east b 3", "east c 3"]);
   });
 
-  it("gives back what a deleted cluster had reserved once the quota no longer covers that cluster", async () => {
+  it("workload-quota gives back a deleted cluster's reservations once no quota covers the cluster", async () => {
     const model = createModel();
     for (const cluster of clusters) {
       await model.run(buildWrite("a", 3, cluster));
@@ -453,7 +453,7 @@ describe("workload-quota", () => {
     assert.deepEqual([await model.listReserved(), (await model.readLedger()).used], [["west a 3"], 3]);
   });
 
-  it("counts each object as clusters store it after one recount, even after writes without reviews", async () => {
+  it("workload-quota counts each object as clusters store it after one recount, even without reviews", async () => {
     const withUnseen = makeSequences(fc.oneof({ weight: 4, arbitrary: steps }, { weight: 1, arbitrary: unseenWrites }));
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), withUnseen, unseenShares, async (scheduler, sequence, unseen) => {
@@ -468,7 +468,7 @@ describe("workload-quota", () => {
     );
   });
 
-  it("counts all objects that exist even if they exceed the quota, and then refuses requests", async () => {
+  it("workload-quota counts all objects even if they exceed the quota, and then refuses requests", async () => {
     const model = createModel();
     await model.run({ force: "a", cluster: "west", replicas: 30 });
     await model.recountAll();
@@ -477,7 +477,7 @@ describe("workload-quota", () => {
     assert.match(model.readMessage(), /^exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=30, /);
   });
 
-  it("counts any number of objects in pages over several calls, with limited memory", async (test) => {
+  it("workload-quota counts any number of objects in pages over several calls, with limited memory", async (test) => {
     const { POSTERN_OBJECTS, POSTERN_OBJECT_BYTES } = process.env;
     const total = Number(POSTERN_OBJECTS ?? 3000);
     const padding = "x".repeat(Number(POSTERN_OBJECT_BYTES ?? 3000));

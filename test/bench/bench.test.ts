@@ -17,19 +17,19 @@ import { buildPodReview } from "./inputs/reviews.ts";
 import { measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
 
 describe("bench", () => {
-  it("refuses an unknown measurement", async () => {
+  it("`npm run bench` refuses an unknown measurement", async () => {
     const words = [join(import.meta.dirname, "run.ts"), "--only", "cel", "chek"];
     const { code, stderr } = await runProgram(words, { env: process.env });
     assert.match(stderr, /^--only takes handler, .*, not "chek"\n$/);
     assert.equal(code, 2);
   });
 
-  it("computes the median and the 10th and 90th percentiles of ratios", () => {
+  it("the bench computes the median and the 10th and 90th percentiles of ratios", () => {
     assert.deepEqual(summarizeRatios([11, 3, 2, 10, 1, 9, 4, 8, 5, 7, 6]), { median: 6, p10: 2, p90: 10 });
     assert.deepEqual(summarizeRatios([1.5]), { median: 1.5, p10: 1.5, p90: 1.5 });
   });
 
-  it("measures two functions in turn, and returns the ratios of the second to the first", async () => {
+  it("the bench measures two functions in turn, and returns the ratios of the second to the first one", async () => {
     const calls: number[] = [];
     const createMeasurement = (time: number) => async () => {
       calls.push(time);
@@ -40,7 +40,7 @@ describe("bench", () => {
   });
 
   for (const bytes of [5_000, 50_000, 1_000_000])
-    it(`builds valid reviews with the wanted size of ${bytes} bytes, within a tenth`, () => {
+    it(`the bench builds valid reviews with the wanted size of ${bytes} bytes, within a tenth`, () => {
       const body = buildPodReview(bytes);
       assert.equal(decodeReview(body).request.operation, "CREATE");
       assert.ok(Math.abs(body.length / bytes - 1) < 0.1, `${body.length} bytes`);
@@ -53,7 +53,7 @@ describe("bench", () => {
     return { listed, entry };
   };
 
-  it("measures the cold start of a rule with a case for which it reads the cluster", async () => {
+  it("the bench measures the cold start of a rule with a case for which it reads the cluster", async () => {
     const { listed, entry } = await findFirstCase("owner-references-permission-enforcement");
     await assert.rejects(
       evaluateCase(listed, entry, buildReview(listed, entry), createUnconnectedCapabilities("bench")),
@@ -61,14 +61,14 @@ describe("bench", () => {
     );
   });
 
-  it("doesn't count the evaluation of a script as a read of the cluster", async () => {
+  it("the bench doesn't count the evaluation of a script as a read of the cluster", async () => {
     const { entry } = await findFirstCase("policy-admission");
     assert.doesNotMatch(JSON.stringify(entry), /"cue":/);
   });
 });
 
 describe("the bench under Lambda's runtime client", await needs("runtime client"), () => {
-  it("measures cold starts of rules and of a single read, each with an answer", async () => {
+  it("the bench measures cold starts of rules and of a single read, and checks that each gets an answer", async () => {
     const folder = await createTestFolder();
     const names = ["always-admit", "namespace-exists"];
     const rules = names.map((name) => readRule(join(getFunctionsFolder(), name), name));
@@ -88,13 +88,13 @@ describe("the bench under Lambda's runtime client", await needs("runtime client"
     );
   });
 
-  it("measures cold starts of a policy in CEL and of its rule, each with an answer", async () => {
+  it("the bench measures cold starts of a policy in CEL and of its rule, each with an answer", async () => {
     const folder = await createTestFolder();
     const [policy, rule, ...more] = await measureCelColdStarts(await readOrCreateUrlSigner(folder), folder, 1);
     assert.ok(policy && rule && policy.ratio.median > 0 && rule.ratio.median > 0 && more.length === 0);
   });
 
-  it("measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {
+  it("the bench measures cold starts of a rule with a script and of cue-wasm alone, each with an answer", async () => {
     const folder = await createTestFolder();
     const [ratio = 0, ...more] = await compareCueColdStartsWithCueWasm(await readOrCreateUrlSigner(folder), folder, 1);
     assert.ok(ratio > 0 && more.length === 0);

@@ -13,7 +13,7 @@ const seed = 1;
 
 describe("lib/cel", await needs("CEL evaluator"), () => {
   for (const [index, minor] of celMinors.entries())
-    it(`answers ${pairs} generated expressions as kube-apiserver ${minor}'s packages do`, async () => {
+    it(`lib/cel evaluates ${pairs} generated expressions as kube-apiserver ${minor}'s packages do`, async () => {
       const evaluator = await startEvaluator(minor);
       try {
         const { differences } = await compare(evaluator, { pairs, tasks: generateTasks(seed + index) });

@@ -213,7 +213,7 @@ const listTests = ({
 ];
 
 describe("the tests of CEL's specification", () => {
-  it("pass, except for tests of what Kubernetes doesn't have", (context) => {
+  it("the tests of CEL's specification pass, except for tests of what Kubernetes doesn't have", (context) => {
     const countsByOutcome: Record<string, number> = {};
     const failures: string[] = [];
     for (const { path, test } of (conformance.suites ?? []).flatMap(listTests)) {
@@ -233,7 +233,7 @@ describe("the tests of CEL's specification", () => {
 });
 
 describe("the expressions of CEL's specification", await needs("CEL evaluator"), () => {
-  it("get from lib/cel the answers of kube-apiserver's packages", async () => {
+  it("the expressions of CEL's specification get from lib/cel the answers of kube-apiserver's packages", async () => {
     const evaluator = await startEvaluator(newestMinor);
     const { value: base } = generateTasks(1).next();
     const tests = [checking, comprehension, conformance, parsing].flatMap(listTests);

@@ -19,13 +19,13 @@ describe("lib/admission-policies", await needs("CEL evaluator", "API server"), (
   });
   after(() => evaluator?.stop());
 
-  it(`merges ${pairs} generated patches as kube-apiserver's packages do`, async () => {
+  it(`lib/admission-policies merges ${pairs} generated patches as kube-apiserver's packages do`, async () => {
     const { values, errors, known, differences } = await compareMerges(evaluator, { pairs, seed });
     deepEqual(differences, []);
     ok(values > pairs / 3 && errors > pairs / 6 && known < pairs / 50, `${values} values, ${errors} errors`);
   });
 
-  it("has the results of kube-apiserver's packages in its table of expressions", async () => {
+  it("lib/admission-policies has the results of kube-apiserver's packages in its table of expressions", async () => {
     const table = new URL("../../lib/admission-policies/mutation.test.yaml", import.meta.url);
     const rows: { expression: string; becomes?: object; refused?: string }[] = parse(readFileSync(table, "utf8"));
     const pod = {

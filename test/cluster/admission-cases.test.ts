@@ -114,7 +114,7 @@ describe("cases of admission policies", await needs("API server"), () => {
     const compared = cases.filter(isComparable).map((row) => row.case);
     const isKinitiras = files.some(({ apiVersion }) => apiVersion?.startsWith("policy."));
     if (compared.length === 0 || isKinitiras) continue;
-    it(`get the answers that they state from the API server: ${name}`, async () => {
+    it(`the API server gives the answer that a case of admission policies states: ${name}`, async () => {
       const policies = files.filter(({ kind }) => kind?.endsWith("AdmissionPolicy")) as unknown as AnyPolicy[];
       const boundPolicies = files
         .filter(({ kind }) => kind?.endsWith("Binding"))

@@ -190,7 +190,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   };
   const deleteObject = (ref: ObjectReference) => cluster.admin({ method: "DELETE", path: getPaths(ref).object });
 
-  it("are created once; roles are created before webhook configurations", async () => {
+  it("the objects of a deployment are created once, and roles are created before webhook configurations", async () => {
     assert.deepEqual(await listSentences(usualRules), [
       "ServiceAccount postern in namespace kube-system is missing",
       "Secret postern-token in namespace kube-system is missing",
@@ -217,7 +217,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual(await listResourceVersions(), before);
   });
 
-  it("can be created in two steps: first service account and roles, then webhook configurations", async () => {
+  it("a deployment can create its objects in two steps: first service account and roles, then webhooks", async () => {
     assert.deepEqual(formatChanges(await applyRbacObjects(api, buildWanted(usualRules))), [
       "made ServiceAccount postern",
       "made Secret postern-token",
@@ -233,7 +233,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     const entry = "always-pull-images.postern.dev";
     const edited = { mutating, validating, account, role, binding };
     for (const { edits: name, of, patch, says } of rows.edits)
-      it(`are reported and corrected: ${name}`, async () => {
+      it(`edited objects of a deployment are reported and corrected: ${name}`, async () => {
         const ref = edited[of];
         await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
         const { metadata: _, ...original } = await getLive(ref);
@@ -247,7 +247,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         assert.deepEqual(corrected, original);
       });
 
-    it("are reported and corrected: the roleRef of a binding, which is immutable", async () => {
+    it("an edited roleRef of a deployment's binding, which is immutable, is reported and corrected", async () => {
       await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
       const { roleRef, metadata, ...rest } = await getLive(binding);
       await deleteObject(binding);
@@ -264,7 +264,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       assert.deepEqual(await listSentences(usualRules), []);
     });
 
-    it("are reported and corrected: fields that another field manager has set by server-side apply", async () => {
+    it("fields that another field manager has set by server-side apply are reported and corrected", async () => {
       await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
       const [, second] = Object((await getLive(mutating)).webhooks);
       const webhooks = [
@@ -286,7 +286,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     });
 
     for (const ref of allReferences)
-      it(`are reported and corrected: a deleted ${ref.kind}`, async () => {
+      it(`a deleted ${ref.kind} of a deployment is reported and created again`, async () => {
         await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
         await deleteObject(ref);
         const sentences = await listSentences(usualRules);
@@ -301,7 +301,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       });
   });
 
-  it("keep labels and annotations of other programs, and fields that controllers set", async () => {
+  it("the objects of a deployment keep labels and annotations of other programs, and controllers' fields", async () => {
     await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
     await edit(mutating, ({ metadata }) => {
       metadata.labels.team = "a";
@@ -317,7 +317,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual((await getLive(secret)).data, { token: "eA==" });
   });
 
-  it("can be objects that kubectl apply has created, which a deployment then changes", async () => {
+  it("a deployment changes objects that kubectl apply has created", async () => {
     const objects = buildWanted(usualRules) as DeployedObject[];
     const annotation = "kubectl.kubernetes.io/last-applied-configuration";
     for (const object of objects) {
@@ -339,7 +339,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       );
   });
 
-  it("are deleted when no rule needs them any more; roles are deleted after webhook entries", async () => {
+  it("objects that no rule needs any more are deleted, roles after webhook entries", async () => {
     await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
     const fewer = { "deny-service-external-ips": {} };
     assert.deepEqual(await listSentences(fewer), [
@@ -362,7 +362,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual((await getLive(mutating)).webhooks ?? [], []);
   });
 
-  it("are all deleted, webhook configurations first, but no objects of other deployments or of users", async () => {
+  it("all objects of a deployment are deleted, webhook configurations first, but no objects of others", async () => {
     await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
     await applyWantedObjectsToCluster(api, buildWanted(usualRules, { name: "staging" }), "staging");
     const metadata = { name: "postern:mine" };
@@ -385,7 +385,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     await deleteObject({ ...role, name: "postern:mine" });
   });
 
-  it("have the validating entry of a rule created last and deleted first", async () => {
+  it("the validating entry of a rule is created last and deleted first", async () => {
     const rules = { "always-pull-images": {} };
     const listOrder = async (act: () => Promise<DeployedObjectChange[]>) =>
       formatChanges(await act()).map((change) => change.split(" ").slice(0, 2).join(" "));
@@ -402,7 +402,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     await deletePosternObjects(api, "postern");
   });
 
-  it("can be deleted even if an entry refuses every write because its endpoint is gone", async () => {
+  it("a deployment's objects can be deleted even if an entry without an endpoint refuses every write", async () => {
     const rules = { ...usualRules, "always-deny": { failurePolicy: "Fail", exempt: { namespaces: [] } } };
     await applyWantedObjectsToCluster(api, buildWanted(rules), "postern");
     await waitUntil("the API server did not call by the new entry", async () => {
@@ -413,7 +413,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.deepEqual(await deletePosternObjects(api, "postern"), []);
   });
 
-  it("don't include a webhook configuration that has the deployment's name but no entry of Postern", async () => {
+  it("a webhook configuration with the deployment's name but without Postern's entries isn't deleted", async () => {
     const [configuration] = buildWanted(usualRules) as DeployedObject[];
     const webhooks = Object(configuration?.webhooks)
       .map((entry: object) => ({ ...entry, name: "x.example.com" }))
@@ -424,7 +424,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     await deleteObject(mutating);
   });
 
-  it("are found by the URLs that their entries call, in all webhook configurations", async () => {
+  it("the entries of a deployment are found in all webhook configurations by the URLs that they call", async () => {
     await applyWantedObjectsToCluster(api, buildWanted({ "deny-service-external-ips": {} }), "postern");
     const urls = {
       "same.example.com": `HTTPS://Rules.Example.com:443/base/prod.${key}/x/validate`,
@@ -454,7 +454,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     await deleteObject(foreign);
   });
 
-  it("are all found, even if there are so many that the API server lists them in pages", async () => {
+  it("the objects of a deployment are all found, even if the API server lists them in pages", async () => {
     const names = Array.from({ length: 260 }, (_, index) => `staging:${index}`);
     const metadata = { labels: { "app.kubernetes.io/managed-by": "postern" } };
     await Promise.all(names.map((name) => create(role, { metadata: { ...metadata, name } })));
@@ -463,7 +463,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   describe("the deployer", () => {
-    it("gets an error that names its missing rights", async () => {
+    it("the deployer gets an error that names the deployer's missing rights", async () => {
       const stranger = await open("stranger");
       await assert.rejects(
         applyWantedObjectsToCluster(stranger, buildWanted({ "deny-service-external-ips": {} }), "postern"),
@@ -478,7 +478,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(deletePosternObjects(stranger, "postern"), expectComplaint(/\(403\): /));
     });
 
-    it("gets an error with a remedy if it can't grant rights that it lacks", async () => {
+    it("the deployer gets an error with a remedy if it can't grant rights that it lacks", async () => {
       const verbs = ["get", "list", "create", "update", "patch"];
       const rules = [
         { apiGroups: ["rbac.authorization.k8s.io"], resources: ["*"], verbs },
@@ -502,7 +502,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       for (const ref of refs) await deleteObject(ref);
     });
 
-    it("needs no right to policies that it doesn't deploy", async () => {
+    it("the deployer needs no right to policies if it deploys no policies", async () => {
       const rights = [
         ["admissionregistration.k8s.io", "validatingwebhookconfigurations"],
         ["admissionregistration.k8s.io", "mutatingwebhookconfigurations"],
@@ -524,7 +524,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       for (const ref of [role, binding]) await deleteObject({ ...ref, name: "deployers" });
     });
 
-    it("gets an error if its token is unknown", async () => {
+    it("the deployer gets an error if its token is unknown", async () => {
       const unknown = await open("deployers", { token: "wrong" });
       await assert.rejects(
         findDifferences(unknown, [], "postern"),
@@ -534,7 +534,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       );
     });
 
-    it("gets the API server's reason for a refusal", async () => {
+    it("the deployer gets the API server's reason for a refusal", async () => {
       const [, configuration] = selectConfigurations(buildWanted({ "deny-service-external-ips": {} }));
       assert.ok(configuration);
       const clientConfig = { url: `http://x/local.${key}/a` };
@@ -547,7 +547,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       );
     });
 
-    it("gets an error if there is no server at the address", async () => {
+    it("the deployer gets an error if there is no server at the address", async () => {
       const port = await findFreePort();
       const unreachable = await open("deployers", { server: `https://127.0.0.1:${port}` });
       await assert.rejects(
@@ -558,7 +558,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       );
     });
 
-    it("gets an error if another server is at the address", async () => {
+    it("the deployer gets an error if another server is at the address", async () => {
       const otherServer = await open("deployers", { ca: otherCertificate.ca });
       await assert.rejects(
         deletePosternObjects(otherServer, "postern"),
@@ -577,7 +577,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       });
       after(() => proxy?.stop());
 
-      it("repeats reads and writes that break because their connection is stale", async () => {
+      it("the deployer repeats reads and writes that fail because the connection is stale", async () => {
         const [, configuration] = selectConfigurations(buildWanted({ "deny-service-external-ips": {} }));
         assert.ok(configuration);
         for (const act of [
@@ -591,7 +591,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         }
         assert.equal(await faulty.get(validating), undefined);
       });
-      it("repeats a failed read once", async () => {
+      it("the deployer repeats a failed read once", async () => {
         for (const fault of [{ broken: "before" as const }, { status: 503 }, { status: 429 }]) {
           proxy.faults.push(fault);
           assert.equal(await faulty.get(validating), undefined);
@@ -599,7 +599,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
           await assert.rejects(faulty.get(validating), expectComplaint(/^cluster prod-eu/));
         }
       });
-      it("refuses responses that are not from an API server", async () => {
+      it("the deployer refuses responses that are not from an API server", async () => {
         for (const body of ["<html>", '{"kind":"Status"}', "[]", "null"]) {
           proxy.faults.push({ status: 200, body });
           await assert.rejects(
@@ -610,7 +610,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         proxy.faults.push({ status: 404, body: "404 page not found" });
         await assert.rejects(faulty.get(validating), expectComplaint(/\(404\): 404 page not found$/));
       });
-      it("deletes objects although the API server still calls a webhook that was just deleted", async () => {
+      it("the deployer deletes objects although the API server still calls a webhook that was deleted", async () => {
         const rights = buildWanted(usualRules, { connect: { eks: "a", region: "eu-west-1" } }).slice(2);
         assert.equal((await applyWantedObjectsToCluster(api, rights, "postern")).length, 2);
         const message =
@@ -621,7 +621,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         assert.equal((await deletePosternObjects(faulty, "postern")).length, 2);
         assert.equal(await api.get(binding), undefined);
       });
-      it("tries again after a conflict", async () => {
+      it("the deployer tries again after a conflict", async () => {
         const rules = { "deny-service-external-ips": {} };
         await applyWantedObjectsToCluster(faulty, buildWanted(rules), "postern");
         await edit(validating, ({ webhooks }) => Object.assign(webhooks[0], { timeoutSeconds: 9 }));
@@ -672,7 +672,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       delete process.env.AWS_ENDPOINT_URL_EKS;
     });
 
-    it("is found by its name, and gets a token of the AWS identity", async () => {
+    it("an EKS cluster is found by its name, and gets a token of the AWS identity", async () => {
       eksRequests.length = 0;
       const api = await openClusterApi("prod-eu", connect, { identity: readIdentity });
       assert.equal(api.server, address);
@@ -693,7 +693,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       assert.equal(url.searchParams.get("Action"), "GetCallerIdentity");
       assert.equal(url.searchParams.get("X-Amz-SignedHeaders"), "host;x-k8s-aws-id");
     });
-    it("is not looked up in EKS if server and ca are set", async () => {
+    it("an EKS cluster is not looked up in EKS if server and ca are set", async () => {
       eksRequests.length = 0;
       const api = await openClusterApi(
         "prod-eu",
@@ -707,7 +707,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         Array(2).fill("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/postern"),
       );
     });
-    it("gives an error if it is missing, has no address yet, or may not be described", async () => {
+    it("an EKS cluster gives an error if it is missing, has no address yet, or may not be described", async () => {
       const describeCluster = (eks: string) => readEksServerAndCa({ ...connect, eks }, readIdentity);
       await assert.rejects(
         describeCluster("gone"),
@@ -732,7 +732,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   describe("the entries of served rules", () => {
-    it("pass the probes of a deployment, for every rule that needs neither settings nor a ledger", async () => {
+    it("the entries of all rules that need no settings and no ledger pass a deployment's probes", async () => {
       const openCapabilities = createLiveCapabilities({
         local: { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("deployers") } },
       });
@@ -778,7 +778,7 @@ const moto = await needs("moto");
 
 describe("opening a cluster", () => {
   for (const { because, connect, deployer, identity, says } of rows.unreachable)
-    it(`is refused because ${because}`, () => {
+    it(`opening a cluster is refused because ${because}`, () => {
       const aws = identity && { identity: async () => ({ accessKeyId: "a", secretAccessKey: "b" }) };
       return assert.rejects(
         openClusterApi("prod-eu", connect, { folder, ...deployer, ...aws }),
@@ -786,7 +786,7 @@ describe("opening a cluster", () => {
       );
     });
 
-  it("reads an EKS cluster from AWS's API", moto, async () => {
+  it("opening a cluster reads an EKS cluster from AWS's API", moto, async () => {
     const moto = await startMoto("AWS_ENDPOINT_URL_EKS");
     try {
       const body = { name: "prod", roleArn: "arn:aws:iam::123456789012:role/a", resourcesVpcConfig: {} };
@@ -810,7 +810,7 @@ describe("opening a cluster", () => {
 });
 
 describe("webhook entries", () => {
-  it("show by their names and configurations the called rule, variant and phase", () => {
+  it("names and configurations of webhook entries show the called rule, variant and phase", () => {
     const calledRules = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
     assert.deepEqual(
       calledRules.filter(({ phase }) => phase === "validate"),
@@ -859,7 +859,7 @@ describe("a probe", () => {
   const allowReview = (uid: string) => ({ status: 200, body: formatReview({ uid, allowed: true }) });
   const maskUrl = () => url.replace(key, "…");
 
-  it("sends the endpoint a review in the form in which the API server does, with dryRun", async () => {
+  it("a probe sends the endpoint a review in the form in which the API server sends it, with dryRun", async () => {
     const probe = await probeEndpoint(url, certificate.ca);
     assert.deepEqual([probe.ok, probe.sentence], [true, `${maskUrl()} answers in ${probe.milliseconds} ms`]);
     const [{ review, ...head } = { review: undefined }] = requests;
@@ -871,7 +871,7 @@ describe("a probe", () => {
     assert.deepEqual(request.object, { apiVersion: "v1", kind: "ConfigMap", metadata });
   });
 
-  it("sends a valid request for every match of a rule", () => {
+  it("a probe sends a valid request for every match of a rule", () => {
     for (const { match, fields } of rows.requests) {
       const { request } = requireValidReview(buildProbeReview([match]));
       for (const [name, value] of Object.entries(fields))
@@ -879,7 +879,7 @@ describe("a probe", () => {
     }
   });
 
-  it("passes at endpoints that allow or refuse, and fails at endpoints that can't read the cluster", async () => {
+  it("a probe passes if an endpoint allows or refuses, and fails if it can't read the cluster", async () => {
     const probes = await probeEntries(
       postern.manifests().flatMap(({ webhooks }) => webhooks),
       threeTries,
@@ -900,7 +900,7 @@ describe("a probe", () => {
     );
   });
 
-  it("reports a wrong key or an unknown rule", async () => {
+  it("a probe reports a wrong key or an unknown rule", async () => {
     const [entry] = postern.manifests().flatMap(({ webhooks }) => webhooks);
     assert.ok(entry);
     const ca = Buffer.from(entry.clientConfig.caBundle ?? "", "base64").toString();
@@ -920,12 +920,12 @@ describe("a probe", () => {
   });
 
   for (const { endpoint, status = 200, body, says, tries } of rows.faulty)
-    it(`reports that an endpoint ${endpoint}`, async () => {
+    it(`a probe reports that an endpoint ${endpoint}`, async () => {
       answers = Array(5).fill(() => (body === "cut" ? body : { status, body }));
       const probe = await probeEndpoint(url, certificate.ca, threeTries);
       assert.deepEqual([probe.ok, probe.sentence, requests.length], [false, `${maskUrl()}: ${says}`, tries]);
     });
-  it("passes if the third of three tries succeeds", async () => {
+  it("a probe passes if the third of three tries succeeds", async () => {
     answers = [() => ({ status: 503, body: "{}" }), () => "cut"];
     assert.equal((await probeEndpoint(url, certificate.ca, threeTries)).ok, true);
     assert.equal(requests.length, 3);
@@ -937,7 +937,7 @@ describe("a probe", () => {
     { status: 404, body: '{"kind":"Status","message":"there is nothing here"}' },
     { status: 500, body: '{"message":"Internal Server Error"}' },
   ];
-  it("is repeated while AWS's changes may still spread, until `spreadingUntil`", async () => {
+  it("a probe is repeated while AWS's changes may still spread, until `spreadingUntil`", async () => {
     answers = answersWhileSpreading.map((answer) => () => answer);
     const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
     assert.equal((await probeEndpoint(url, certificate.ca, limits)).ok, true);
@@ -950,13 +950,13 @@ describe("a probe", () => {
       assert.match(sentence, / \(the last of \d+ answers in \d+ s\)$/);
     }
   });
-  it("isn't repeated more than three times if the rule fails, although AWS's changes may still spread", async () => {
+  it("a probe isn't repeated more than three times if the rule fails, even while AWS's changes spread", async () => {
     answers = Array(5).fill(() => ({ status: 500, body: '{"kind":"Status","message":"the rule failed"}' }));
     const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
     const { sentence } = await probeEndpoint(url, certificate.ca, limits);
     assert.deepEqual([sentence, requests.length], [`${maskUrl()}: it answers 500: the rule failed`, 3]);
   });
-  it("fails without a request if the API server would refuse the endpoint's certificate", async () => {
+  it("a probe fails without a request if the API server would refuse the endpoint's certificate", async () => {
     for (const ca of [undefined, otherCertificate.ca]) {
       const { ok, sentence } = await probeEndpoint(url, ca, threeTries);
       assert.equal(ok, false);

@@ -185,7 +185,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
 
   const webhookOptions = ["--webhooks", "sizes.json", "--call", "loopback"];
 
-  it("lists each object once, with the verdict that the cluster gives if the object is created again", async () => {
+  it("an audit lists each object once, with the verdict that the object's creation would get", async () => {
     const options = [...webhookOptions, "--page", "50"];
     const { code, objects, summary, faults, notes, stderr } = await runJsonAudit(folder, options);
     assert.equal(code, 1);
@@ -226,7 +226,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     for (const outcome of expected.split(", ")) assert.ok(outcomes[outcome], JSON.stringify(outcomes));
   });
 
-  it("covers only the namespaces of --namespace, and fails if one doesn't exist", async () => {
+  it("an audit covers only the namespaces of --namespace, and fails if such a namespace doesn't exist", async () => {
     const { objects } = await runJsonAudit(folder, ["--namespace", "n1,n3", "--rules", "always-pull-images"]);
     assert.deepEqual([...new Set(objects.map(({ namespace }) => namespace))], ["n1", "n3"]);
     assert.equal(objects.length, 40);
@@ -238,7 +238,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(stderr, '--namespace nowhere: the API server answers 404: namespaces "nowhere" not found\n');
   });
 
-  it("evaluates the cluster's plugins and policies with the objects that they read in the cluster", async () => {
+  it("an audit evaluates the cluster's plugins and policies with the cluster's objects that they read", async () => {
     /** Returns a request that sets the Pod Security label of namespace n5. */
     const buildLabelRequest = (level: string | null) => ({
       method: "PATCH" as const,
@@ -296,7 +296,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("lets the cluster's authorizer answer the questions in a matchCondition", async () => {
+  it("an audit lets the cluster's authorizer answer the questions in a matchCondition", async () => {
     const { webhooks, ...configuration } = JSON.parse(await readFile(join(folder, "sizes.json"), "utf8"));
     const check = "authorizer.group('example.com').resource('widgets').namespace(request.namespace).check('approve')";
     // The API server doesn't call this webhook for users who may approve Widgets.
@@ -315,7 +315,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.deepEqual(await countWidgets("--as", "ann", "--as-group", "system:masters"), { allowed: 60 });
   });
 
-  it("lists the kinds that the user may not read, and evaluates the objects of all other kinds", async () => {
+  it("an audit lists the kinds that the user may not read, and evaluates the objects of all other kinds", async () => {
     const role = { metadata: { name: "looking" }, rules: [{ apiGroups: [""], resources: ["pods"], verbs: ["list"] }] };
     const rbac = "/apis/rbac.authorization.k8s.io/v1";
     await admin({ method: "POST", path: `${rbac}/clusterroles`, body: role });
@@ -360,7 +360,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(withoutObjects.code, 3);
   });
 
-  it("does not show the content of Secrets", async () => {
+  it("an audit does not show the content of Secrets", async () => {
     const annotations = {
       "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Secret","data":{"password":"bW9yZQ=="}}',
     };
@@ -374,7 +374,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     for (const text of ["correct horse", "more"]) assert.ok(!stdout.includes(Buffer.from(text).toString("base64")));
   });
 
-  it("evaluates the Pod of each workload's template once, even if no rule matches the workload itself", async () => {
+  it("an audit evaluates the Pod of each workload's template once, even if no rule matches the workload", async () => {
     const labels = { app: "web" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "a", image: "evil.example/web" }] } };
     const spec = { selector: { matchLabels: labels }, template };
@@ -402,7 +402,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.match(stdout, /^Deployment n0\/web \(its Pods\) denied$/m);
   });
 
-  it("without the cluster's plugins, is undecided about objects that a policy matches or a quota counts", async () => {
+  it("without the cluster's plugins, an audit is undecided about objects under a policy or a quota", async () => {
     const api = "/apis/admissionregistration.k8s.io/v1";
     const rule = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
     const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": "n1" } };
@@ -436,7 +436,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("denies an object only if its amounts exceed what the other objects leave of a quota", async () => {
+  it("an audit denies an object only if its amounts exceed what the other objects leave of a quota", async () => {
     const quotas: [namespace: string, hard: Record<string, string>, used: Record<string, string>][] = [
       ["n1", { "requests.cpu": "2" }, { "requests.cpu": "2" }],
       ["n2", { pods: "20", services: "9" }, { pods: "20", services: "10" }],
@@ -497,7 +497,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("finds the same kinds by aggregated discovery and by requests for each group", async () => {
+  it("an audit finds the same kinds by aggregated discovery and by requests for each group", async () => {
     const { server, ca, getToken } = cluster;
     const connection = { server, ca, credentials: { token: getToken("admin") }, credentialsAdvice: "" };
     const read = openApiReader(connection, new AbortController().signal);
@@ -516,7 +516,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(byGroup.filter(({ resource }) => resource.resource === "widgets").length, 2, "v1 and v1beta1");
   });
 
-  it("lists all objects that exist during the whole audit, while others are created and deleted", async () => {
+  it("an audit lists all objects that exist during the whole audit, while others are created and deleted", async () => {
     const path = "/api/v1/namespaces/n5/configmaps";
     let isOver = false;
     const otherWrites = (async () => {
@@ -543,7 +543,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.ok(!lists.has("example.com/v1beta1 Widget"));
   });
 
-  it("prints reports (PolicyReports or Reports) that the API server accepts, even if they exist already", async () => {
+  it("an audit prints PolicyReports or Reports that the API server accepts, even if they exist already", async () => {
     const none = await runAudit(folder, [...webhookOptions, "-o", "policyreport"]);
     assert.match(
       none.stderr,

@@ -34,7 +34,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
       assert.ok(Number.isFinite(number));
   };
 
-  it("measures one call of each server, after it has checked that all return equal pods", async () => {
+  it("the bench measures one call of each server, after it has checked that all return equal pods", async () => {
     const binaries = await requireBinaries();
     const peer = await findBenchControllerRuntimeWebhook();
     const rounds = 6;
@@ -53,7 +53,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
       assert.ok(cpu !== undefined && cpu >= 0, `${what} has used ${cpu} ms`);
   });
 
-  it("compares the objects that check denies with those that the API server refuses", async () => {
+  it("the bench compares the objects that check denies with those that the API server refuses", async () => {
     const files = 300;
     const { refused, rows } = await compareValidators(await requireBinaries(), await findValidators(), folder, {
       files,
@@ -65,7 +65,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
     assert.equal(check.wrong, 0);
   });
 
-  it("measures chains of 1 to 30 mutators that are called one by one, skipped, or called as a group", async () => {
+  it("the bench measures chains of 1 to 30 mutators: called one by one, skipped, or called as a group", async () => {
     const binaries = await requireBinaries();
     const { measured, comparisons } = await measureMutatorChains(binaries, folder, 2);
     assert.deepEqual(
@@ -79,7 +79,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
     requireNumbers(measured, comparisons);
   });
 
-  it("measures the writes of a cluster, and no write causes calls of rules that it doesn't concern", async () => {
+  it("the bench measures a cluster's writes, and no write causes calls of rules that don't match it", async () => {
     const { ways } = await measureTrace(await requireBinaries(), await findBenchControllerRuntimeWebhook(), folder, 1);
     const names = ["each rule alone", "mutators of Pods in a group", "and the policies in the API server"];
     assert.deepEqual(
@@ -108,7 +108,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
     }
   });
 
-  it("measures reads in a review", async () => {
+  it("the bench measures reads in a review", async () => {
     const binaries = await requireBinaries();
     const { warm, sideBySide, read, first } = await measureReviewsWithReads(binaries, 2);
     for (const value of [warm.median, sideBySide.median, read, first]) assert.ok(value > 0, String(value));
@@ -116,7 +116,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
 });
 
 describe("npm run bench, of a check", () => {
-  it("measures a check, and throws if the check fails", async () => {
+  it("the bench measures a check, and throws if the check fails", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-bench-"));
     try {
       // One round, with 40 files.
@@ -132,7 +132,7 @@ describe("npm run bench, of a check", () => {
 });
 
 describe("npm run bench, of CEL", await needs("CEL evaluator"), () => {
-  it("measures a policy beside cel-go, with the same results and costs", async () => {
+  it("the bench measures a policy beside cel-go, with the same results and costs", async () => {
     const evaluator = await findCelEvaluator();
     for (const { what, ratio } of await compareWithCelGo(evaluator?.program ?? "", 1))
       assert.ok(ratio.median > 0, what);
@@ -140,7 +140,7 @@ describe("npm run bench, of CEL", await needs("CEL evaluator"), () => {
 });
 
 describe("npm run bench, of policies", async () => {
-  it("measures reviews with many policies, each with an operation for every matching policy", async () => {
+  it("the bench measures reviews with many policies, each with an operation for every matching policy", async () => {
     const growth = await compareManyPoliciesWithOne(1);
     assert.equal(growth.length, 8);
     for (const { what, ratio } of growth) assert.ok(ratio.median > 0, what);
@@ -148,7 +148,7 @@ describe("npm run bench, of policies", async () => {
 
   const built = await findBuiltKinitirasEngine();
   it(
-    "measures evaluations beside kinitiras' own engine, with the same decisions",
+    "the bench measures evaluations beside kinitiras' own engine, with the same decisions",
     await needs("kinitiras"),
     async () => {
       const engines = await measureAgainstKinitirasEngine(built?.program ?? "", 1);

@@ -47,7 +47,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
   testAnswers(() => open());
   testDefaults(() => open());
 
-  it("discover all kinds that check assumes if it knows only manifests and no cluster", async () => {
+  it("an API server serves all kinds that check assumes if it knows only manifests and no cluster", async () => {
     for (const [version, served] of Object.entries(listServedResources([], newestMinor))) {
       const found = (await open().discover(version))?.filter(({ resource }) => !resource.includes("/"));
       const sortByKind = (all: typeof served) => all.toSorted((left, right) => (left.kind < right.kind ? -1 : 1));
@@ -55,7 +55,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
     }
   });
 
-  it("read all objects that check assumes if it knows only manifests and no cluster", async () => {
+  it("an API server has all objects that check assumes if it knows only manifests and no cluster", async () => {
     for (const { metadata, kind, apiVersion, ...wanted } of apiServerOwnObjects) {
       const resource = { group: apiVersion?.split("/").at(-2) ?? "", resource: toPlural(kind ?? "") };
       const found: Record<string, unknown> = { ...(await open().get(resource, metadata.name)) };
@@ -64,7 +64,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
     }
   });
 
-  it("fail if the user may not create an object, or its kind is not served", async () => {
+  it("the capability to create fails if the user may not create the object, or its kind is not served", async () => {
     const credentials = { token: cluster.getToken("jane") };
     const connect = createLiveCapabilities({ prod: { server: cluster.server, ca: cluster.ca, credentials } });
     const [widget, namespace] = [buildObject("Widget", "w"), buildObject("Namespace", "newer")];
@@ -72,7 +72,7 @@ describe("the capabilities of a real API server", await needs("API server"), () 
     await assert.rejects(open().create({ group: "example.com", resource: "widgets" }, widget), Failure);
   });
 
-  it("fail for an unknown cluster", async () => {
+  it("the capabilities of a cluster fail for an unknown cluster", async () => {
     const failure = await createLiveCapabilities({})("prod", 1000)
       .get(namespaces, "a")
       .catch((error) => error);

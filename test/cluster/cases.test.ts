@@ -24,7 +24,7 @@ const chosenRules = chooseSixth(catalogue, 0);
 const rulesWithChangedCases = ["deny-service-external-ips", "default-toleration-seconds"];
 
 // This is not a unit test, because a new rule or case must not break those: only an API server can write the table.
-it("docs/background/parity.md has the cases of every rule", async () => {
+it("the table of cases in docs/background/parity.md has the number of cases of every rule", async () => {
   const page = await readFile(new URL("../../docs/background/parity.md", import.meta.url), "utf8");
   const [, table = ""] = page.split("<!-- Written by npm run parity -- --requests 0 --write. -->");
   const rows = [...table.matchAll(/^\| ([a-z-]+) \| (\d+) \|/gm)].map(([, name, count]) => [name, Number(count)]);
@@ -50,7 +50,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
   after(() => servers?.stop());
 
   for (const { listed, cases, outcomes } of rowsOfRules) {
-    it(`of ${listed.name} get the outcomes that they state, and its plugin's answers`, async (test) => {
+    it(`the cases of ${listed.name} get their stated outcomes, and the answers of the rule's plugin`, async (test) => {
       const { differences, asSaid, beside, alone } = await servers.check(listed, cases);
       for (const { name, reason } of beside?.leftOut ?? [])
         test.diagnostic(`not compared with the plugin: "${name}": ${reason}`);
@@ -61,14 +61,14 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
       assert.ok(beside === undefined || beside.equal + Object.keys(beside.known).length > 0);
     });
     if (outcomes.length > 0)
-      it(`of ${listed.name} that were recorded from a removed plugin get the recorded outcomes`, async () => {
+      it(`cases of ${listed.name} that were recorded from a removed plugin get the recorded outcomes`, async () => {
         const { differences, notReceivable } = await servers.check(listed, outcomes);
         assert.equal(differences.map(({ name, diff }) => `${name}\n${diff}`).join("\n"), "");
         assert.deepEqual(notReceivable, []);
       });
   }
 
-  it("are reported if their outcome differs from what they state", async () => {
+  it("a case is reported if its outcome differs from the stated outcome", async () => {
     /**
      * Changes the first case of a rule. Returns the differences between the changed case and the API server's answer.
      */
@@ -95,7 +95,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
     );
   });
 
-  it("need webhook entries that the API server accepts, for every rule", async () => {
+  it("the API server accepts the webhook entries of every rule", async () => {
     const rules = buildConfigOfEveryRule(catalogue.map(({ name }) => name));
     const postern = await serveCatalogueForTests(JSON.stringify({ rules }));
     try {
@@ -105,7 +105,7 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
     }
   });
 
-  it("with 3000 containers are sent to rules: matchConditions stay within the API server's cost limit", async () => {
+  it("a pod of 3000 containers is sent to rules: matchConditions stay within the API server's cost limit", async () => {
     const postern = await serveCatalogueForTests(`rules:
       allowed-registries: { settings: { registries: [docker.io, ghcr.io, quay.io, registry.k8s.io] } }
       security-context-deny:`);

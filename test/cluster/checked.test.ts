@@ -112,7 +112,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 0))
 
     const runs = Number(POSTERN_RUNS ?? 50);
     for (const mayBeInvalid of [false, true])
-      it(`equals the API server's answer to manifests ${mayBeInvalid ? "with" : "without"} faults`, async () => {
+      it(`check's verdict equals the server's on manifests ${mayBeInvalid ? "with" : "without"} faults`, async () => {
         const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
         const sample = fc
           .sample(generateManifest(mayBeInvalid), { seed, numRuns: runs })

@@ -84,14 +84,14 @@ describe("the client's package", () => {
       ...options,
     });
 
-  it("works in a separate project, even with policies that have scripts", async () =>
+  it("the client's package works in a separate project, even with policies that have scripts", async () =>
     requireChanges(await runProgram(project, "program.js")));
 
   for (const [format, file] of [
     ["esm", "bundle.mjs"],
     ["cjs", "bundle.cjs"],
   ] as const)
-    it(`works in a bundle (${format}), except for policies with scripts`, async () => {
+    it(`the client's package works in a bundle (${format}), except for policies with scripts`, async () => {
       await bundle(format, join(project, file));
       const { code, message } = await runProgram(project, file);
       assert.equal(code, 500);
@@ -106,12 +106,12 @@ describe("the client's package", () => {
       requireChanges(await runProgram(project, file));
     });
 
-  it("works in a program whose bundle only imports the package, even with policies that have scripts", async () => {
+  it("the client's package works if a bundle only imports it, even if policies have scripts", async () => {
     await bundle("esm", join(project, "bundle.mjs"), { external: ["postern"] });
     requireChanges(await runProgram(project, "bundle.mjs"));
   });
 
-  it("has complete types, which find errors in programs", async () => {
+  it("the client's package has complete types, which find errors in programs", async () => {
     const types = fileURLToPath(new URL("../../node_modules/@types", import.meta.url));
     const output = { noEmit: true, module: "nodenext", target: "esnext" };
     const compilerOptions = { ...output, strict: true, types: ["node"], typeRoots: [types] };
@@ -138,7 +138,7 @@ describe("the client's package", () => {
 const toLibraryPromise = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
 
 describe("the client's README", () => {
-  it("has two example programs that run without an error", async () => {
+  it("the client's README has two example programs that run without an error", async () => {
     const readme = await readFile(join(project, "node_modules/postern/lib/client/README.md"), "utf8");
     const programs = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, program = ""]) => program);
     assert.equal(programs.length, 2);
@@ -248,7 +248,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
   });
   after(() => cluster?.stop());
 
-  it("by fetch instead of the library trust the CA in NODE_EXTRA_CA_CERTS", async () => {
+  it("writes by fetch instead of @kubernetes/client-node trust the CA in NODE_EXTRA_CA_CERTS", async () => {
     await writeFile(join(project, "ca.crt"), cluster.ca);
     await writeFile(join(project, "fetching.js"), fetchProgram);
     const env = { PATH: process.env.PATH, SERVER: cluster.server, TOKEN: cluster.getToken("admin") };
@@ -277,13 +277,13 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.equal(metadata?.labels?.guarded, "yes");
     assert.equal(metadata?.annotations?.owner, "red");
   };
-  it("create an object with the changes of the cluster's policies and of rules", async () => {
+  it("writes of @kubernetes/client-node create an object with the changes of policies and rules", async () => {
     const answer = await pods.createNamespacedPod({ namespace, body: buildPod("created") });
     assert.equal(answer.metadata?.labels?.guarded, "yes");
     await requireStoredChanges("created");
     assert.ok(outcomes.includes("policy-override mutate 2"), outcomes.join("; "));
   });
-  it("replace a Namespace's finalizers by the subresource `finalize`, which has no GET", async () => {
+  it("a write replaces a Namespace's finalizers by the subresource `finalize`, which has no GET", async () => {
     const admits: { default: Rule } = await importInstalled("functions/always-admit/rule.js");
     const guardedConfig = postern.guardConfig(config, { rules: { "always-admit": { rule: admits.default } } });
     const namespace = await unguardedPods.createNamespace({ body: { metadata: { name: "finalized" } } });
@@ -303,7 +303,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     ],
   ];
   for (const [name, strategy, body] of patches)
-    it(`patch an object by ${name}, with the changes of policies and rules`, async () => {
+    it(`a write patches an object by ${name}, with the changes of policies and rules`, async () => {
       await unguardedPods.deleteNamespacedPod({ name: "patched", namespace, gracePeriodSeconds: 0 }).catch(() => {});
       await pods.createNamespacedPod({ namespace, body: buildPod("patched", { first: "1" }) });
       const isApply = strategy === PatchStrategy.ServerSideApply;
@@ -313,7 +313,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
       assert.equal((await readPod("patched")).metadata?.labels?.more, "1");
     });
 
-  it("patch an object again if another client changed it meanwhile", async () => {
+  it("a write patches an object again if another client changed the object meanwhile", async () => {
     const name = "raced";
     await pods.createNamespacedPod({ namespace, body: buildPod(name) });
     const merge = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
@@ -339,7 +339,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     assert.deepEqual(metadata?.labels, { guarded: "yes", mine: "1", race: "0" });
   });
 
-  it("are refused by a policy with the error that an API server with webhooks would answer", async () => {
+  it("a policy refuses a write with the error that an API server with webhooks would answer", async () => {
     await pods.createNamespacedPod({ namespace, body: buildPod("kept", { keep: "yes" }) });
     const requireRefusal = async (write: Promise<unknown>) => {
       const error = await write.then(
@@ -359,7 +359,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     await pods.deleteNamespacedPod({ name: "created", namespace, gracePeriodSeconds: 0 });
     await assert.rejects(readPod("created"), /404/);
   });
-  it("get the errors that the API server itself answers", async () => {
+  it("writes of @kubernetes/client-node get the errors that the API server itself answers", async () => {
     await pods.createNamespacedPod({ namespace, body: buildPod("twice") });
     const requireError = async (write: Promise<unknown>, code: number) =>
       assert.rejects(write, (error: ApiException<unknown>) => error.code === code);
@@ -370,7 +370,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     const strategy = setHeaderOptions("Content-Type", PatchStrategy.JsonPatch);
     await requireError(pods.patchNamespacedPod({ name: "twice", namespace, body }, strategy), 422);
   });
-  it("are sent unchanged if they are about policies, or if no policy or rule matches them", async () => {
+  it("writes about policies, and writes that no policy or rule matches, are sent unchanged", async () => {
     const objects = KubernetesObjectApi.makeApiClient(guarded);
     const spec = { resourceSelectors: [{ apiVersion: "v1", kind: "Secret" }], validateRules: [] };
     const stored = await objects.create(buildPolicy("ClusterValidatePolicy", "another", spec));
@@ -380,7 +380,7 @@ describe("writes of @kubernetes/client-node", await needs("API server"), () => {
     const budgets = guarded.makeApiClient(PolicyV1Api);
     assert.deepEqual((await budgets.listNamespacedPodDisruptionBudget({ namespace })).items, []);
   });
-  it("are evaluated if only the HTTP library of a configuration is guarded", async () => {
+  it("writes are evaluated if only the HTTP library of a configuration is guarded", async () => {
     const httpApi = postern.guardLibrary(new IsomorphicFetchHttpLibrary() as never, {
       policies: postern.readClusterPolicies,
     });

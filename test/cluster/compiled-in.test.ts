@@ -10,7 +10,7 @@ import { needsApiServer } from "../parts.ts";
 const toNumber = (minor: string) => Number(minor.split(".")[1]);
 
 describe("the table of compiled-in plugins", async () => {
-  it("has in its heading the oldest and the newest minor that can be built", () =>
+  it("the table of compiled-in plugins has in its heading the oldest and the newest minor that can be built", () =>
     assert.equal(compiledInPluginHeading, `plugin in Kubernetes ${minors[0]} to ${minors.at(-1)}`));
 
   for (const minor of chooseMinors())

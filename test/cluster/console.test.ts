@@ -52,7 +52,7 @@ describe("the console beside a real API server", await needs("API server", "chro
     return cluster.admin({ method: "POST", path: "/api/v1/namespaces/default/pods", body: pod });
   };
 
-  it("shows a review as soon as it was answered, and the change that a rule of a group made", async (test) => {
+  it("the console shows a review as soon as it was answered, with the change by a rule of a group", async (test) => {
     const page = await browser.newPage();
     page.setDefaultTimeout(60_000);
     await page.goto(gateway.console);

@@ -310,7 +310,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
 
       for (const [index, fault] of endpointFaults.entries())
         if (isChosen(index + (policy === "Fail" ? 1 : 0)))
-          it(`keeps its leaders and nodes, and rolls a Deployment, while the rules' endpoints ${fault}`, async () => {
+          it(`a control plane keeps leaders and nodes, and rolls a Deployment, while endpoints ${fault}`, async () => {
             const leaders = await readLeaders();
             kubelets.failures.length = 0;
             const measureWrites = await prepareWrites();

@@ -258,7 +258,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       ["c", "objects as users write them", fc.oneof(createUsualObject(false), createUsualObject(true))],
       ["d", "Pods and templates that change before validation", createUnpreparedObject()],
     ] as const)
-      it(`equals the object that the API server sends to webhooks: ${what}`, async () => {
+      it(`the object equals the object that the API server sends to webhooks: ${what}`, async () => {
         const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
         const verdicts = new Set<string>();
         const hasBothVerdicts = () => verdicts.has("admitted") && verdicts.has("invalid");

@@ -79,7 +79,7 @@ describe("pods that have to clean up before their deletion, on a real API server
     for (const stop of stops.reverse()) await stop();
   });
 
-  it("are deleted only when they have finished, and get one request to clean up for several deletions", async () => {
+  it("pods that have to clean up are deleted when they have finished, after one request to clean up", async () => {
     await createPod("a", guardedLabels);
     assert.equal(await deletePod("a"), 403);
     assert.equal(await deletePod("a", "?gracePeriodSeconds=0"), 403);
@@ -93,14 +93,14 @@ describe("pods that have to clean up before their deletion, on a real API server
     assert.equal(await deletePod("a", "?gracePeriodSeconds=0"), 200);
     assert.equal((await readPod("a")).code, 404);
   });
-  it("are not deleted by a deletion of a collection of pods before they have finished", async () => {
+  it("pods that have to clean up survive the deletion of a collection of pods until they have finished", async () => {
     await createPod("b", { app: "x", ...guardedLabels });
     const { code } = await sendRequest({ method: "DELETE", path: `${podsPath}?labelSelector=app%3Dx` });
     assert.equal(code, 403);
     assert.deepEqual(cleanUpRequests.splice(0), ["POST /default/b"]);
     assert.equal((await readPod("b")).code, 200);
   });
-  it("are deleted by the garbage collector after their owner, but only when they have finished", async () => {
+  it("pods that have to clean up are deleted by the garbage collector after their owner, when finished", async () => {
     const path = "/apis/apps/v1/namespaces/default/replicasets";
     const labels = { app: "owned" };
     const template = { metadata: { labels }, spec: { containers: [{ name: "c", image: "c" }] } };
@@ -120,7 +120,7 @@ describe("pods that have to clean up before their deletion, on a real API server
       return Object(body.metadata).deletionTimestamp !== undefined;
     });
   });
-  it("are deleted without cleaning up if their namespace is being deleted", async () => {
+  it("pods that have to clean up are deleted without cleaning up if their namespace is being deleted", async () => {
     await sendRequest({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name: "shop" } } });
     await createPod("c", guardedLabels, "shop");
     assert.equal(await deletePod("c", "", getPodsPath("shop")), 403);

@@ -193,7 +193,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     });
   });
 
-  it("calls rules in the order of the compiled-in plugins, and not in the order of postern.yaml", async () => {
+  it("the API server calls rules in the order of the compiled-in plugins, not in that of postern.yaml", async () => {
     const names = ["default-requests-and-limits", "extended-resource-toleration", "default-toleration-seconds"];
     const yaml = `rules: { default-requests-and-limits: { settings: { requests: { cpu: 100m } } }, ${names.slice(1).join(": , ")}: , always-pull-images: }`;
     await runWhileServing(selectRules(...names, "always-pull-images"), yaml, async (postern) => {
@@ -223,7 +223,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       ["a refusal", "services", createService("dry", ["192.0.2.1"]), 403],
     ];
     for (const [what, resource, body, code] of table)
-      it(`gets the response that it gets without a dry run, to ${what}, and stores nothing`, async () => {
+      it(`the dry run of ${what} gets the response that the real request gets, and stores nothing`, async () => {
         const [dryRun, dryRunReports] = await postern.during(() =>
           create(clusterOne.admin, `${getPath(resource)}?dryRun=All`, body),
         );
@@ -297,7 +297,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     after(() => postern.stop());
 
     for (const { code, name, policy, sentence, data } of cases)
-      it(`${code}; with failurePolicy ${policy}, ${policy === "Ignore" ? "the audit log names the webhook" : "the answer has the sentence"}`, async () => {
+      it(`an endpoint's status ${code}, with failurePolicy ${policy}: ${policy === "Ignore" ? "the audit log names the webhook" : "the answer has the sentence"}`, async () => {
         const answer = await create(clusterOne.admin, getPath("configmaps"), createConfigMap(name, data));
         if (policy === "Ignore") {
           assert.equal(answer.code, 201);
@@ -314,7 +314,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  it("gets an answer, before it has sent the whole body, to a review that is too large for API Gateway", async () => {
+  it("the API server gets an answer to a review that is too large, before it has sent the whole body", async () => {
     const rules = [buildTestRule("vast", createPhaseRule("mutate", { summary: "Is called before API validation." }))];
     await runWhileServing(rules, "rules: { vast: { failurePolicy: Fail } }", async () => {
       // In the review, each `<` has six bytes, so the review is larger than the 10 MB that API Gateway takes.
@@ -358,7 +358,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         ],
       ];
       for (const [resource, outcome, body, annotations] of table)
-        it(`gets a report that an object would be ${outcome}, and stores the object unchanged`, async () => {
+        it(`a report says that an object would be ${outcome}, and the object is stored unchanged`, async () => {
           const answer = await create(clusterOne.admin, getPath(resource), body);
           assert.equal(answer.code, 201);
           const warnings = answer.warnings.filter((text) => / would (deny|change): /.test(text));
@@ -416,7 +416,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       ["kube-node-lease, if the entry fails closed", "admin", "kube-node-lease", ["closed"]],
     ];
     for (const [index, [sentence, user, namespace, exempt]] of table.entries())
-      it(`${sentence}`, async () => {
+      it(`rules are not called for exempt requests: ${sentence}`, async () => {
         const client = user === "admin" ? clusterOne.admin : clusterOne.as(user);
         const [answer, reports] = await postern.during(() =>
           create(client, getPath("configmaps", namespace), createConfigMap(`exempt-${index}`)),
@@ -429,7 +429,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  it("calls rules for a namespace that has the label kubernetes.io/metadata.name of an exempt namespace", async () => {
+  it("rules are called for a namespace whose label kubernetes.io/metadata.name names an exempt namespace", async () => {
     const namespaces = configMaps.map((match) => ({ ...match, resources: ["namespaces"] }));
     const looking = rule({ summary: "Looks at it.", match: namespaces, mutate() {}, validate() {} });
     await runWhileServing(
@@ -455,7 +455,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     );
   });
 
-  it("still stores objects in kube-system if no endpoint responds and each failurePolicy is Fail", async () => {
+  it("objects in kube-system are stored if no endpoint responds and each failurePolicy is Fail", async () => {
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = [buildTestRule("everything", rule({ summary: "Validates everything.", match, validate() {} }))];
     const postern = await startServing(rules, "rules: { everything: { failurePolicy: Fail } }");
@@ -472,7 +472,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     assert.equal((await create(clusterOne.admin, getPath("configmaps"), createConfigMap("healed"))).code, 201);
   });
 
-  it("stores leases, events and the status of nodes while the endpoint of a rule for all resources hangs", async () => {
+  it("leases, events and node statuses are stored while the endpoint of a rule for all resources hangs", async () => {
     const { admin } = clusterOne;
     const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*" as const] }];
     const rules = (["mutate", "validate"] as const).map((phase) =>
@@ -547,7 +547,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       await postern.close();
     });
 
-    it("gets answers by the settings of its own cluster in postern.yaml, not by those of another cluster", async () => {
+    it("each cluster gets answers by its own settings in postern.yaml, not by another cluster's", async () => {
       const external = createService("keys", ["192.0.2.1"]);
       const [answers, reports] = await postern.during(async () => [
         await create(clusterOne.admin, getPath("services"), external),
@@ -579,7 +579,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       ["no key", "one"],
     ];
     for (const [index, [key, segment]] of table.entries())
-      it(`fails to call with ${key}`, async () => {
+      it(`the API server's call fails with ${key}`, async () => {
         await postern.apply({ cluster: "one", signer: { ...ours, segment: () => segment } });
         const [answer, reports] = await postern.during(() =>
           create(clusterOne.admin, getPath("services"), createService(`wrong-${index}`, ["192.0.2.1"])),
@@ -620,7 +620,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       },
     ];
     for (const { what, stages, keys } of table)
-      it(what, async () => {
+      it(`rules are called without a failure while URLs change ${what}`, async () => {
         const postern = await startServing(selectRules("always-pull-images"), closed);
         const clients = createClients(clusterOne.admin);
         try {

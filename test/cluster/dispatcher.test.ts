@@ -131,7 +131,7 @@ for (const [place, minor] of minors.entries())
     const sets = Math.ceil(pairCount / writesPerSet);
     const numbers = Array.from({ length: sets }, (_, index) => index * minors.length + minors.length - 1 - place);
     for (const number of numbers)
-      it(`in its calls and answers for the writes with webhook set ${number}, seed ${seed}`, async (context) => {
+      it(`the chain has the API server's calls and answers: webhook set ${number}, seed ${seed}`, async (context) => {
         const random = createRandom(seed * 1000 + number);
         const set = createSet(number, endpoints.url, certificate.ca, random);
         serve(set);
@@ -197,7 +197,7 @@ for (const [place, minor] of minors.entries())
   });
 
 describe("the random writes", await needsApiServer(minors.at(-1) ?? ""), () => {
-  it("include refusals and reinvocations, and webhooks are called for at least nine of ten writes", (context) => {
+  it("the random writes include refusals and reinvocations, and nine of ten writes call webhooks", (context) => {
     context.diagnostic(JSON.stringify(counts));
     assert.ok(counts.refusedWrites > 0 && counts.writesWithReinvocation > 0);
     assert.ok(counts.writesWithoutCall < (pairCount * minors.length) / 10);

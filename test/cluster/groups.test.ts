@@ -79,7 +79,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     return { ...postern, stop };
   };
 
-  it("changes and refuses objects as its rules do if they are called one by one, with fewer calls", async () => {
+  it("a group changes and refuses objects as its rules do if called one by one, with fewer calls", async () => {
     const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
     const settings = "{ settings: { requests: { cpu: 100m } } }";
     const rules = mutators.map(({ name }) => `${name}: ${name === "default-requests-and-limits" ? settings : ""}`);
@@ -121,7 +121,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("reduces the number of calls for usual writes by as much as `findBestGroup` predicts", async () => {
+  it("a group reduces the number of calls for usual writes by as much as `findBestGroup` predicts", async () => {
     const createEverywhereRule = (name: string) =>
       buildTestRule(
         name,
@@ -228,7 +228,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     const create = (client: TestClusterClient, body: unknown, namespace?: string) =>
       client({ method: "POST", path: getPath("pods", namespace), body });
 
-    it("the mode of the rule: enforce, warn or audit", async () => {
+    it("a group applies to each of its rules the rule's mode: enforce, warn or audit", async () => {
       const [{ code, body, warnings }, reports] = await postern.during(() =>
         create(clusterOne.admin, createPod("modes")),
       );
@@ -244,7 +244,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       );
     });
 
-    it("the exemptions of the rule, and isn't called if all rules exempt the request", async () => {
+    it("a group applies each rule's exemptions, and isn't called if all its rules exempt the request", async () => {
       const [{ body }, reports] = await postern.during(() => create(clusterOne.as("jane"), createPod("spared-user")));
       assert.deepEqual(Object((body as Pod).metadata?.labels), { acts: "yes" });
       assert.equal(reports.length, 1);
@@ -252,7 +252,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       assert.deepEqual([answer.code, (answer.body as Pod).metadata?.labels, noReports], [201, undefined, []]);
     });
 
-    it("the refusal by the rule, with the rule's name in the message", async () => {
+    it("a refusal by a rule of a group has the rule's name in its message", async () => {
       const [{ code, body }, reports] = await postern.during(() =>
         create(clusterOne.admin, createPod("refused", {}, { refuse: "yes" })),
       );

@@ -165,7 +165,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
   };
 
   for (const variant of ["approvals", "denials"] as const)
-    it(`caches ${variant}, and repeats failed calls of the backend, as often as the plugin does`, async () => {
+    it(`image-policy-webhook caches ${variant}, and repeats failed calls, as often as its plugin does`, async () => {
       const [wanted, actual] = await Promise.all(
         [upstream, ours].map((clusters) => createPodsTwice(clusters[variant], variant)),
       );

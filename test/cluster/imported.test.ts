@@ -88,7 +88,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
   });
   after(() => stack.disposeAsync());
 
-  it("has the rules of the plugins that the cluster lacks", () => {
+  it("an imported postern.yaml has the rules of the plugins that the cluster lacks", () => {
     assert.deepEqual(
       [...importedYaml.matchAll(/^ {2}([a-z-]+):$/gm)].map(([, rule]) => rule),
       rules,
@@ -97,7 +97,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
   });
 
   for (const row of requests)
-    it(`${row.name}, as the plugins of the self-managed API server do`, async () => {
+    it(`an imported postern.yaml ${row.name}, as the plugins of the self-managed API server do`, async () => {
       const [wanted, actual] = await Promise.all([send(selfManaged, row), send(managed, row)]);
       assert.equal(wanted.at(-1)?.code, row.code, JSON.stringify(wanted));
       assert.deepEqual(actual, wanted);

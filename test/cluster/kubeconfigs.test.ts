@@ -131,7 +131,7 @@ describe("a kubeconfig", await needs("kubectl"), () => {
   };
 
   for (const row of rows)
-    it(row.it, async () => {
+    it(`a kubeconfig ${row.it}`, async () => {
       const { kubectl, postern } = await observeBoth(row);
       if (row.says === undefined) {
         assert.deepEqual(postern, kubectl);
@@ -145,7 +145,7 @@ describe("a kubeconfig", await needs("kubectl"), () => {
       assert.doesNotMatch(postern.error ?? "", /SECRET|\n/);
     });
   for (const row of differing)
-    it(row.it, async () => {
+    it(`a kubeconfig ${row.it}`, async () => {
       const { kubectl, postern } = await observeBoth(row);
       assert.deepEqual([kubectl.error, kubectl.sends], [undefined, row.sends]);
       assert.match(postern.error ?? "", new RegExp(String(row.says)));

@@ -77,7 +77,7 @@ for (const minor of chooseMinors(undefined, 0))
     };
 
     for (const [index, { name, stored, manifest }] of rows.entries())
-      it(`stores the object that check computes from a manifest and an existing object: ${name}`, async () => {
+      it(`kubectl apply stores the object that check computes from manifest and existing object: ${name}`, async () => {
         const metadata = { name: `row-${index}`, namespace: "default" };
         const addMetadata = (object: KubernetesObject) => {
           return { ...object, metadata: { ...object.metadata, ...metadata } };

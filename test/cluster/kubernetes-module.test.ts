@@ -133,7 +133,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     }
   };
 
-  it("is tested with a valid object of each kind that an API server stores", () => {
+  it("the module is tested with a valid object of each kind that an API server stores", () => {
     const builtIn = Object.entries(builtInKinds).flatMap(([apiVersion, kinds]) =>
       Object.keys(kinds).map((kind) => ({ apiVersion, kind })),
     );
@@ -145,10 +145,10 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     assert.deepEqual(missing, []);
   });
 
-  it("answers creations of valid objects and of objects with one fault as the API server does", (t) =>
+  it("the module answers creations of valid objects and of objects with one fault as the API server does", (t) =>
     compareAll(t, [...served.map((object) => ({ object, fault: "none" })), ...generateFaulty(served)].map(toCreation)));
 
-  it("answers updates with one change as the API server does", async (t) => {
+  it("the module answers updates with one change as the API server does", async (t) => {
     await store(served.filter(({ kind }) => kind !== "CustomResourceDefinition"));
     assert.ok(stored.length > 60, String(stored.length));
     const isSetByUsers = ([first, second]: Path) =>
@@ -156,7 +156,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     await compareAll(t, generateFaulty(stored, isSetByUsers).map(toUpdate()));
   });
 
-  it("answers updates of the subresources status and scale as the API server does", async (t) => {
+  it("the module answers updates of the subresources status and scale as the API server does", async (t) => {
     const findWithSubresource = (subresource: string) =>
       stored.filter((object) => getKind(object)?.subresources.includes(subresource));
     const scales = findWithSubresource("scale").map(({ metadata }) => ({
@@ -173,7 +173,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     ]);
   });
 
-  it("answers deletions as the API server does", async (t) => {
+  it("the module answers deletions as the API server does", async (t) => {
     const options = ["Background", "Foreground", "Orphan"].map((propagationPolicy) => ({
       apiVersion: "v1",
       kind: "DeleteOptions",
@@ -194,7 +194,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     await compareAll(t, deletions);
   });
 
-  it("answers creations and updates of custom resources as the API server does", async (t) => {
+  it("the module answers creations and updates of custom resources as the API server does", async (t) => {
     await define([custom.definition]);
     kinds = buildKindIndex([...valid], minor);
     await compareAll(
@@ -209,7 +209,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     await compareAll(t, generateFaulty(stored.slice(countBefore), isInSpec).map(toUpdate()));
   });
 
-  it("answers creations of other projects' manifests as the API server does", { skip: !published }, async (t) => {
+  it("the module answers creations of published manifests as the API server does", { skip: !published }, async (t) => {
     const folder = (await findPublishedManifests()) ?? "";
     const isChosen = choosePart("published manifests for the module", 3, seed, POSTERN_RUNS === undefined);
     const input = await readInput([folder]);

@@ -14,7 +14,7 @@ describe(
     const documents = Promise.withResolvers<Awaited<ReturnType<typeof readOpenApiDocuments>>>();
     before(() => readOpenApiDocuments().then(documents.resolve, documents.reject));
 
-    it("have the types of lib/kubernetes", async () => {
+    it("the OpenAPI documents have the types of lib/kubernetes", async () => {
       const published = buildTypeFiles((await documents.promise).types);
       const files = globSync("*/*.ts", { cwd: typesFolder });
       assert.deepEqual(files.sort(), [...published.keys()].sort());
@@ -26,7 +26,7 @@ describe(
       assert.deepEqual(differing.flat(), []);
     });
 
-    it("have the schemas of built-in kinds by which patches are merged", async () => {
+    it("the OpenAPI documents have the schemas by which patches of built-in kinds are merged", async () => {
       assert.equal(await readFile(schemasFile, "utf8"), printSchemas((await documents.promise).schemas));
     });
   },

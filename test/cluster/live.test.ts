@@ -99,7 +99,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     assert.rejects(read(capabilities), expectFailure(sentence));
 
   describe("over a bad connection", () => {
-    it("fails before the review's time ends if it doesn't answer", async () => {
+    it("a read fails before the review's time ends if the cluster doesn't answer", async () => {
       proxy.faults.push({ milliseconds: 3000 });
       await requireFailure(
         /^could not read namespaces "a" of cluster "prod": it did not answer in time$/,
@@ -107,7 +107,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       );
     });
 
-    it("is called again after a connection was closed", async () => {
+    it("the cluster is called again after a connection was closed", async () => {
       const open = connect();
       await read(open());
       for (let time = 0; time < 5; time++) {
@@ -116,7 +116,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       }
     });
 
-    it("is called again over a new connection if all open connections are dead", async () => {
+    it("the cluster is called over a new connection if all open connections are dead", async () => {
       const open = connect();
       const names = ["a", "b", "c", "kube-system", "default"];
       const readAll = () => Promise.all(names.map((name) => open().get(namespaces, name, undefined, fresh)));
@@ -126,7 +126,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       assert.equal((await readAll()).length, 5);
     });
 
-    it("still answers after many responses that can't be unpacked", async () => {
+    it("reads still get answers after many responses that can't be unpacked", async () => {
       const open = connect();
       const notGzip = { status: 200, headers: { "content-encoding": "gzip" }, body: "x".repeat(100_000) };
       for (let time = 0; time < 10; time++) {
@@ -136,7 +136,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       assert.equal((await read(open()))?.metadata?.name, "a");
     });
 
-    it("works again after the API server was restarted", async () => {
+    it("reads work again after the API server was restarted", async () => {
       const open = connect({ server: clusterOne.server, ca: clusterOne.ca });
       await read(open());
       await clusterOne.restart();
@@ -144,18 +144,18 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
 
     for (const status of [500, 502, 503, 504])
-      it(`is called again after the answer ${status}`, async () => {
+      it(`the cluster is called again after the answer ${status}`, async () => {
         proxy.faults.push({ status });
         assert.equal((await read(connect()()))?.metadata?.name, "a");
       });
-    it("is called again after 429 with retry-after, if there is time", async () => {
+    it("the cluster is called again after 429 with retry-after, if there is time", async () => {
       const busy = { status: 429, headers: { "retry-after": "1" }, body: "busy" };
       proxy.faults.push(busy);
       assert.equal((await read(connect()()))?.metadata?.name, "a");
       proxy.faults.push(busy);
       await requireFailure(/: the API server answers 429: busy$/, connect()({ milliseconds: 500 }));
     });
-    it("fails with the API server's message after three answers 500", async () => {
+    it("a read fails with the API server's message after three answers 500", async () => {
       proxy.faults.push(...Array(3).fill({ status: 500, body: '{"message": "no leader"}' }));
       await requireFailure(/"prod": the API server answers 500: no leader$/);
     });
@@ -166,18 +166,18 @@ describe("a cluster that is read", await needs("API server"), () => {
       discover: ({ discover }) => discover("v1"),
     };
     for (const { answer, call = "", fault, failure } of readRows<WrongAnswer[]>(import.meta.filename))
-      it(`fails for an answer ${answer}`, async () => {
+      it(`a read fails for an answer ${answer}`, async () => {
         // After a lost connection, the call is made again, and uses up three faults. Other answers use up one.
         proxy.faults.push(fault, fault, fault);
         await assert.rejects((calls[call] ?? read)(connect()()), expectFailure(new RegExp(failure)));
         assert.equal(proxy.faults.length, "broken" in fault ? 0 : 2);
       });
-    it("accepts items: null as an empty list, as Go writes it", async () => {
+    it("a read takes items: null, as Go writes an empty list, for an empty list", async () => {
       proxy.faults.push({ status: 200, body: '{"kind":"LimitRangeList","items":null,"metadata":{}}' });
       assert.deepEqual(await connect()().list(limitranges), []);
     });
 
-    it("fails for a creation that gets a conflict, or that a webhook refuses", async () => {
+    it("a creation fails if it gets a conflict, or if a webhook refuses the object", async () => {
       const conflict = { kind: "Status", reason: "Conflict", message: "try again", code: 409 };
       proxy.faults.push({ status: 409, body: JSON.stringify(conflict) });
       const createNamespace = () => connect()().create(namespaces, buildNamespace("made"));
@@ -186,18 +186,18 @@ describe("a cluster that is read", await needs("API server"), () => {
       await assert.rejects(createNamespace(), expectFailure(/the API server answers 403: Forbidden/));
     });
 
-    it("is not called if the token has a line break, which no HTTP header can have", async () => {
+    it("the cluster is not called if the token has a line break, which no HTTP header can have", async () => {
       const credentials = { token: "a\nb" };
       await requireFailure(/it can't be asked: Invalid character in header/, connect({ credentials })());
     });
 
-    it("returns undefined for a name that no object can have, without a call", async () => {
+    it("a read returns undefined for a name that no object can have, without a call", async () => {
       for (const name of ["x".repeat(300_000), "\ud800"])
         assert.equal(await connect()().get(namespaces, name), undefined);
       assert.deepEqual(proxy.paths, []);
     });
 
-    it("is not asked again to create an object if the first creation may have succeeded", async () => {
+    it("the cluster is not asked again to create an object if the first creation may have succeeded", async () => {
       proxy.faults.push({ broken: "before" });
       await assert.rejects(
         connect()().create(namespaces, buildNamespace("made")),
@@ -206,7 +206,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       assert.equal(proxy.paths.length, 1);
     });
 
-    it("fails for a resource that isn't served", async () => {
+    it("a read fails for a resource that isn't served", async () => {
       const strange = { group: "example.com", resource: "widgets" };
       await assert.rejects(connect()().list(strange), expectFailure(/could not read widgets of .* answers 404/));
       await assert.rejects(
@@ -215,13 +215,13 @@ describe("a cluster that is read", await needs("API server"), () => {
       );
     });
 
-    it("reports that the API server refuses the token", async () => {
+    it("a read reports that the API server refuses the token", async () => {
       const credentials = { token: "wrong" };
       await requireFailure(/answers 401: Unauthorized$/, connect({ credentials })());
       assert.equal(proxy.paths.length, 2, "the read is repeated, because the first token could have expired");
     });
 
-    it("fails if its token was revoked", async () => {
+    it("a read fails if the token was revoked", async () => {
       const open = connect({
         server: clusterOne.server,
         ca: clusterOne.ca,
@@ -232,14 +232,14 @@ describe("a cluster that is read", await needs("API server"), () => {
       await requireFailure(/answers 401: Unauthorized$/, open());
     });
 
-    it("is read if its certificate has any of the connection's CAs, and not with another CA", async () => {
+    it("a cluster is read if its certificate has any of the connection's CAs, and not with another CA", async () => {
       const oldAndNewCa = `${ca}\n${otherCa}`;
       for (const server of [proxy.url, otherProxy.url])
         assert.equal((await read(connect({ server, ca: oldAndNewCa })()))?.metadata?.name, "a");
       await requireFailure(/certificate/, connect({ server: otherProxy.url })());
     });
 
-    it("fails for a compressed answer that is too large", async () => {
+    it("a read fails for a compressed answer that is too large", async () => {
       const { gzipSync } = await import("node:zlib");
       const body = gzipSync(Buffer.alloc(40 * 1024 * 1024, " "));
       proxy.faults.push({ status: 200, headers: { "content-encoding": "gzip" }, body });
@@ -248,14 +248,14 @@ describe("a cluster that is read", await needs("API server"), () => {
   });
 
   describe("from memory", () => {
-    it("is called once for repeated reads of the same object or list", async () => {
+    it("the cluster is called once for repeated reads of the same object or list", async () => {
       const open = connect();
       for (let time = 0; time < 3; time++) await open().get(namespaces, "a");
       await Promise.all([open().list(limitranges, "a"), open().list(limitranges, "a")]);
       assert.deepEqual(proxy.paths, ["GET /api/v1/namespaces/a", "GET /api/v1/namespaces/a/limitranges?limit=500"]);
     });
 
-    it("is called again for reads with maxAge 0, and for objects that didn't exist at the last read", async () => {
+    it("the cluster is called again for reads with maxAge 0, and for objects that didn't exist before", async () => {
       const open = connect();
       for (let time = 0; time < 2; time++) await open().get(namespaces, "a", undefined, fresh);
       assert.equal(await open().get(namespaces, "later"), undefined);
@@ -264,7 +264,7 @@ describe("a cluster that is read", await needs("API server"), () => {
       assert.equal(proxy.paths.length, 4);
     });
 
-    it("is read again with `anew`, which exists only if an answer came from memory", async () => {
+    it("the method `anew`, which exists only if an answer came from memory, reads the cluster again", async () => {
       const open = connect();
       const first = open();
       await first.get(namespaces, "b");
@@ -279,7 +279,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
   });
 
-  it("is called again if a read gets no answer in time for which reads with more time also wait", async () => {
+  it("the cluster is called again if a read gets no answer in time for which longer reads also wait", async () => {
     const open = connect();
     proxy.faults.push({ milliseconds: 3000 });
     const readWithLittleTime = open({ milliseconds: 500 }).get(namespaces, "a");
@@ -289,7 +289,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     assert.equal(proxy.paths.length, 2);
   });
 
-  it("is read again until an object exists, for the seconds that `patience` states", async () => {
+  it("the cluster is read again until an object exists, for the seconds that `patience` states", async () => {
     const patient = { maxAge: 0, patience: 3 };
     const soon = connect()().get(namespaces, "soon", undefined, patient);
     while (proxy.paths.length < 2) await wait(20);
@@ -306,7 +306,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     assert.equal(proxy.paths.length, 1);
   });
 
-  it("is read in three pages for a list of 1100 objects", async () => {
+  it("a list of 1100 objects is read in three pages", async () => {
     const names = Array.from({ length: 1100 }, (_, index) => `n${String(index).padStart(4, "0")}`);
     for (let start = 0; start < names.length; start += 50)
       await Promise.all(
@@ -322,7 +322,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     assert.equal(proxy.paths.length, 3);
   });
 
-  it("is never confused with another cluster, even with many callers and a small cache", async () => {
+  it("a cluster is never confused with another cluster, even with many callers and a small cache", async () => {
     const clusters = { one: clusterOne, two: clusterTwo };
     const question = fc.record({
       cluster: fc.constantFrom("one" as const, "two" as const),

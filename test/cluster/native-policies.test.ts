@@ -74,7 +74,7 @@ const catalogue = (await readCatalogue()).filter(({ name }) => name.endsWith("-a
 const name = "postern";
 
 describe("policies in a cluster whose plugin for them is off", await needs("API server"), () => {
-  it("keep their webhook entries, because the API server wouldn't evaluate them", async () => {
+  it("policies keep their webhook entries if the API server wouldn't evaluate them", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-native-"));
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const yaml = buildYaml(buildPolicies("team"));
@@ -178,7 +178,7 @@ for (const minor of chooseMinors())
       });
 
       for (const [policy, { becomes }] of Object.entries(mutations))
-        it(`change an object in the API server or by a webhook entry: mutation "${policy}"`, async () => {
+        it(`the mutation "${policy}" changes an object in the API server, or by a webhook entry`, async () => {
           const labels = { app: "a" };
           const containers = [{ name: "c", image: "i" }];
           const spec = { containers, initContainers: [{ name: "z", image: "i" }] };
@@ -306,7 +306,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
   const validating = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
   const mutating = ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
 
-  it("move from webhook entries into the older API server, and back, if it can evaluate them", async () => {
+  it("policies move from entries into the older API server, if it can evaluate them, and back", async () => {
     const support = await readPolicySupport(api);
     assert.equal(support.kubernetes, older);
     await apply(buildWanted());
@@ -335,7 +335,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     await apply(buildWanted(support));
   });
 
-  it("move into the API server and back after the upgrade, now mutating policies, too", async () => {
+  it("all policies move into the API server and back after the upgrade, also mutating policies", async () => {
     const store = join(folder, "data");
     await cluster.keep(store);
     await boot(newer, store);
@@ -357,7 +357,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     assert.deepEqual(await listKinds(), [...configurations, ...mutating, ...validating].sort());
   });
 
-  it("have labels in the API server, and are corrected after an edit there", async () => {
+  it("policies in the API server have labels, and are corrected after an edit there", async () => {
     const wanted = buildWanted(await readPolicySupport(api));
     const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
     assert.ok(policy);
@@ -378,7 +378,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     assert.deepEqual(await listSentences(wanted), []);
   });
 
-  it("are updated in the API server after a change in postern.yaml", async () => {
+  it("policies are updated in the API server after a change in postern.yaml", async () => {
     yaml = buildYaml(buildPolicies("owner", ["Warn"]));
     const wanted = buildWanted(await readPolicySupport(api));
     assert.deepEqual(await apply(wanted), [
@@ -388,7 +388,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
     await waitUntil("the change has no effect", async () => (await write({ team: "a" })).code === 201);
   });
 
-  it("are removed even if their labels are gone; policies with similar names or labels are kept", async () => {
+  it("policies are removed even if their labels are gone; other policies with similar names are kept", async () => {
     const [policy] = (await readAll()).filter(({ kind }) => kind === "ValidatingAdmissionPolicy");
     assert.ok(policy);
     assert.ok(await api.replace({ ...policy, metadata: { ...policy.metadata, labels: {} } }));

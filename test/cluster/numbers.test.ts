@@ -117,14 +117,14 @@ describe("a number with a fraction or an exponent that is an integer", await nee
     );
   };
 
-  it("is a double for the API server at a custom resource's creation, and an int later and for the rule", async () => {
+  it("1.0 in a custom resource is a double at its creation, and an int later and for the rule", async () => {
     assert.deepEqual(await listTypes(counter), [
       { native: "double double", own: "int int" },
       { native: "int int", own: "int int" },
     ]);
   });
 
-  it("is a double for the API server in the data of a ControllerRevision, but an int for the rule", async () => {
+  it("1.0 in a ControllerRevision is a double for the API server, but an int for the rule", async () => {
     const types = { native: "double double", own: "int int" };
     assert.deepEqual(await listTypes(revision), [types, types]);
   });

@@ -32,19 +32,19 @@ describe("npm run parity", () => {
     return runProgram([program, ...words], { env: { ...env, ...variables } });
   };
 
-  it("exits with 3 if the API server is missing", async () => {
+  it("npm run parity exits with 3 if the API server is missing", async () => {
     const { code, stdout, stderr } = await runParity([], { XDG_CACHE_HOME: folder });
     assert.match(stderr, /^kube-apiserver 1\.\d+ is not here: npm run cluster builds it\n$/);
     assert.deepEqual([code, stdout], [3, ""]);
   });
 
-  it("refuses an unknown rule", async () => {
+  it("npm run parity refuses an unknown rule", async () => {
     const { code, stdout, stderr } = await runParity(["no-such-rule"]);
     assert.equal(stderr, 'there is no rule "no-such-rule"; postern rules lists them\n');
     assert.deepEqual([code, stdout], [2, ""]);
   });
 
-  it("refuses --write with other settings or requests than those behind docs/background/parity.md", async () => {
+  it("npm run parity refuses --write with settings or requests other than docs/background/parity.md has", async () => {
     const refused: [words: string[], sentence: RegExp][] = [
       [["--config", "postern.yaml"], /^--write needs the settings of the plugins; leave out --config\n$/],
       [
@@ -110,7 +110,7 @@ for (const [minor, chosenPorts] of choosePorts(ports))
   });
 
 describe("the comparison of a rule with matchConditions", needsApiserver, () => {
-  it("counts a matchCondition that fails as an unexplained difference", async () => {
+  it("the comparison of a rule counts a matchCondition that fails as an unexplained difference", async () => {
     const port = ports.find(({ name }) => name === "deny-service-external-ips");
     assert.ok(port);
     const matchConditions = { fails: 'object.metadata.nobody == "a"' };

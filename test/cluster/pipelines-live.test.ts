@@ -79,7 +79,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     return runs[0].results;
   };
 
-  it("reports every denial as new in the first run, and writes all reports", async () => {
+  it("the nightly check reports every denial as new in its first run, and writes all reports", async () => {
     const { code, lines, errors, files } = await run();
     assert.equal(code, 1);
     assert.equal(lines[0], "### What is new in shop");
@@ -93,7 +93,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assert.equal(shop.summary.fail, 2);
   });
 
-  it("passes if all denials are known, and shows them only in the reports", async () => {
+  it("the nightly check passes if all denials are known, and shows them only in the reports", async () => {
     const { code, lines, errors } = await run();
     assert.equal(code, 0, lines.join("\n"));
     assertLastLine(lines, "5 objects: 3 allowed, 2 denied (0 new)");
@@ -102,7 +102,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assert.equal((await readResults("check.sarif")).length, 2);
   });
 
-  it("recognizes a known finding after a controller has replaced the Pod", async () => {
+  it("the nightly check recognizes a known finding after a controller has replaced the Pod", async () => {
     const pod = await waitForPod();
     await cluster.admin({ method: "DELETE", path: `${pods}/${pod}?gracePeriodSeconds=0` });
     assert.notEqual(await waitForPod(pod), pod);
@@ -111,7 +111,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     assertLastLine(lines, "5 objects: 3 allowed, 2 denied (0 new)");
   });
 
-  it("fails with a reason for a cluster that it can't reach or read, and keeps the known findings", async () => {
+  it("the nightly check fails with a reason for an unreadable cluster, and keeps the known findings", async () => {
     await apply(newcomer);
     const before = await readFile(knownFindings, "utf8");
     for (const [name, sentence] of [
@@ -128,7 +128,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     }
   });
 
-  it("fails for a new denial, shows no other denials, and passes in the next run", async () => {
+  it("the nightly check fails for a new denial, shows no other denials, and passes in the next run", async () => {
     const { code, lines, errors } = await run();
     assert.equal(code, 1);
     const denied = lines.filter((line) => line.endsWith(" denied") && !line.includes(": "));
@@ -143,7 +143,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
     ["{", "is not a SARIF report of postern check"],
     ['{"runs":[{"tool":{"driver":{"name":"Other"}},"results":[]}]}', "is not a SARIF report of postern check"],
   ] as const)
-    it(`reports every denial as new if the known findings are ${JSON.stringify(text)}, and says why`, async () => {
+    it(`the check reports every denial as new, and why, for the known findings ${JSON.stringify(text)}`, async () => {
       await writeFile(knownFindings, text);
       const { code, lines } = await run();
       assert.equal(code, 1);
@@ -152,7 +152,7 @@ describe("the nightly check of a cluster", await needs("API server"), () => {
       assert.equal((await run()).code, 0);
     });
 
-  it("fails for new denials, and passes in the next run, in the pipeline of GitLab, too", async () => {
+  it("in GitLab's pipeline, too, the nightly check fails for new denials, and passes in the next run", async () => {
     const env = { PATH: `${checkout.folder}/bin:${process.env.PATH}`, CLUSTER: "shop" };
     await rm(knownFindings);
     const codes = [];

@@ -23,7 +23,7 @@ const seed = 20_261_121;
 const lastMinor = 40;
 
 describe("pod-security beside upstream's evaluator", await needs("Pod Security evaluator"), () => {
-  it("allows and denies upstream's test pods as their paths state, with upstream's messages", async () => {
+  it("pod-security allows and denies upstream's test pods as their paths state, with upstream's messages", async () => {
     assert.ok(evaluator);
     const corpus = await readUpstreamTestPods(evaluator);
     const versions = new Set(corpus.map(({ place }) => place.split("/")[1]));
@@ -35,7 +35,7 @@ describe("pod-security beside upstream's evaluator", await needs("Pod Security e
     await assertAgreement(dropDuplicates(corpus.map(({ pod }) => pod)));
   });
 
-  it("gives the messages of upstream's evaluator for generated pods, which violate all checks", async () => {
+  it("pod-security gives upstream's messages for generated pods, which violate all checks", async () => {
     const pods = dropDuplicates(fc.sample(generatedPods, { seed, numRuns: 3000 }));
     const reasons = await assertAgreement(pods);
     assert.equal(reasons.size, 18, "every check finds a violation");

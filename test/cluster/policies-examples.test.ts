@@ -111,7 +111,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   };
 
   for (const exampleCase of kinitirasExampleCases)
-    it(`decide as kinitiras' example ${exampleCase.id} states`, async () => {
+    it(`policies decide as kinitiras' example ${exampleCase.id} states`, async () => {
       const { operation, expect, cluster: neededObjects = [], http = [] } = exampleCase;
       const exampleObject = operation === "DELETE" ? exampleCase.oldObject : exampleCase.object;
       assert.ok(exampleObject);
@@ -170,7 +170,7 @@ describe("policies in a real API server", await needs("API server"), () => {
   const tryCreate = (object: KubernetesObject): Promise<TestClusterResponse> =>
     cluster.admin({ method: "POST", path: `${getFixtureCollectionPath(object)}?dryRun=All`, body: object });
 
-  it("are refused if they have faults, and admitted when the faults are corrected", async () => {
+  it("policies are refused if they have faults, and admitted when the faults are corrected", async () => {
     const broken = buildFixturePolicy("ClusterValidatePolicy", "broken", {
       validateRules: [
         { template: { type: "condition", condition: { cond: "Gt", dataRef: { from: "current", path: "" } } } },
@@ -191,7 +191,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     assert.match(getMessage(withImport), /tool\/exec/);
   });
 
-  it("can refuse all objects but not their own updates, so they can be repaired", async () => {
+  it("a policy that refuses all objects does not refuse its own updates, so it can be repaired", async () => {
     const failing = buildOverridePolicy("failing", { plaintext: [{ op: "remove", path: "/metadata/nothing" }] });
     await requireApplied(buildValidatePolicy("everything", 'validate: {valid: false, reason: "nothing is let in"}'));
     await requireApplied(failing);
@@ -228,7 +228,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     ],
   ];
   for (const [name, overriders, sentence] of hostileOverriders)
-    it(`make a request fail, with a sentence about the cause, if they use ${name}`, async () => {
+    it(`policies that use ${name} make a request fail, with a sentence about the cause`, async () => {
       const policy = buildOverridePolicy("hostile", overriders);
       await requireApplied(policy);
       try {
@@ -242,7 +242,7 @@ describe("policies in a real API server", await needs("API server"), () => {
       assert.equal((await tryCreate(buildFixturePod("a"))).code, 201);
     });
 
-  it("change only their objects, even if there are a thousand policies and an object has a megabyte", async () => {
+  it("a thousand policies change only their objects, also if an object has a megabyte", async () => {
     const otherPolicies = Array.from({ length: 1000 }, (_, index) =>
       buildFixturePolicy(
         "ClusterOverridePolicy",

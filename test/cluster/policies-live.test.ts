@@ -123,7 +123,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     for (const stop of stops.reverse()) await stop();
   });
 
-  it("need only the webhook entry that checks policies while there are no policies", async () => {
+  it("without policies, only the webhook entry that checks policies is needed", async () => {
     const { manifests } = await applyManifests();
     const entries = manifests.flatMap(({ webhooks }) => (Array.isArray(webhooks) ? webhooks : []));
     assert.deepEqual([...new Set(entries.map(({ name }) => name))], ["policy-admission.postern.dev"]);
@@ -136,7 +136,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     );
   });
 
-  it("cause a warning if they need new webhook entries, and have an effect once the entries are applied", async () => {
+  it("policies that need new entries cause a warning, and have an effect once the entries are applied", async () => {
     const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "web"));
     const { warnings, body } = await requireApplied(policy);
     assert.ok(
@@ -161,7 +161,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     await remove(other);
   });
 
-  it("are not changed when their authors apply them again", async () => {
+  it("policies are not changed when their authors apply them again", async () => {
     const annotating = buildAnnotatingPolicySpec("again", "a");
     const spec = { ...annotating, overrideRules: [...annotating.overrideRules, { overriders: {} }] };
     const condition = { cond: "Exist", dataRef: { from: "current", path: "/metadata/labels/never" } };
@@ -185,7 +185,7 @@ describe("policies on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("have an effect within ten seconds after a change, and none ten seconds after a deletion", async () => {
+  it("policies have an effect within ten seconds after a change, and none ten seconds after a deletion", async () => {
     const policy = buildFixturePolicy("ClusterOverridePolicy", "owner", buildAnnotatingPolicySpec("owner", "api"));
     await requireApplied(policy);
     await wait(staleness);

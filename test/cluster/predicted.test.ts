@@ -304,7 +304,7 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
 
     const runs = Number(POSTERN_RUNS ?? 60);
     const seed = Number(POSTERN_SEED ?? randomInt(2 ** 31));
-    it("equals the API server's answers for sets of objects under policies, quotas and limits", async (t) => {
+    it("predictions equal the API server's answers for objects under policies, quotas and limits", async (t) => {
       const sets = generateSets(tables, runs, seed);
       const tally = createTally(minor);
       for (let start = 0; start < sets.length; start += batchSize)

@@ -114,7 +114,7 @@ for (const minor of chooseMinors(undefined, 1))
       }
     };
 
-    it("get the same answers from check and from the API server, except for known differences", async (t) => {
+    it("published manifests get equal answers from check and API server, except for known differences", async (t) => {
       const byKind = Map.groupBy(manifests, ({ object }) => String(object.kind));
       for (const kind of kindsToCreateFirst) {
         const selected = byKind.get(kind) ?? [];

@@ -104,7 +104,7 @@ describe("recordings of the gateway", await needs("API server"), () => {
     involvedObject: { kind: "Pod", name: "good", namespace: "shop" },
   });
 
-  it("are cases that pass, and have no secrets of the requests", async () => {
+  it("recordings of the gateway are cases that pass, and have no secrets of the requests", async () => {
     const path = "/api/v1/namespaces/shop/events";
     const send = async ({ code: _, ...request }: Row) => (await cluster.admin(request)).code;
     for (const row of rows.before) assert.equal(await send(row), row.code, row.path);

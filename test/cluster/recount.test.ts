@@ -61,7 +61,7 @@ describe("a recount of a real API server", await needs("API server"), () => {
     return create(workload);
   };
 
-  it("counts existing objects, page by page, and notices deleted objects", async () => {
+  it("a recount counts existing objects, page by page, and notices deleted objects", async () => {
     const { reconcile } = await openRule(join(import.meta.dirname, "../../functions", rule));
     const ledger = createMemoryLedger();
     const { server, ca, getToken } = cluster;

@@ -134,7 +134,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
   for (const [mode, { apply, variables }] of Object.entries(modes)) {
     const applyAs = (name: string, text: string) => kubectl(useName(apply, name), text, variables);
 
-    it(`deletes objects of rules that were turned off, but none of another --name, if it applies ${mode}`, async () => {
+    it(`kubectl deletes objects of rules that were turned off, but none of another --name, by ${mode}`, async () => {
       await applyAs("postern", await print(allRules));
       await applyAs("other", await print(allRules, "other"));
       assert.deepEqual(await listObjects(), [...objectsOf("other"), ...objectsOf("postern")].sort());
@@ -155,7 +155,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
       assert.deepEqual(await listObjects(), configurationsOf("other"));
     });
 
-    it(`labels older objects, and lets status list the unneeded objects, if it applies ${mode}`, async () => {
+    it(`kubectl labels older objects, and lets status list the unneeded objects, if it applies ${mode}`, async () => {
       const old = (await print(allRules)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
       await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], old);
       const { "limit-ranger": _, ...fewer } = allRules;
@@ -174,7 +174,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     });
   }
 
-  it("doesn't delete an unneeded ServiceAccount, and status lists the ServiceAccount", async () => {
+  it("kubectl doesn't delete an unneeded ServiceAccount, and status lists the ServiceAccount", async () => {
     const { "limit-ranger": _, ...fewer } = allRules;
     const text = await print(fewer);
     const account = {
@@ -189,7 +189,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", fewer, "postern")).code, 0);
   });
 
-  it("deletes a role by the command that status prints, even if the role's name contains a shell command", async () => {
+  it("kubectl deletes a role by the command that status prints, even if the role's name has shell syntax", async () => {
     const name = "postern:It's; $(touch x)";
     const metadata = { name, labels: { "app.kubernetes.io/managed-by": "postern" } };
     const role = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata, rules: [] };
@@ -204,13 +204,13 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     assert.equal((await runPostern("status", {}, "postern")).code, 0);
   });
 
-  it("stores a policy's selector `y: on` in postern.yaml as these texts, not as YAML booleans", async () => {
+  it("kubectl stores a policy's selector `y: on` in postern.yaml as these texts, not as YAML booleans", async () => {
     await kubectl(["apply", "-f", "-"], await print(allRules));
     const { spec } = JSON.parse(await kubectl(["get", "validatingadmissionpolicy", "postern.no-exec", "-o", "json"]));
     assert.deepEqual(spec.matchConstraints.objectSelector, { matchLabels: { y: "on" } });
   });
 
-  it("applies objects that status then compares with postern.yaml, without showing the key of the URLs", async () => {
+  it("status compares the objects that kubectl applied with postern.yaml, without showing the URLs' key", async () => {
     assert.deepEqual(
       (await readStatus(allRules)).sentences.filter((sentence) => !sentence.endsWith(" is missing")),
       [],

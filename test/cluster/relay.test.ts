@@ -131,7 +131,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     await rm(folder, { recursive: true, force: true });
   });
 
-  it("is called by webhook entries that have no URL and no key, and exempt the relay's namespace", async () => {
+  it("webhook entries for the relay have no URL and no key, and exempt the relay's namespace", async () => {
     const text = await printManifests();
     assert.ok(!text.includes(segment.split(".")[1] ?? ""));
     const entries = JSON.parse(text).items.flatMap(({ webhooks = [] }) => webhooks);
@@ -146,19 +146,19 @@ describe("a relay between an API server and the gateway", await needs("API serve
     }
   });
 
-  it("has a manifest, docs/relay.yaml, that postern check allows", async () => {
+  it("the relay has a manifest, docs/relay.yaml, that postern check allows", async () => {
     const manifest = fileURLToPath(new URL("../../docs/relay.yaml", import.meta.url));
     assert.match(await runPostern("check", manifest), /\n7 objects: 6 allowed, 1 changed\n$/);
   });
 
-  it("is named in the output of postern status", async () => {
+  it("the relay is named in the output of postern status", async () => {
     await writeFile(join(folder, "kubeconfig"), buildKubeconfig({ local: cluster }));
     const stdout = await runPostern("status", "--kubeconfig", "kubeconfig");
     assert.match(stdout, new RegExp(`, calls the relay postern-relay/postern-relay:${port}\n`));
     assert.match(stdout, /\nnothing is missing or left over\n/);
   });
 
-  it("forwards reviews, so that rules change, deny and admit objects", async () => {
+  it("the relay forwards reviews, so that rules change, deny and admit objects", async () => {
     const { code, body } = await createObject(buildPod("changed"));
     assert.equal(code, 201, JSON.stringify(body));
     assert.match(JSON.stringify(body.spec), /"imagePullPolicy":"Always"/);
@@ -171,7 +171,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.equal((await createObject(buildService("admitted"))).code, 201);
   });
 
-  it("forwards a review with an object of almost 3 MB, as large as the API server accepts", async () => {
+  it("the relay forwards a review with an object of almost 3 MB, as large as the API server accepts", async () => {
     const [{ code, body }, reports] = await gateway.during(() =>
       createObject(buildPod("large", ["x".repeat(2_900_000)]), "?dryRun=All"),
     );
@@ -182,7 +182,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     );
   });
 
-  it("refuses reviews of more than 10 MiB, and reviews of unknown length", async () => {
+  it("the relay refuses reviews of more than 10 MiB, and reviews of unknown length", async () => {
     const largestLength = 10 * 1024 * 1024;
     const [codes, reports] = await gateway.during(() =>
       Promise.all([sendHead({ "content-length": largestLength + 1 }), sendHead({ "transfer-encoding": "chunked" })]),
@@ -191,13 +191,13 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.deepEqual(reports, []);
   });
 
-  it("still forwards all reviews if one of two replicas stops", async () => {
+  it("the relay still forwards all reviews if one of two replicas stops", async () => {
     await relays.shift()?.stop();
     for (let number = 0; number < 20; number++)
       assert.equal((await createObject(buildPod(`one-${number}`), "?dryRun=All")).code, 201);
   });
 
-  it("answers before the API server's own timeout if Postern is slow", async () => {
+  it("the relay answers before the API server's own timeout if Postern is slow", async () => {
     const { promise, resolve } = Promise.withResolvers();
     reviewGate = promise;
     try {
@@ -215,7 +215,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     }
   });
 
-  it("forwards nothing to a server whose certificate has another CA or another name", async () => {
+  it("the relay forwards nothing to a server whose certificate has another CA or another name", async () => {
     const otherGateway = await openGateway("other");
     try {
       for (const changed of [{ postern: new URL(otherGateway.url).host }, { host: "rules.example.com" }]) {
@@ -233,7 +233,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     }
   });
 
-  it("isn't called if its own certificate has expired", async () => {
+  it("the relay isn't called if its own certificate has expired", async () => {
     const words = ["x509", "-in", "relay.crt", "-signkey", "relay.key", "-days", "-1", "-out", "expired.crt"];
     execFileSync("openssl", words, { cwd: folder, stdio: "ignore" });
     await copyFile(join(folder, "relay.key"), join(folder, "expired.key"));
@@ -243,7 +243,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     assert.deepEqual(reports, []);
   });
 
-  it("can be started if no replica runs: its own pods need no relay, and meet Pod Security", async () => {
+  it("the relay's pods can be started if no replica runs: they need no relay, and meet Pod Security", async () => {
     await replaceRelays(0);
     const refused = await createObject(buildPod("down"));
     assert.equal(refused.code, 500);

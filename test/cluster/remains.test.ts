@@ -91,7 +91,7 @@ describe("Pods that still run after their workload has ended, in a real API serv
   const listItems = async (path: string): Promise<KubernetesObject[]> => Object((await send("GET", path)).items);
 
   for (const [index, [sentence, kind, way]] of ways.entries())
-    it(`count against the quota until they are gone: Pods of ${sentence}`, async () => {
+    it(`Pods that still run count against the quota until they are gone: Pods of ${sentence}`, async () => {
       const namespace = `n${index}`;
       await create({ apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
       await waitUntil("there is no service account", async () => {

@@ -98,7 +98,7 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
     return create({ method: "POST", path: `${namespacePath}/pods`, body });
   };
 
-  it(`never hold more than they allow while ${clients} clients create pods at once, for ${seconds} seconds`, async (context) => {
+  it(`quotas are never exceeded while ${clients} clients create pods for ${seconds} seconds`, async (context) => {
     const counts = { created: 0, refused: 0, conflicts: 0 };
     const end = Date.now() + seconds * 1000;
     for (let round = 0; round === 0 || Date.now() < end; round++) {
@@ -131,7 +131,7 @@ describe("quotas on a real API server that doesn't enforce them itself", await n
   // A Secret is deleted by one write, and the controller counts once. A pod is deleted by two writes. The second count
   // may come after the next pod is charged and before the controller sees that pod, and would then overwrite the
   // charge.
-  it("allow a new Secret after another Secret is deleted, because the quota controller counts again", async () => {
+  it("a quota allows a new Secret after another Secret is deleted, because the controller counts again", async () => {
     const namespacePath = await openNamespace("recounted", { secrets: "2" });
     const path = `${namespacePath}/secrets`;
     const createSecret = (name: string) => cluster.admin({ method: "POST", path, body: { metadata: { name } } });

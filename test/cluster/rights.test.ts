@@ -48,14 +48,14 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
     const settings = rule.settings ?? {};
     const usedNeeds = Object.values(rule.needs ?? {}).filter(({ isUsed }) => isUsed?.(settings) ?? true);
     const questions = usedNeeds.flatMap((need) => listQuestions(need, settings));
-    it(`let ${name} read and create the objects that it needs`, async () => {
+    it(`the rights of ${name} let the rule read and create the objects that it needs`, async () => {
       // The API server checks RBAC first. The refusal of an unserved kind or an invalid object thus shows that RBAC
       // allows the request.
       for (const question of questions)
         assert.match(await askCluster(openCapabilities(name), question), /^$|the API server answers (400|404)/);
     });
 
-    it(`let ${name} read nothing else`, async () => {
+    it(`the rights of ${name} let the rule read no objects that it doesn't need`, async () => {
       const capabilities = openCapabilities(name);
       for (const { group, version, resource } of allKinds)
         for (const verb of ["get", "list"] as const) {

@@ -55,7 +55,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
   });
   after(() => cluster.stop());
 
-  it("is a sorted file with all objects that a check reads, and with no other objects", () => {
+  it("a saved cluster is a sorted file with all objects that a check reads, and with no other objects", () => {
     const savedObjects = parseAllDocuments(savedText).map((document) => document.toJS());
     const names = savedObjects.map(
       ({ kind, metadata: { namespace, name } }) => `${kind} ${namespace ? `${namespace}/` : ""}${name}`,
@@ -73,7 +73,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     assert.match(savedText, /owner: team-shop/);
   });
 
-  it("lets check give from the saved file the verdicts that the cluster gives", async () => {
+  it("check gives from the saved file the verdicts that the cluster gives", async () => {
     // Policies have an effect only some time after their creation.
     const [refused] = table.manifests;
     await waitUntil(
@@ -93,14 +93,14 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     }
   });
 
-  it("is not saved at all if the user may not read everything", async () => {
+  it("a cluster is not saved at all if the user may not read everything", async () => {
     const { code, stderr } = await check("--live", "--kubeconfig", "janes", "--save", "janes.yaml");
     assert.equal(code, 3, stderr);
     assert.match(stderr, /^namespaces can't be read, so nothing is saved: /m);
     assert.ok(!(await readdir(folder)).some((name) => name.startsWith("janes.yaml")));
   });
 
-  it("is saved by --namespace without other namespaces' objects, but with all objects outside namespaces", async () => {
+  it("with --namespace, a saved cluster has one namespace's objects, and all objects outside namespaces", async () => {
     const options = "--live --kubeconfig kubeconfig --namespace default --save default.yaml";
     const { code, stderr } = await check(...options.split(" "));
     assert.equal(code, 0, stderr);
@@ -113,7 +113,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     assert.ok(!ofDefault.some(({ kind, metadata }) => kind === "LimitRange" || metadata.name === "shop"));
   });
 
-  it("has no objects, not even namespaces, if its file is empty", async () => {
+  it("a saved cluster has no objects, not even namespaces, if its file is empty", async () => {
     await writeFile(join(folder, "empty.yaml"), "# nothing\n");
     await writeFile(join(folder, "object.yaml"), stringify(table.manifests[1]?.object));
     const { code, stdout } = await check("object.yaml", "--state", "empty.yaml");

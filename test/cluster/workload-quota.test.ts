@@ -339,7 +339,7 @@ describe(
       }
     };
 
-    it(`never exceed what they allow while ${clients} clients write for ${seconds} seconds and functions are killed`, async (context) => {
+    it(`quotas are kept while ${clients} clients write and functions are killed, for ${seconds} s`, async (context) => {
       const outcomes = new Map<string, number>();
       const results = { attempts: 0, admitted: 0, refused: 0, refusedButFree: 0 };
       const faults: string[] = [];
@@ -511,7 +511,7 @@ describe(
       };
     };
 
-    it("count exactly the stored objects after a recount", async () => {
+    it("quotas count exactly the stored objects after a recount", async () => {
       if (isLongRun) await wait(quiet);
       program = await moveClock(recountInterval + (isLongRun ? 0 : quiet));
       const lines = await recount();

@@ -21,15 +21,15 @@ describe("kubectl reads the YAML that Postern writes", await needs("kubectl"), (
   const values = [Object.fromEntries(texts.map((text) => [text, text])), texts, ...fc.sample(yamlValues, count / 10)];
   const objects = values.map((data) => ({ ...head, data }));
 
-  it("in block style, which manifests have", async () =>
+  it("kubectl reads Postern's YAML in block style, which manifests have", async () =>
     assert.deepEqual(await readByKubectl(formatYamlDocuments(objects)), objects));
 
-  it("in flow style, with brackets and braces", async () => {
+  it("kubectl reads Postern's YAML in flow style, with brackets and braces", async () => {
     const documents = values.map((data) => `${formatYamlDocuments([head])}data: ${formatYamlFlow(data)}\n`);
     assert.deepEqual(await readByKubectl(documents.join("---\n")), objects);
   });
 
-  it("in a file in which Postern has replaced a value and added one", async () => {
+  it("kubectl reads a file in which Postern has replaced a value and added one", async () => {
     const inputs = fc.record({ old: yamlValues, now: yamlValues, step: fc.constantFrom(2, 4), isFlat: fc.boolean() });
     const fixes = fc.sample(inputs, count / 10).flatMap(({ old, now, ...indentation }) => {
       const before = { ...head, same: [old], data: { old } };

@@ -15,7 +15,7 @@ describe("an API server that panics", () => {
     ["before it answers", undefined],
     ["within its answer", '{"kind":'],
   ] as const)
-    it(`counts as an answer with the code 0 if the server closes the connection ${moment}`, async () => {
+    it(`the code of a panicking API server's answer is 0 if the server closes the connection ${moment}`, async () => {
       await using folder = await mkdtempDisposable(join(tmpdir(), "postern-panic-"));
       const { ca, cert, key } = await readOrCreateServerCertificate(folder.path, "127.0.0.1");
       const server = createServer({ cert, key }, (request, response) => {

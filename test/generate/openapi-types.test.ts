@@ -69,7 +69,7 @@ describe("the type of a field", () => {
 });
 
 describe("the types of Kubernetes objects", () => {
-  it("require what the API requires, and state the apiVersion and kind of an object", () => {
+  it("the types of Kubernetes objects require what the API requires, and state apiVersion and kind", () => {
     const deployment = {
       required: ["spec"],
       properties: { spec: { type: "object" }, kind: { type: "string" }, apiVersion: { type: "string" } },
@@ -81,7 +81,7 @@ describe("the types of Kubernetes objects", () => {
     );
   });
 
-  it("have any string as apiVersion for an object that several groups and versions have", () => {
+  it("the types of Kubernetes objects have any string as apiVersion for an object of several groups", () => {
     const options = {
       properties: { apiVersion: { type: "string" } },
       "x-kubernetes-group-version-kind": ["v1", "v2"].map((version) => ({ group: "", version, kind: "DeleteOptions" })),
@@ -92,7 +92,7 @@ describe("the types of Kubernetes objects", () => {
     );
   });
 
-  it("are in a file for each stable version, and for other versions that stable versions mention", () => {
+  it("the types of Kubernetes objects are in a file for each version that is stable or that one mentions", () => {
     const files = buildTypeFiles({
       definitions: {
         "io.k8s.api.batch.v1.JobSpec": {

@@ -46,7 +46,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
   });
   after(() => close(server));
 
-  it("read the cluster and ask its authorizer, with a new token for each request", async () => {
+  it("the capabilities read the cluster and ask its authorizer, with a new token for each request", async () => {
     const { capabilities, sentences } = await open();
     requests.length = 0;
     assert.equal((await capabilities.get({ group: "", resource: "limitranges" }, "l", "a"))?.metadata?.name, "l");
@@ -58,7 +58,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
     assert.equal(tokens.size, 2);
   });
 
-  it("don't wait until a missing object exists", async () => {
+  it("the capability to read doesn't wait until a missing object exists", async () => {
     const { capabilities } = await open();
     requests.length = 0;
     // The rule would wait for 3 seconds.
@@ -67,7 +67,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
     assert.equal(requests.length, 1);
   });
 
-  it("refuse to write, and to call other hosts than those of --call", async () => {
+  it("the capabilities refuse to write, and to call other hosts than those of --call", async () => {
     const { capabilities, sentences } = await open(["127.0.0.1"]);
     requests.length = 0;
     const namespaces = { group: "", resource: "namespaces" };
@@ -99,7 +99,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
     assert.deepEqual(sentences, []);
   });
 
-  it("keep no ledger entries from one review to the next", async () => {
+  it("the capabilities keep no ledger entries from one review to the next", async () => {
     const count = async () => {
       const { capabilities } = await open();
       const ledger = capabilities.ledger("event-rate-limit");

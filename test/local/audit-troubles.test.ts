@@ -87,7 +87,7 @@ describe("an audit of a cluster in trouble", () => {
     return undefined;
   };
 
-  it("repeats a request after a temporary refusal, a lost connection, or an expired list", async () => {
+  it("an audit repeats a request after a temporary refusal, a lost connection, or an expired list", async () => {
     const troubles: ((response: ServerResponse, request: IncomingMessage, url: URL) => undefined)[] = [
       (response) => sendStatus(response, 429, {}, { "retry-after": "0" }),
       (_, request) => void request.socket.destroy(),
@@ -115,7 +115,7 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("reports a kind whose list fails, and continues with the next kind", async () => {
+  it("an audit reports a kind whose list fails, and continues with the next kind", async () => {
     await runWithServer(
       {
         secrets: (_, response) => sendStatus(response, 503, { message: "not today" }, { "retry-after": "0" }),
@@ -132,7 +132,7 @@ describe("an audit of a cluster in trouble", () => {
     );
   });
 
-  it("evaluates rules for the cluster's version, or for the newest one if it can't be read", async () => {
+  it("an audit evaluates rules for the cluster's version, or for the newest one if it can't be read", async () => {
     const settings = "settings: { defaults: { enforce: restricted } }";
     await writeFile(join(folder, "postern.yaml"), printConfig(`  pod-security: { ${settings} }\n`));
     const containerContext = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
@@ -159,7 +159,7 @@ describe("an audit of a cluster in trouble", () => {
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 
-  it("compares the objects in the cluster with the quotas of workload-quota", async () => {
+  it("an audit compares the objects in the cluster with the quotas of workload-quota", async () => {
     const quotas = [
       { name: "full", clusters: ["c"], namespaces: ["full"], hard: { pods: 2 } },
       { name: "exceeded", clusters: ["c"], namespaces: ["exceeded"], hard: { pods: 1 } },
@@ -234,7 +234,7 @@ describe("an audit of a cluster in trouble", () => {
     await writeFile(join(folder, "postern.yaml"), printConfig("  always-admit:\n"));
   });
 
-  it("follows no redirect, limits a compressed answer, and ends at a circular list", async () => {
+  it("an audit follows no redirect, limits a compressed answer, and ends at a circular list", async () => {
     let strayRequests = 0;
     const otherServer = createServer({ cert: certificate.cert, key: certificate.key }, (_, response) => {
       strayRequests++;
@@ -268,7 +268,7 @@ describe("an audit of a cluster in trouble", () => {
     otherServer.close();
   });
 
-  it("writes complete files, with the results up to the interruption, if the audit is interrupted", async () => {
+  it("an audit that is interrupted writes complete files, with the results up to the interruption", async () => {
     let auditPid = 0;
     const respond: Responder = (url) => {
       if (!url.searchParams.has("continue")) return buildPage(100, url, "x");
@@ -294,7 +294,7 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("keeps only one page of a large list in memory", {
+  it("an audit keeps only one page of a large list in memory", {
     skip: process.platform !== "linux" && "memory is read from /proc",
   }, async () => {
     let [openRequests, mostOpenRequests] = [0, 0];
@@ -317,7 +317,7 @@ describe("an audit of a cluster in trouble", () => {
     });
   });
 
-  it("fails with one sentence if it can't begin", async () => {
+  it("an audit fails with one sentence if it can't begin", async () => {
     openProject(join(folder, "postern.yaml"));
     const buildOptions = (changes: Record<string, string>): ParsedOptions => {
       const values: Record<string, string> = { live: "", as: "a", ...changes };

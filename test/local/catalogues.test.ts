@@ -75,14 +75,14 @@ interface CatalogueRow {
 
 describe("a project with catalogues", () => {
   for (const { name, config, words, code = 0, prints } of readRows<CatalogueRow[]>(import.meta.filename))
-    it(name, async () => {
+    it(`a project with catalogues ${name}`, async () => {
       await project.write("postern.yaml", config);
       const result = await project.postern({}, ...words);
       assert.equal(result.code, code, result.stderr);
       assert.match(code === 2 ? result.stderr : result.stdout, new RegExp(prints));
     });
 
-  it("gets a new rule in its own functions/, even if a catalogue has a rule with the same name", async () => {
+  it("a project gets a new rule in its own functions/, even if a catalogue has a rule of this name", async () => {
     await project.write("postern.yaml", "catalogues: [acme-rules]\n");
     const { code, stderr } = await project.postern({}, "new", "require-team");
     assert.deepEqual([code, stderr], [0, ""]);
@@ -92,7 +92,7 @@ describe("a project with catalogues", () => {
     await rm(join(project.folder, "functions/require-team"), { recursive: true });
   });
 
-  it("can be built with a rule of a catalogue", async () => {
+  it("a project with catalogues can be built with a rule of a catalogue", async () => {
     await project.write("postern.yaml", "catalogues: [acme-rules]\nrules: { require-team: }\n");
     const built = await project.postern({}, "build", "--to", join(project.folder, "built"));
     assert.deepEqual([built.code, built.stderr], [0, ""]);

@@ -51,7 +51,7 @@ describe("check of kustomizations and charts", await needs("helm and kustomize",
   for (const { name, paths, options = [], programs = [], code, ...expected } of readRows<BuildRow[]>(
     import.meta.filename,
   ))
-    it(name, async () => {
+    it(`check of a kustomization or chart ${name}`, async () => {
       process.env.PATH = programs.map((programName) => join(folder, "programs", programName)).join(":");
       const words = ["--rules", "allowed-registries", "--plugins=none", "--kubernetes", "1.36", "-o", "json"];
       const output = await runVerb(folder, ["check", ...paths, ...options, ...words]);

@@ -79,7 +79,7 @@ const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 const joinDocuments = (...objects: object[]) => objects.map((object) => stringify(object)).join("---\n");
 
 describe("postern check", () => {
-  it("prints no value of a Secret in any output format, with and without --fix", async () => {
+  it("check prints no value of a Secret in any output format, with and without --fix", async () => {
     const metadata = { name: "db", annotations: { [copyAnnotation]: '{"data":{"password":"S3cret-applied"}}' } };
     const secret = { apiVersion: "v1", kind: "Secret", metadata };
     await write(
@@ -110,7 +110,7 @@ describe("postern check", () => {
     assert.match(stderr, /an alias stands before its anchor/);
     assert.doesNotMatch(stderr, /S3cret/);
   });
-  it("reports the verdict of every object in a folder, with the line of each denied field", async () => {
+  it("check reports the verdict of every object in a folder, with the line of each denied field", async () => {
     const { code, stdout, stderr } = await check(["k8s"]);
     assert.equal(code, 1);
     assert.equal(stdout, stripVTControlCharacters(stdout), "no terminal, no colours");
@@ -143,7 +143,7 @@ describe("postern check", () => {
     );
   });
 
-  it("evaluates the API server's plugins for an assumed cluster, an unknown one, or that of --state", async () => {
+  it("check evaluates the plugins of an assumed API server, of an unknown one, or of that of --state", async () => {
     const pod = buildPod("p", {}, { namespace: "shop" });
     await write("shop.yaml", stringify({ apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } }));
     const words = ["-", "--rules", "always-admit", "--all"];
@@ -163,7 +163,7 @@ describe("postern check", () => {
     assert.deepEqual([withState.code, withState.stdout.split("\n")[0]], [0, "Pod shop/p standard input:1 allowed"]);
   });
 
-  it("denies unknown fields as kubectl does, and warns of repeated keys", async () => {
+  it("check denies unknown fields as kubectl does, and warns of repeated keys", async () => {
     await write("typo.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  name: b\ndate: {}\n");
     const { code, stdout } = await check(["typo.yaml"]);
     assert.equal(code, 1);
@@ -186,7 +186,7 @@ describe("postern check", () => {
     assert.deepEqual([wrongValue.code, wrongValue.stderr], [2, '--validate takes strict, warn or ignore, not "yes"\n']);
   });
 
-  it("names the rule of each changed line if several rules changed the object", async () => {
+  it("check names the rule of each changed line if several rules changed the object", async () => {
     const pod = buildPod("p", { containers: [{ name: "a", image: "docker.io/a:1" }] });
     const { code, stdout } = await check(["-"], stringify(pod));
     assert.equal(code, 0);
@@ -196,7 +196,7 @@ describe("postern check", () => {
     assert.equal(stdout.split("@@").length - 1, 2, "the output has one hunk");
   });
 
-  it("reads standard input, globs, and lists such as a PodList", async () => {
+  it("check reads standard input, globs, and lists such as a PodList", async () => {
     const list = { apiVersion: "v1", kind: "PodList", items: [{ metadata: { name: "x" }, spec: {} }] };
     const { objects } = await runJson(["-", "k8s/*.json"], stringify(list));
     assert.deepEqual(objects.map(({ kind, name, file }) => [kind, name, file]).sort(), [
@@ -205,7 +205,7 @@ describe("postern check", () => {
     ]);
   });
 
-  it("evaluates the rules that postern.yaml has for the cluster, or those of --rules", async () => {
+  it("check evaluates the rules that postern.yaml has for the cluster, or those of --rules", async () => {
     const rootPod = joinDocuments(buildPod("root", { securityContext: { runAsUser: 0 } }));
     const [loose, strict] = [await runJson(["-"], rootPod), await runJson(["-"], rootPod, "strict")];
     assert.deepEqual([loose.code, loose.objects[0].warnings[0].rule], [0, "security-context-deny"]);
@@ -219,7 +219,7 @@ describe("postern check", () => {
     );
   });
 
-  it("evaluates rules for the cluster's minor version of Kubernetes, or for that of --kubernetes", async () => {
+  it("check evaluates rules for the cluster's minor of Kubernetes, or for the minor of --kubernetes", async () => {
     const labels = { "pod-security.kubernetes.io/enforce": "restricted" };
     const securityContext = { allowPrivilegeEscalation: false, capabilities: { drop: ["ALL"] } };
     // With hostUsers: false, runAsNonRoot isn't required since Kubernetes 1.35.
@@ -241,7 +241,7 @@ describe("postern check", () => {
     assert.equal(await findVerdict(["--kubernetes", "1.35"], "older"), "allowed");
   });
 
-  it("evaluates updates of existing objects, and deletions", async () => {
+  it("check evaluates updates of existing objects, and deletions", async () => {
     const scaleDeployment = (replicas: number) => parse(deploymentText.replace("replicas: 1", `replicas: ${replicas}`));
     await write("old.yaml", stringify(scaleDeployment(3)));
     const words = ["-", "--rules", "minimum-replicas", "-n", "shop"];
@@ -257,7 +257,7 @@ describe("postern check", () => {
     assert.equal(deletion.objects[0].verdict, "denied");
   });
 
-  it("evaluates the Pods that workloads would create, with the workload's name and the template's lines", async () => {
+  it("check evaluates the Pods of workloads, with the workload's name and the template's lines", async () => {
     const { objects, code } = await runJson(["k8s/web.yaml"]);
     assert.equal(code, 1);
     const predictedPod = objects.find(({ madeBy }) => madeBy === "Deployment web");
@@ -278,7 +278,7 @@ describe("postern check", () => {
     assert.equal(reviewed.objects[1].denials[0].line, line);
   });
 
-  it("evaluates requests of the given user, with the groups that an API server adds", async () => {
+  it("check evaluates requests of the given user, with the groups that an API server adds", async () => {
     const groups = `clusters: { test: { rules: { always-deny: { exempt: { groups: ["system:serviceaccounts:shop"] } } } } }`;
     await write("groups.yaml", `rules: {}\n${groups}\n`);
     const getVerdict = async (...words: string[]) =>
@@ -291,7 +291,7 @@ describe("postern check", () => {
     assert.equal(await getVerdict("--as", "system:serviceaccount:other:builder"), "denied");
   });
 
-  it("evaluates recorded reviews of any kind", async () => {
+  it("check evaluates recorded reviews of any kind", async () => {
     const object = { apiVersion: "v1", kind: "PodExecOptions", command: ["sh"] };
     const exec = { subResource: "exec", name: "p", operation: "CONNECT", object };
     const reviews = [exec, { ...exec, uid: 7 }].map((fields) => buildReview("PodExecOptions", "pods", fields));
@@ -305,7 +305,7 @@ describe("postern check", () => {
     assert.match(objects[1].undecided[0], /request.uid must be a non-empty string/);
   });
 
-  it("reports that no rule matches an unknown kind", async () => {
+  it("check reports that no rule matches an unknown kind", async () => {
     const widget = { apiVersion: "shop.example/v1", kind: "Widget", metadata: { name: "x" } };
     const { code, stdout } = await check(["-", "--all"], joinDocuments(widget, buildPod("p")));
     assert.equal(code, 0);
@@ -316,7 +316,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n2 objects: 2 allowed \(1 no rule\)\n$/);
   });
 
-  it("is undecided for webhooks of other programs, and calls them only at hosts that --call allows", async (test) => {
+  it("check is undecided about other programs' webhooks, and calls only those at hosts of --call", async (test) => {
     const state = join(folder, ".postern");
     const certificate = await readOrCreateServerCertificate(state, "127.0.0.1");
     const requests: any[] = [];
@@ -405,7 +405,7 @@ describe("postern check", () => {
     );
   });
 
-  it("ends with 3 if an object is undecided", async () => {
+  it("check ends with 3 if an object is undecided", async () => {
     // The rule certificate-approval asks the cluster's authorizer, and there is no cluster.
     const words = ["-", "--rules", "node-restriction,deny-escalating-exec,certificate-approval"];
     const metadata = { name: "c" };
@@ -417,7 +417,7 @@ describe("postern check", () => {
     assert.deepEqual([code, objects[0].verdict], [3, "undecided"]);
   });
 
-  it("writes changes back into the files, and nothing else", async () => {
+  it("check writes rules' changes back into the files, and changes nothing else there", async () => {
     await write("fix/pods.yaml", podsText);
     await write(
       "fix/one.json",
@@ -447,7 +447,7 @@ describe("postern check", () => {
     assert.deepEqual([again.summary.changed, again.summary.denied], [0, 1]);
   });
 
-  it("does not write through symbolic links that lead out of the given folder", async () => {
+  it("check does not write through symbolic links that lead out of the given folder", async () => {
     const container = { name: "a", image: "docker.io/a", imagePullPolicy: "Never" };
     const texts = Object.fromEntries(
       ["outside/target.yaml", "outside/one.yaml", "linked/here.yaml"].map((name, index) => [
@@ -477,7 +477,7 @@ describe("postern check", () => {
     assert.equal(await readlink(join(folder, "linked/near.yaml")), "here.yaml");
   });
 
-  it("writes reports in several formats at once", async () => {
+  it("check writes reports in several formats at once", async () => {
     const outputs = ["text", "sarif=out.sarif,junit=out.xml", "policyreport=out.json", "github"];
     const { stdout, code } = await check(["k8s", ...outputs.flatMap((output) => ["-o", output])]);
     assert.equal(code, 1);
@@ -492,7 +492,7 @@ describe("postern check", () => {
     assert.equal(JSON.parse(await readFile(join(folder, "out.json"), "utf8")).kind, "List");
   });
 
-  it("continues after a file that can't be read, and ends with 3", async () => {
+  it("check continues after a file that can't be read, and ends with 3", async () => {
     await write("odd/broken.yaml", "apiVersion: v1\nkind: Pod\nmetadata: { name: 1 }\n---\n[1]\n");
     await write("odd/fine.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: c }\n");
     const { code, stdout, stderr } = await check(["odd", "--all"]);
@@ -504,7 +504,7 @@ describe("postern check", () => {
     assert.match(stdout, /\n1 object: 1 allowed, 2 could not be read\n$/);
   });
 
-  it("prints names of objects so that no CI system reads them as commands", async () => {
+  it("check prints names of objects so that no CI system takes a name for a command", async () => {
     const text = joinDocuments(
       { apiVersion: "v1", kind: "::error file=a::kind", metadata: { name: "a" } },
       { apiVersion: "example.com/v1", kind: "Foo\n::error::kind", metadata: { name: "\u202ea" } },
@@ -521,7 +521,7 @@ describe("postern check", () => {
     assert.equal(refused.code, 2);
     assert.doesNotMatch(refused.stderr, /^\s*::[^:]*b/m);
   });
-  it("reads manifests from a pipe, and ends with the exit code of the check", () => {
+  it("check reads manifests from a pipe, and ends with the exit code of the check", () => {
     const getExitCode = (input: string, cluster = "test") => {
       const args = [program, "check", "--config", "postern.yaml", "--cluster", cluster, "--plugins=none", "-"];
       return spawnSync(process.execPath, args, { cwd: folder, input }).status;
@@ -532,7 +532,7 @@ describe("postern check", () => {
     assert.equal(getExitCode("kind: [\n"), 3);
     assert.equal(getExitCode(allowed, "unknown-cluster"), 2);
   });
-  it("says that API validation isn't evaluated if Kubernetes' own handlers weren't built", () => {
+  it("check says that API validation isn't evaluated if Kubernetes' own handlers weren't built", () => {
     const args = [program, "check", "--config", "postern.yaml", "--cluster", "test", "--strict", "-"];
     const env = { ...process.env, XDG_CACHE_HOME: join(folder, "no-cache") };
     const result = spawnSync(process.execPath, args, { cwd: folder, env, input: joinDocuments(buildPod("A")) });
@@ -541,7 +541,7 @@ describe("postern check", () => {
       "API validation isn't evaluated, because Kubernetes' own handlers aren't here; npm run kubernetes builds them\n";
     assert.equal(result.stderr.toString().split(note).length, 2, result.stderr.toString());
   });
-  it("reports huge objects as denied or undecided, and then evaluates further objects", needsModule, async () => {
+  it("check reports huge objects as denied or undecided, and then evaluates further objects", needsModule, async () => {
     /** Builds a schema whose size doubles with each level. */
     const buildSchema = (depth: number): object => {
       if (depth === 0) return { type: "string" };
@@ -595,7 +595,7 @@ describe("postern check", () => {
       ["big", "denied", 1, 'a.b: Invalid value: "integer": a.b in body must be of type o'],
     ]);
   });
-  it("does not exit with 0 if its standard output is closed", async () => {
+  it("check does not exit with 0 if its standard output is closed", async () => {
     const containers = Array.from({ length: 2000 }, (_, index) => ({ name: `c${index}`, image: "docker.io/a" }));
     await write("loud.json", JSON.stringify(buildPod("loud", { containers })));
     for (const words of [["loud.json"], ["k8s/web.yaml"]]) {
@@ -626,7 +626,7 @@ describe("postern check", () => {
     ["an invalid file for --state", ["k8s", "--state", "postern.yaml"], /^--state postern.yaml:2 is no manifest/],
   ];
   for (const [name, words, stderr] of usage)
-    it(`refuses ${name} in one sentence`, async () => {
+    it(`check refuses ${name} in one sentence`, async () => {
       const result = await check(words);
       assert.equal(result.code, 2);
       assert.match(result.stderr, stderr);

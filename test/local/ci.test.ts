@@ -29,16 +29,16 @@ const runCi = (tests: string) => {
 
 // .ci/run makes ten checks besides the tests, which succeed here. The run of the tests is a check, too.
 describe(".ci/run", () => {
-  it("counts the checks and the tests that passed", () => {
+  it(".ci/run counts the checks and the tests that passed", () => {
     assert.deepEqual(runCi('printf "ℹ pass 7\\nℹ fail 0\\nℹ cancelled 0\\n"'), [0, "18 passed, 0 failed"]);
   });
 
-  it("fails if tests fail", () => {
+  it(".ci/run fails if tests fail", () => {
     const tests = 'printf "ℹ pass 5\\nℹ fail 1\\nℹ cancelled 1\\n"; exit 1';
     assert.deepEqual(runCi(tests), [1, "15 passed, 3 failed"]);
   });
 
-  it("fails if the tests end before they are counted", () => {
+  it(".ci/run fails if the tests end before they are counted", () => {
     assert.deepEqual(runCi("exit 137"), [1, "10 passed, 1 failed"]);
   });
 });

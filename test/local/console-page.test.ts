@@ -135,7 +135,7 @@ describe("the console's pages", await needs("chromium"), () => {
   const countReviews = async (page: Page) =>
     Number((await page.getByText(/^\d+ of \d+$/).textContent())?.split(" ")[2]);
 
-  it("show a new review at once, and open it by the keyboard", async (test) => {
+  it("the console's pages show a new review at once, and open it by the keyboard", async (test) => {
     const { page, close } = await openPage();
     const sent = performance.now();
     await sendPods(1);
@@ -158,7 +158,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("filter reviews, and can be paused and resumed", async () => {
+  it("the console's pages filter reviews, and can be paused and resumed", async () => {
     const { page, close } = await openPage();
     await gateway.send("allowed-registries/validate", buildPodRequest({ object: buildPod("bad", "docker.io/x") }));
     await page.getByLabel("Filter the reviews").fill("denied");
@@ -190,7 +190,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("say that a rule in mode warn only reported a violation", async () => {
+  it("the console's pages say that a rule in mode warn only reported a violation", async () => {
     const { page, close } = await openPage();
     const pod = buildPod("warned", "ghcr.io/a:1", { securityContext: { runAsUser: 0 } });
     await gateway.send("security-context-deny/validate", buildPodRequest({ namespace: "shop", object: pod }));
@@ -202,7 +202,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("fit a phone: a review is one column, and no part of it is cut or scrolls sideways", async () => {
+  it("the console's pages fit a phone: a review is one column, and nothing is cut or scrolls sideways", async () => {
     const { page, close } = await openPage("", { viewport: { width: 390, height: 844 } });
     const long = "a/long/name/".repeat(20);
     const managedFields = [{ manager: "kubectl", fieldsV1: { "f:spec": {} } }];
@@ -236,7 +236,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("show only the parts of a large object near its changes, without a delay", async () => {
+  it("the console's pages show at once the parts of a large object near its changes, and no other parts", async () => {
     const { page, close } = await openPage();
     const args = Array.from({ length: 20_000 }, (_, index) => `a${index}`);
     const pod = buildPod("large", "ghcr.io/a:1", { args });
@@ -248,7 +248,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("never show a text of a review as HTML", async () => {
+  it("the console's pages never show a text of a review as HTML", async () => {
     const { page, close } = await openPage();
     const object = {
       ...buildPod(markup, `ghcr.io/${markup}`, { command: [markup], env: [{ name: markup, value: markup }] }),
@@ -304,7 +304,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close({ expectedStatus: 422 });
   });
 
-  it("have a content security policy that keeps even their own scripts from making HTML of a text", async () => {
+  it("the console's pages have a policy that keeps even their own scripts from making HTML of a text", async () => {
     const { page } = await openPage();
     for (const script of [
       `document.body.innerHTML = "<b>a</b>"`,
@@ -317,7 +317,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.close();
   });
 
-  it("copy a review as a case", async () => {
+  it("the console's pages copy a review as a case", async () => {
     const { page, close } = await openPage("", { permissions: ["clipboard-read", "clipboard-write"] });
     const request = buildPodRequest({ namespace: "shop", object: buildPod("copied", "a") });
     await gateway.send("default-toleration-seconds/mutate", request);
@@ -329,7 +329,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("check manifests that are pasted or dropped, and select the line of a refusal", async () => {
+  it("the console's pages check pasted or dropped manifests, and select the line of a refusal", async () => {
     const { page, close } = await openPage("#try");
     const text =
       "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec:\n  containers:\n    - name: a\n      image: quay.io/a:1\n";
@@ -369,7 +369,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("list the rules, search them, and draw plots of their reviews", async () => {
+  it("the console's pages list the rules, search them, and draw plots of their reviews", async () => {
     const { page, close } = await openPage("#rules");
     await sendPods(5);
     await page.getByLabel("Search the rules").fill("toleration seconds");
@@ -407,7 +407,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("search the rules for words that were typed while the list was loading", async () => {
+  it("the console's page searches the rules for words that were typed while the list was loading", async () => {
     const { page, close } = await openPage();
     const { promise: typed, resolve: continueLoading } = Promise.withResolvers<void>();
     await page.route("**/rules", async (route) => {
@@ -430,7 +430,7 @@ describe("the console's pages", await needs("chromium"), () => {
   ] as const;
   const isChosen = choosePart("looks", 2);
   for (const [colorScheme, width] of looks.filter((_, index) => isChosen(index)))
-    it(`have no fault that axe-core finds, ${colorScheme} and ${width} pixels wide`, async (test) => {
+    it(`axe-core finds no fault in the console's pages, ${colorScheme} and ${width} pixels wide`, async (test) => {
       const { page, close } = await openPage("", { colorScheme, viewport: { width, height: 720 }, bypassCSP: true });
       await sendPods(2);
       await gateway.send("defaults/mutate", buildPodRequest({ object: buildPod("grouped", "ghcr.io/a:1") }));
@@ -486,7 +486,7 @@ describe("the console's pages", await needs("chromium"), () => {
       await close({ expectedStatus: 422 });
     });
 
-  it("connect again after the gateway restarted, and keep the reviews from before", async () => {
+  it("the console's pages connect again after the gateway restarted, and keep the earlier reviews", async () => {
     const { page } = await openPage("", { bypassCSP: true });
     // Rows appear in their order, so all earlier rows exist when this one does.
     const object = buildPod("last-before", "ghcr.io/app:1");
@@ -523,7 +523,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await page.close();
   });
 
-  it("name the shown page for screen readers, and move the focus to it", async () => {
+  it("the console's pages tell screen readers the shown page, and move the focus to it", async () => {
     const { page, close } = await openPage();
     for (const name of ["Try it", "Rules", "Live"]) {
       await page.getByRole("navigation").getByRole("link", { name }).click();
@@ -534,7 +534,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("keep the focus on a row, and the row on the screen, when new reviews arrive", async () => {
+  it("the console's pages keep the focus on a row, and the row on the screen, when new reviews arrive", async () => {
     const { page, close } = await openPage();
     await sendPods(1);
     await rows(page).first().waitFor();
@@ -550,7 +550,7 @@ describe("the console's pages", await needs("chromium"), () => {
     await close();
   });
 
-  it("have few elements for 10,000 reviews, also after scrolling and filtering", async (test) => {
+  it("the console's pages have few elements for 10,000 reviews, also after scrolling and filtering", async (test) => {
     const unusedOptions = { file: "", port: 0, getLoaded: () => assert.fail("nothing is opened") };
     const host = { publicKeys: "", writeLogLine: () => {} };
     const freePort = 0;

@@ -119,7 +119,7 @@ const buildRequest = (name: string, image?: string) =>
   buildPodRequest({ namespace: "shop", object: buildPod(name, image) });
 
 describe("the console's listener", () => {
-  it("sends a page whose policy forbids other sources, and forbids to make HTML of texts", async () => {
+  it("the console sends a page whose policy forbids other sources, and forbids to make HTML of texts", async () => {
     const { code, headers, body } = await sendRequest("./");
     assert.equal(code, 200);
     assert.match(body, /^<!doctype html>/);
@@ -161,18 +161,18 @@ describe("the console's listener", () => {
     ["an unknown review", "review?id=__proto__", () => ({}), 422, /no longer kept/],
   ];
   for (const [name, path, options, code, sentence] of refused)
-    it(`refuses ${name}`, async () => {
+    it(`the console refuses ${name}`, async () => {
       const reply = await sendRequest(path, options());
       assert.deepEqual([reply.code, sentence.test(reply.body)], [code, true], reply.body);
       assert.match(String(reply.headers["content-security-policy"]), /default-src 'none'/);
     });
 
-  it("answers requests of its own origin, also under the name localhost", async () => {
+  it("the console answers requests of its own origin, also under the name localhost", async () => {
     const host = `localhost:${getPort()}`;
     assert.equal((await sendRequest("rules", { headers: { host, origin: `http://${host}` } })).code, 200);
   });
 
-  it("listens on loopback only", async () => {
+  it("the console listens on loopback only", async () => {
     const outer = Object.values(networkInterfaces())
       .flat()
       .find((entry) => entry?.family === "IPv4" && !entry.internal)?.address;
@@ -180,13 +180,13 @@ describe("the console's listener", () => {
     await assert.rejects(fetch(`http://${outer}:${getPort()}/`), /fetch failed/);
   });
 
-  it("stores its token for its user only, so that an open page can connect after a restart", async () => {
+  it("the console's token is stored for its user only, so that an open page can connect after a restart", async () => {
     const file = join(folder, ".postern/console.token");
     assert.ok(gateway.console.endsWith(`/${await readFile(file, "utf8")}/`));
     assert.equal((await stat(file)).mode & 0o777, 0o600);
   });
 
-  it("is not opened with --no-console", async () => {
+  it("the console is not opened with --no-console", async () => {
     const otherFolder = await createTestFolder();
     const withoutConsole = await serveWithConsole(otherFolder, config, ["--port", "0", "--no-console"]);
     assert.doesNotMatch(withoutConsole.console, /console/i);
@@ -195,7 +195,7 @@ describe("the console's listener", () => {
     await withoutConsole.stop();
   });
 
-  it("can be missing: if its port is in use, this is reported, and the rules are served", async () => {
+  it("the gateway reports that the console's port is in use, and serves the rules without a console", async () => {
     const portHolder = createServer();
     const port = await listen(portHolder);
     const otherFolder = await createTestFolder();
@@ -211,7 +211,7 @@ describe("the console's listener", () => {
 });
 
 describe("a damaged token", () => {
-  it("doesn't keep the gateway from serving the rules, without a console", async () => {
+  it("a damaged token doesn't keep the gateway from serving the rules, without a console", async () => {
     const otherFolder = await createTestFolder();
     await mkdir(join(otherFolder, ".postern"));
     await writeFile(join(otherFolder, ".postern/console.token"), "x");
@@ -223,7 +223,7 @@ describe("a damaged token", () => {
 });
 
 describe("reviews", () => {
-  it("reach an open page at once; a page that connects again gets only the reviews that it missed", async (test) => {
+  it("reviews reach an open page at once; a page that connects again gets those that it missed", async (test) => {
     const stream = await openStream();
     const sent = performance.now();
     await gateway.send("allowed-registries/validate", buildRequest("first", "docker.io/nginx"));
@@ -252,7 +252,7 @@ describe("reviews", () => {
     await again.close();
   });
 
-  it("name the exception that allows an object", async () => {
+  it("reviews of an object that an exception allows name the exception", async () => {
     const stream = await openStream("none");
     const request = buildPodRequest({ namespace: "legacy", object: buildPod("old", "docker.io/nginx") });
     await gateway.send("allowed-registries/validate", request);
@@ -264,7 +264,7 @@ describe("reviews", () => {
     assert.match(sentences.join(), /an exception let it through/);
   });
 
-  it("are shown without free texts, with their conditions, and as cases that pass with the rule", async () => {
+  it("reviews are shown without free texts, with their conditions, and as cases that pass with the rule", async () => {
     const stream = await openStream("none");
     await gateway.send("always-pull-images/mutate", buildRequest("changed"));
     await gateway.send("allowed-registries/validate", buildRequest("denied", "docker.io/nginx"));
@@ -305,7 +305,7 @@ describe("reviews", () => {
     assert.deepEqual([warned?.mode, warned?.refusal], ["warn", undefined]);
   });
 
-  it("of a group state the verdict of each of its rules, also of a rule in the mode warn or audit", async () => {
+  it("reviews by a group state the verdict of each of its rules, also of a rule in mode warn or audit", async () => {
     const stream = await openStream("none");
     await gateway.send("defaults/mutate", buildRequest("grouped"));
     const row = await stream.find("Pod shop/grouped");
@@ -336,7 +336,7 @@ describe("manifests that are tried", () => {
   const check = (question: object) => sendRequest("check", { method: "POST", body: JSON.stringify(question) });
   const defaultQuestion = { cluster: "local", user: "jane", operation: "" };
 
-  it("get the verdict of postern check, with the line of the denial and the webhooks that were called", async () => {
+  it("manifests that are tried get check's verdict, the denial's line, and the webhooks that were called", async () => {
     const text = JSON.stringify(buildPod("tried", "docker.io/nginx"), null, 2);
     const { code, body } = await check({ ...defaultQuestion, text: `# one\n${text}` });
     assert.equal(code, 200, body);
@@ -374,14 +374,14 @@ describe("manifests that are tried", () => {
     ["more than 1 MB", { ...defaultQuestion, text: "x".repeat(1_100_000) }, /more than 1048576 bytes/],
   ];
   for (const [name, question, sentence] of wrongQuestions)
-    it(`are refused in a sentence: ${name}`, async () => {
+    it(`manifests that are tried are refused in a sentence: ${name}`, async () => {
       const { code, body } = await check(question as object);
       assert.deepEqual([code, sentence.test(body)], [422, true], body);
     });
 });
 
 describe("a check whose page was closed", () => {
-  it("is stopped, so that the next check can start", async () => {
+  it("a check whose page was closed is stopped, so that the next check can start", async () => {
     const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: { name: a }\n";
     const start = (text: string, signal = AbortSignal.timeout(60_000)) => {
       const body = JSON.stringify({ cluster: "local", user: "jane", operation: "", text });
@@ -408,7 +408,7 @@ describe("a check whose page was closed", () => {
 });
 
 describe("rules", () => {
-  it("are listed with their modes", async () => {
+  it("rules on the console are listed with their modes", async () => {
     const { rules, clusters } = await requestJson("rules");
     assert.deepEqual(clusters, ["local"]);
     const modes = new Map(rules.map(({ name, modes }: RuleSummary) => [name, modes]));
@@ -419,7 +419,7 @@ describe("rules", () => {
     assert.equal(isOn.filter(Boolean).length, Object.keys(config.rules).length);
   });
 
-  it("are shown with settings, entries, exemptions, cases, parity and README", async () => {
+  it("rules on the console are shown with settings, entries, exemptions, cases, parity and README", async () => {
     const details = await requestJson("rule?name=allowed-registries");
     assert.match(details.setups[0].text, /registries:\n {2}- ghcr\.io[\s\S]*exempt:\n\s+users:\n\s+- root/);
     assert.match(details.setups[0].text, /until: "?2999-12-31"?\n\s+owner: team-billing\n\s+reason: OPS-231/);
@@ -463,7 +463,7 @@ describe("the feed of reviews", () => {
     return { feed, send };
   };
 
-  it("shows why a review failed without the review's values", async () => {
+  it("the feed of reviews shows why a review failed without the review's values", async () => {
     const { feed, send } = openFeed(({ metadata }) => {
       throw new Error(`no pod such as ${metadata?.labels?.hidden}, "other"`);
     });
@@ -486,7 +486,7 @@ describe("the feed of reviews", () => {
     ["an admission", undefined, {}, ""],
   ];
   for (const [name, verdict, request, sentence] of sentences)
-    it(`shows in a review's row the sentence of ${name}`, async () => {
+    it(`the feed of reviews shows in a review's row the sentence of ${name}`, async () => {
       const { feed, send } = openFeed(() => verdict);
       const stop = feed.subscribe("", () => {});
       assert.equal(await send({ object: { metadata: { name: "web" }, data: { a: "S3cret-pa55" } }, ...request }), 200);
@@ -497,7 +497,7 @@ describe("the feed of reviews", () => {
       stop();
     });
 
-  it("shows in a group's row the names of its members with their sentences", () => {
+  it("the feed of reviews shows in a group's row the names of its members with their sentences", () => {
     const { feed } = openFeed();
     const stop = feed.subscribe("", () => {});
     const member = { mode: "enforce", refused: false, operations: 0 } as const;
@@ -520,7 +520,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("costs a review only two function calls of the console and of recording while no page is open", async (test) => {
+  it("a review costs only two calls of the console's and recording's functions while no page is open", async (test) => {
     const { feed, send } = openFeed();
     await send();
     const session = new Session();
@@ -554,7 +554,7 @@ describe("the feed of reviews", () => {
     test.diagnostic(`a review takes ${closed.toFixed(1)} µs with no page open, ${opened.toFixed(1)} µs with one`);
   });
 
-  it("sends a review to pages after 100 milliseconds", async (test) => {
+  it("the feed of reviews sends a review to pages after 100 milliseconds", async (test) => {
     test.mock.timers.enable({ apis: ["setTimeout"] });
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
@@ -568,7 +568,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("keeps the newest reviews, and no more bytes than its limit", async () => {
+  it("the feed of reviews keeps the newest reviews, and no more bytes than its limit", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
@@ -596,7 +596,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("shows a failed request with a valid key, but no requests without a valid key", async () => {
+  it("the feed of reviews shows a failed request with a valid key, but no requests without a valid key", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
@@ -611,7 +611,7 @@ describe("the feed of reviews", () => {
     );
   });
 
-  it("shows a review whose object is nested too deep for JSON.stringify", async () => {
+  it("the feed of reviews shows a review whose object is nested too deep for JSON.stringify", async () => {
     const { feed, send } = openFeed();
     // `send` replaces "nested deep" by a list with 100,000 levels.
     assert.equal(await send({ object: { metadata: { name: "deep" }, data: "nested deep" } }), 200);
@@ -627,7 +627,7 @@ describe("the feed of reviews", () => {
     stop();
   });
 
-  it("deletes all reviews some time after the last page was closed", async () => {
+  it("the feed of reviews deletes all reviews some time after the last page was closed", async () => {
     const { feed, send } = openFeed();
     const rows: ReviewRow[] = [];
     const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
@@ -647,7 +647,7 @@ describe("the feed of reviews", () => {
     "control characters": "\u0000\u202e\ud800".repeat(300),
   };
   for (const [name, text] of Object.entries(names))
-    it(`answers and shows a review with ${name}`, async () => {
+    it(`the gateway answers, and the feed shows, a review with ${name}`, async () => {
       const { feed, send } = openFeed();
       const rows: ReviewRow[] = [];
       const stop = feed.subscribe("", (newRows) => rows.push(...newRows));
@@ -661,7 +661,7 @@ describe("the feed of reviews", () => {
 });
 
 describe("a page that opens", () => {
-  it("gets all of 10,000 reviews when it opens, also if their names are long", async () => {
+  it("a page that opens gets all of 10,000 reviews, also if their names are long", async () => {
     const freePort = 0;
     const { host, open } = createConsole(freePort)({ publicKeys: "", writeLogLine: () => {} });
     const listener = await open({ file: "", state: folder, port: 0, getLoaded: () => assert.fail("not opened") });
@@ -682,7 +682,7 @@ describe("a page that opens", () => {
 });
 
 describe("the page's bundle", () => {
-  it("is in the npm package, with the licence of the plot library", async () => {
+  it("the page's bundle is in the npm package, with the licence of the plot library", async () => {
     const project = await createTestFolder();
     await installPackage(project);
     const folder = join(project, "node_modules/postern/infra");
@@ -702,7 +702,7 @@ describe("the page's bundle", () => {
     assert.match(await readFile(join(folder, "console/bundle/LICENSES"), "utf8"), /^uplot [\d.]+[\s\S]*MIT License/);
   });
 
-  it("has less than 100 KB, including its styles", async () => {
+  it("the page's bundle has less than 100 KB, including its styles", async () => {
     const write = false;
     const { outputFiles = [] } = await bundlePage("dist", write);
     const bytes = outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);

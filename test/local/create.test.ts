@@ -24,7 +24,7 @@ describe("create-postern", async () => {
     ["a folder that is not empty", ["full"], 1, "full can't become a project: it is not empty\n"],
     ["a file", ["file"], 1, /^file can't become a project: EEXIST/],
   ] as const)
-    it(`refuses ${given}, and writes nothing`, async () => {
+    it(`create-postern refuses ${given}, and writes nothing`, async () => {
       const result = await runProgram([program, ...words], { cwd: folder, env: {} });
       assert.equal(result.code, code);
       if (typeof stderr === "string") assert.equal(result.stderr, stderr);

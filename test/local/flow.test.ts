@@ -115,14 +115,14 @@ describe("a cluster's key", () => {
       : reply.statusCode;
   };
 
-  it("gives access to the usual setup if the bundle doesn't name the cluster", async () => {
+  it("a cluster's key gives access to the usual setup if the bundle doesn't name the cluster", async () => {
     for (const name of ["new", "constructor", "a"]) assert.match(String(await sendWithKey(name)), /usual/);
     assert.equal(await sendWithKey("new", 2), 404);
   });
-  it("gets the setup of its cluster, which can refer to another cluster's setup", async () => {
+  it("a cluster's key gives access to the cluster's setup, which can refer to another cluster's setup", async () => {
     for (const name of ["own", "same"]) assert.match(String(await sendWithKey(name)), /seen/);
   });
-  it("is refused if the cluster's setup doesn't have the version of the key, or has no versions", async () => {
+  it("a cluster's key is refused if the cluster's setup has no versions, or not the key's version", async () => {
     for (const name of ["gone", "lost", "raised"]) assert.equal(await sendWithKey(name), 404, name);
     assert.match(String(await sendWithKey("raised", 2)), /seen/);
   });
@@ -151,27 +151,27 @@ describe("a rule with variants", () => {
     return statusCode === 200 ? (response.status?.message ?? response.allowed) : statusCode;
   };
 
-  it("gets the name and the settings of the called variant", async () => {
+  it("a rule with variants gets the name and the settings of the called variant", async () => {
     assert.equal(await sendToVariant("validate/strict"), "strict 2k");
     assert.equal(await sendToVariant("validate/loose"), "loose 5k");
   });
 
-  it("answers without a variant, because an older entry may have none", async () =>
+  it("a rule with variants answers a call without a variant, because an older entry may have none", async () =>
     assert.equal(await sendToVariant("validate"), "undefined 5k"));
 
-  it("answers 404 for unknown variants", async () => {
+  it("a rule with variants answers 404 for an unknown variant", async () => {
     for (const name of ["", "usual", "stric", "strict/", "__proto__", "constructor", "validate", "STRICT"])
       assert.equal(await sendToVariant(`validate/${name}`), 404, name);
   });
 
-  it("has the variants that are set for the cluster, or else its own variants", async () => {
+  it("a rule with variants has the variants that are set for the cluster, or else its own variants", async () => {
     assert.equal(await sendToVariant("validate/usual", "other"), "usual 3k");
     assert.equal(await sendToVariant("validate/strict", "other"), 404);
   });
 
-  it("admits everything if it is off", async () => assert.equal(await sendToVariant("validate/gone", "idle"), true));
+  it("a rule with variants admits everything if it is off", "idle"), true));
 
-  it("can be run with any settings by a direct invocation", async () => {
+  it("a rule with variants can be run with any settings by a direct invocation", async () => {
     const invoke = async (event: object) =>
       Object((await sendEvent({ phase: "validate", review, ...event })).response).status?.message;
     // Settings that neither the bundle nor the event states have the rule's defaults.
@@ -241,7 +241,7 @@ describe("an event", () => {
       ["text", readFixture(shape)],
       ["base64", encodeBody(readFixture(shape))],
     ] as const) {
-      it(`of the shape ${shape} with a body in ${encoding} is answered in this shape`, async () => {
+      it(`an event of the shape ${shape} with a body in ${encoding} is answered in this shape`, async () => {
         const { sendEvent, reports } = openTestEndpoint();
         assert.deepEqual(await sendEvent(event), {
           statusCode: 200,
@@ -254,20 +254,20 @@ describe("an event", () => {
           [{ cluster: "prod-eu", phase: "mutate", code: 200, operations: 1 }],
         );
       });
-      it(`of the shape ${shape} with a body in ${encoding} gets the rule's refusal in this shape`, async () => {
+      it(`an event of the shape ${shape} with a body in ${encoding} gets a rule's refusal in its shape`, async () => {
         const bad = alterEvent(readFixture(shape), { path: toPath("validate"), body: printReviewOf("bad") });
         const { statusCode, body } = await openTestEndpoint().sendEvent(encoding === "text" ? bad : encodeBody(bad));
         assert.deepEqual([statusCode, body], [200, refused]);
       });
     }
 
-  it("of a direct invocation is answered with the review itself", async () => {
+  it("a direct invocation is answered with the review itself", async () => {
     assert.equal(JSON.stringify(await openTestEndpoint().sendEvent(readFixture("direct"))), changed);
     const withoutCluster = { phase: "validate", review: JSON.parse(printReviewOf("bad")) };
     assert.equal(JSON.stringify(await openTestEndpoint().sendEvent(withoutCluster)), refused);
   });
 
-  it("of a direct invocation can state settings, recorded answers and a time", async () => {
+  it("a direct invocation can state settings, recorded answers and a time", async () => {
     const received: unknown[] = [];
     const recordingRule = rule<KubernetesObject, { label: string }, typeof needs>({
       summary: "Reports its input.",
@@ -303,7 +303,7 @@ describe("an event", () => {
     assert.deepEqual(received[0], { label: "seen" });
   });
 
-  it("of a direct invocation with other settings sends no request with the function's rights", async () => {
+  it("a direct invocation with other settings sends no request with the function's rights", async () => {
     let opened = 0;
     const openCapabilities = () => {
       opened += 1;
@@ -319,7 +319,7 @@ describe("an event", () => {
     assert.equal(opened, 1);
   });
 
-  it("does not let a rule change the settings of the next review", async () => {
+  it("an event does not let a rule change the settings of the next review", async () => {
     const careless = rule({
       summary: "Edits what it was given.",
       match: [],
@@ -344,7 +344,7 @@ describe("an event", () => {
     ],
   ];
   for (const [name, event, sentence] of wrongDirect)
-    it(`of a direct invocation ${name} is answered with a Status`, async () => {
+    it(`a direct invocation ${name} is answered with a Status`, async () => {
       assert.equal(
         JSON.stringify(await openTestEndpoint().sendEvent(event)),
         printFailure(400, "BadRequest", sentence),
@@ -360,18 +360,18 @@ describe("an event", () => {
   ];
   for (const [name, change] of harmlessChanges)
     for (const shape of shapes)
-      it(`of the shape ${shape} ${name} gets the same answer as without this change`, async () => {
+      it(`an event of the shape ${shape} ${name} gets the answer that it gets without this change`, async () => {
         const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(readFixture(shape), change));
         assert.deepEqual([statusCode, body], [200, changed]);
       });
 
-  it("of a load balancer's health check is answered 200", async () => {
+  it("a load balancer's health check is answered 200", async () => {
     const { sendEvent, reports } = openTestEndpoint();
     const { statusCode, body } = await sendEvent(readFixture("alb-health-check"));
     assert.deepEqual([statusCode, body, reports], [200, "", []]);
   });
 
-  it("is a health check only if it comes from a load balancer", async () => {
+  it("an event is a health check only if it comes from a load balancer", async () => {
     const event = alterEvent(plain, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } });
     assert.equal((await openTestEndpoint().sendEvent(event)).statusCode, 404);
   });
@@ -432,7 +432,7 @@ describe("a request that is not a review", () => {
     ],
   ];
   for (const [name, change, code, sentence] of badInputs)
-    it(`for ${name} is answered with ${code} in every shape of events`, async () => {
+    it(`a request that is no review, for ${name}, is answered with ${code} in every shape of events`, async () => {
       for (const shape of shapes) {
         const { statusCode, headers, body } = await openTestEndpoint().sendEvent(
           alterEvent(readFixture(shape), change),
@@ -450,7 +450,7 @@ describe("a request that is not a review", () => {
       }
     });
 
-  it("does not affect the next request", async () => {
+  it("a request that is not a review does not affect the next request", async () => {
     const { sendEvent } = openTestEndpoint();
     for (const [, change] of badInputs) {
       await sendEvent(alterEvent(plain, change));
@@ -479,7 +479,7 @@ describe("a request that is not a review", () => {
     ["a key in another letter case", toPath("mutate").toUpperCase()],
     ["an encoded slash", toPath("mutate").replaceAll("/", "%2F")],
   ];
-  it("for an unknown path or key gets the same answer, whatever is wrong", async () => {
+  it("a request for an unknown path or key gets the same answer, whatever is wrong", async () => {
     const { sendEvent, reports } = openTestEndpoint();
     const expected = {
       statusCode: 404,
@@ -496,7 +496,7 @@ describe("a request that is not a review", () => {
     assert.equal(reports.length, unknownPaths.length * 4);
   });
 
-  it("for a phase that the rule does not have is answered 404", async () => {
+  it("a request for a phase that the rule does not have is answered 404", async () => {
     const validatingRule = rule({ summary: "Validates.", match: [], validate() {} });
     assert.equal(((await openEndpoint(validatingRule).handler(plain, buildContext())) as Reply).statusCode, 404);
   });
@@ -533,12 +533,12 @@ describe("a review", () => {
     ],
   ];
   for (const [name, change, expected] of acceptedReviews)
-    it(name, async () => {
+    it(`a review ${name}`, async () => {
       const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(plain, change));
       assert.deepEqual([statusCode, body], [200, expected]);
     });
 
-  it("keeps a key named __proto__, and reads nothing from it", async () => {
+  it("a review's key named __proto__ is kept, and nothing is read from its value", async () => {
     const labels = '{"__proto__":{"seen":"no"},"app":"web"}';
     const body = printReview({ object: { metadata: { labels: 1 } } }).replace('"labels":1', `"labels":${labels}`);
     const reply = await openTestEndpoint().sendEvent(alterEvent(plain, { body }));
@@ -549,14 +549,14 @@ describe("a review", () => {
     );
   });
 
-  it("with a deeply nested object that the rule changes is answered with 200 or 500", async () => {
+  it("a review with a deeply nested object that the rule changes is answered with 200 or 500", async () => {
     const body = printReview({ object: 1 }).replace('"object":1', `"object":{"metadata":{"labels":${nest(200_000)}}}`);
     const { sendEvent } = openTestEndpoint();
     assert.ok([200, 500].includes((await sendEvent(alterEvent(plain, { body }))).statusCode));
     assert.equal((await sendEvent(plain)).body, changed);
   });
 
-  it("that a rule never answers fails before the timeouts of Lambda and of the caller", async () => {
+  it("a review that a rule never answers fails before the timeouts of Lambda and of the caller", async () => {
     // The function has no time left, or the caller waits for only a second.
     for (const [timeoutOfCaller, remainingMs] of [
       ["30s", 0],
@@ -568,7 +568,7 @@ describe("a review", () => {
     }
   });
 
-  it("that makes a rule throw has the stack in the log, and not in the answer", async () => {
+  it("a review that makes a rule throw has the stack in the log, and not in the answer", async () => {
     const { sendEvent, reports } = openTestEndpoint();
     const { body } = await sendEvent(alterEvent(plain, { path: toPath("validate"), body: printReviewOf("broken") }));
     const [report] = reports;
@@ -581,10 +581,10 @@ describe("a review", () => {
 });
 
 describe("a handler", () => {
-  it("declares fewer than three parameters, because Lambda's Node 24 refuses a third one", () =>
+  it("a handler declares fewer than three parameters, because Lambda's Node 24 refuses a third one", () =>
     assert.ok(openTestEndpoint().handler.length < 3));
 
-  it("answers any event", async () => {
+  it("a handler answers any event", async () => {
     const { sendEvent } = openTestEndpoint();
     const texts = [...fixtures.texts, toPath("mutate"), toPath("validate"), JSON.stringify(review)];
     // Any JavaScript value; many have the keys and texts of events.
@@ -614,7 +614,7 @@ describe("a handler", () => {
     );
   });
 
-  it("answers 500 for anything that a rule throws", async () => {
+  it("a handler answers 500 for anything that a rule throws", async () => {
     await fc.assert(
       fc.asyncProperty(fc.anything({ withNullPrototype: true }), async (thrown) => {
         const validate = () => {
@@ -631,7 +631,7 @@ describe("a handler", () => {
     );
   });
 
-  it("answers 500 if an error is its own cause", async () => {
+  it("a handler answers 500 if an error is its own cause", async () => {
     const error = new Error("round");
     error.cause = new Error("and round", { cause: error });
     const validate = () => {

@@ -157,7 +157,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
 
   describe("with --config, only code of the config's folder runs:", { concurrency: 1 }, () => {
     for (const row of withConfig)
-      it(row.name, async () => {
+      it(`with --config, only code of the config's folder runs: ${row.name}`, async () => {
         const filesBefore = await listFiles(foreignFolder);
         const words = row.words.map((word) => word.replace("TEAM", teamFolder));
         const config = row.isWithout
@@ -168,7 +168,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
         assert.deepEqual([...new Set(written.map((file) => file.split("/")[0]))], row.writes ?? []);
       });
 
-    it("serve", async () => {
+    it("serve with --config runs only code of the config's folder", async () => {
       const words = ["serve", "--port", "0", "--no-console", "--config", join(teamFolder, "postern.yaml")];
       const program = join(teamFolder, "node_modules/postern/infra/postern.js");
       const child = spawn(process.execPath, [program, ...words], { cwd: foreignFolder, env });
@@ -181,12 +181,12 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
       assert.ok(!existsSync(join(foreignFolder, ".postern")));
     });
 
-    it("build, whose bundle has the team's rule", async () => {
+    it("build with --config puts the team's rule into the bundle", async () => {
       const code = await readFile(join(teamFolder, "dist/allowed-registries/index.cjs"), "utf8");
       assert.ok(code.includes("only registries of the team"));
     });
 
-    it("infra/pipelines/check.sh, which denies a Pod by the team's rule", async () => {
+    it("infra/pipelines/check.sh with a config denies a Pod by the team's rule", async () => {
       const script = join(teamFolder, "node_modules/postern/infra/pipelines/check.sh");
       const path = `${dirname(process.execPath)}:${env.PATH}`;
       const child = spawn("bash", [script, "--plugins", "none"], { cwd: foreignFolder, env: { ...env, PATH: path } });
@@ -198,7 +198,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
     });
   });
 
-  it("an older Node looks for Node 24 where Postern is installed, and not in the folder", async () => {
+  it("an older Node looks for Node 24 where Postern is installed, and not in another team's folder", async () => {
     const programFolder = await createTestFolder();
     for (const file of ["node.js", "main.ts"])
       cpSync(fileURLToPath(new URL(`../../infra/${file}`, import.meta.url)), join(programFolder, file));
@@ -208,7 +208,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
 
   describe("without a postern.yaml", { concurrency: 1 }, () => {
     for (const row of withoutConfig)
-      it(row.name, async () => {
+      it(`without a postern.yaml, no code of the folder runs: ${row.name}`, async () => {
         const filesBefore = await listFiles(bareFolder);
         requireOutput(await runIn(bareFolder, toolFolder, ...row.words), row);
         assert.deepEqual(await listFiles(bareFolder), filesBefore);
@@ -217,7 +217,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
 });
 
 describe("a new project", () => {
-  it("begins with postern new in an empty folder", async () => {
+  it("a new project begins with postern new in an empty folder", async () => {
     const projectFolder = join(folder, "empty");
     await mkdir(projectFolder);
     const created = await runIn(projectFolder, toolFolder, "new", "require-owner-label");
@@ -231,7 +231,7 @@ describe("a new project", () => {
     assert.deepEqual([built.code, built.stderr], [0, ""]);
   });
 
-  it("begins with postern new beside a package.json of CommonJS", async () => {
+  it("a new project begins with postern new beside a package.json of CommonJS", async () => {
     const projectFolder = join(folder, "commonjs");
     await write(join(projectFolder, "package.json"), '{ "type": "commonjs" }');
     const created = await runIn(projectFolder, toolFolder, "new", "default-owner");
@@ -240,7 +240,7 @@ describe("a new project", () => {
     assert.deepEqual([tested.code, tested.stderr], [0, ""], tested.stdout);
   });
 
-  it("can be used from folders below it, and the command says which postern.yaml it uses", async () => {
+  it("a new project can be used from its subfolders, and the command says which postern.yaml it uses", async () => {
     const subfolder = join(folder, "empty/k8s");
     await write(join(subfolder, "pod.yaml"), pod);
     const { code, stdout, stderr } = await runIn(subfolder, toolFolder, "check", "pod.yaml", "--plugins", "none");

@@ -161,7 +161,7 @@ const openRawConnection = async (
 };
 
 describe("the gateway", () => {
-  it("answers reviews, and keeps the connection open", async () => {
+  it("the gateway answers reviews, and keeps the connection open", async () => {
     const { gateway, path } = await openTestGateway();
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const first = await post(gateway.url + path, printReview("good"), { agent });
@@ -172,7 +172,7 @@ describe("the gateway", () => {
     assert.equal(first.headers["content-type"], "application/json");
   });
 
-  it("passes a request to the handler with all parts that the event of an HTTP API needs", async () => {
+  it("the gateway passes a request to the handler with all parts that the event of an HTTP API needs", async () => {
     const requests: GatewayRequest[] = [];
     const { gateway, port } = await openTestGateway({
       tell: async (request) => {
@@ -192,7 +192,7 @@ describe("the gateway", () => {
     assert.deepEqual({ event: { ...event, requestContext: context } }, JSON.parse(text));
   });
 
-  it("sends the same response to an unknown rule and to a wrong key", async () => {
+  it("the gateway sends the same response to an unknown rule and to a wrong key", async () => {
     const { gateway, path } = await openTestGateway();
     const unknownRule = await post(gateway.url + path.replace("check-name", "unknown"), printReview("good"));
     // The wrong key has a new first letter, and lacks the last one.
@@ -204,7 +204,7 @@ describe("the gateway", () => {
     assert.equal(getMessage(wrongKey), "there is nothing here");
   });
 
-  it("accepts a review of 5 MB", async () => {
+  it("the gateway accepts a review of 5 MB", async () => {
     const { gateway, path } = await openTestGateway();
     const answer = await post(gateway.url + path, printReview("good", "1", { data: "x".repeat(5_000_000) }));
     assert.deepEqual(getVerdict(answer), [200, true]);
@@ -217,14 +217,14 @@ describe("the gateway", () => {
     ["20 MB in chunks", () => generateChunks(20)],
   ];
   for (const [name, body] of largeBodies)
-    it(`refuses ${name} with 413, and continues to serve`, async () => {
+    it(`the gateway refuses ${name} with 413, and continues to serve`, async () => {
       const { gateway, path } = await openTestGateway();
       const answer = await post(gateway.url + path, body());
       assert.deepEqual([answer.code, getMessage(answer)], [413, tooLarge]);
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("reads a body that is too large until its end", async () => {
+  it("the gateway reads a body that is too large until its end", async () => {
     const { port, path } = await openTestGateway();
     const { socket, readText, closed } = await openRawConnection(port);
     const body = Buffer.alloc(20 * 1024 * 1024, "x");
@@ -236,7 +236,7 @@ describe("the gateway", () => {
     assert.match(readText(), /^HTTP\/1\.1 413 /);
   });
 
-  it("doesn't keep a body of 300 MB in memory", async () => {
+  it("the gateway doesn't keep a body of 300 MB in memory", async () => {
     const { gateway, path } = await openTestGateway();
     const buffersBefore = process.memoryUsage().arrayBuffers;
     let largestBuffers = 0;
@@ -250,7 +250,7 @@ describe("the gateway", () => {
     assert.ok(largestBuffers < 100 * 1024 * 1024, `${largestBuffers} bytes`);
   });
 
-  it("refuses headers over 10,240 bytes with 431, and continues to serve", async () => {
+  it("the gateway refuses headers over 10,240 bytes with 431, and continues to serve", async () => {
     const { gateway, path } = await openTestGateway();
     const sendHeaders = (length: number) =>
       post(gateway.url + path, printReview("good"), { headers: { "x-long": "x".repeat(length) } });
@@ -258,7 +258,7 @@ describe("the gateway", () => {
     assert.deepEqual(getVerdict(await sendHeaders(9000)), [200, true]);
   });
 
-  it("answers 400 for a body that is not UTF-8, and continues to serve", async () => {
+  it("the gateway answers 400 for a body that is not UTF-8, and continues to serve", async () => {
     const { gateway, path } = await openTestGateway();
     const answer = await post(gateway.url + path, Buffer.from([0x7b, 0xff, 0x7d]));
     assert.deepEqual(
@@ -277,7 +277,7 @@ describe("the gateway", () => {
     ],
   ];
   for (const [name, text] of unfinishedRequests)
-    it(`closes the connection of a client that stops ${name}, and continues to serve`, async () => {
+    it(`the gateway closes the connection of a client that stops ${name}, and continues to serve`, async () => {
       const { gateway, port, path } = await openTestGateway({}, { sending: 200 });
       const { socket, closed } = await openRawConnection(port);
       socket.write(text);
@@ -285,7 +285,7 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("waits long for the first request of a connection if its IP address has used a valid key", async () => {
+  it("the gateway waits long for a connection's first request if its address has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
@@ -304,7 +304,7 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  it("closes an unused connection without an answer, also if its IP address has used a valid key", async () => {
+  it("the gateway closes an unused connection without an answer, also one of an address with a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
@@ -315,7 +315,7 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  it("keeps only some (`reserves`) unused connections of an IP address that has used a valid key", async () => {
+  it("the gateway keeps only `reserves` unused connections of an IP address that has used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { keyless: 2000, reserves: 1 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
@@ -335,7 +335,7 @@ describe("the gateway", () => {
     ],
   ];
   for (const [name, text, answer] of connectionsWithoutKey)
-    it(`closes a connection without a key that ${name}`, async () => {
+    it(`the gateway closes a connection without a key that ${name}`, async () => {
       const { port } = await openTestGateway({}, { keyless: 1000 });
       const { socket, closed, readText } = await openRawConnection(port);
       socket.write(text);
@@ -346,14 +346,14 @@ describe("the gateway", () => {
     ["never begins", ""],
     ["doesn't end", "\u0016\u0003\u0001\u0002\u0000"],
   ])
-    it(`closes a connection whose handshake ${name}`, async () => {
+    it(`the gateway closes a connection whose handshake ${name}`, async () => {
       const { port } = await openTestGateway({}, { keyless: 1000 });
       const socket = connectPlain(port, "127.0.0.1", () => socket.write(String(bytes)));
       socket.on("error", () => {}).resume();
       await once(socket, "close");
     });
 
-  it("answers a client with a key while 600 connections without one are open", async () => {
+  it("the gateway answers a client with a key while 600 connections have used no key", async () => {
     const { gateway, port, path } = await openTestGateway();
     const sockets = await Promise.all(
       Array.from({ length: 600 }, async () => {
@@ -366,7 +366,7 @@ describe("the gateway", () => {
     for (const socket of sockets) socket.destroy();
   });
 
-  it("begins a handshake for an IP address although another address has opened many connections", async () => {
+  it("the gateway begins a handshake for one IP address although another has opened many connections", async () => {
     // In a turn, which lasts for this whole test, the gateway begins at most four handshakes for each address.
     const { port } = await openTestGateway({}, { ...longTimeouts, turn: 120_000 });
     const hello = await captureClientHello();
@@ -384,7 +384,7 @@ describe("the gateway", () => {
     assert.equal(answeredBefore, 4);
   });
 
-  it("closes the oldest connections without a key if an IP address has too many, but none with a key", async () => {
+  it("the gateway closes an IP address's oldest connections without a key if it has too many connections", async () => {
     const { gateway, port, path } = await openTestGateway({}, { keylessConnections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const postReview = () => post(gateway.url + path, printReview("good"), { agent });
@@ -402,7 +402,7 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  it("closes a new connection only if all connections up to the limit have used a valid key", async () => {
+  it("the gateway closes a new connection only if all connections up to the limit have used a valid key", async () => {
     const { gateway, port, path } = await openTestGateway({}, { connections: 2, keyless: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 2 });
     const postReview = (options: RequestOptions = {}) => post(gateway.url + path, printReview("good"), options);
@@ -416,7 +416,7 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
-  it("survives a client that disconnects during its request", async () => {
+  it("the gateway survives a client that disconnects during its request", async () => {
     const { gateway, port, path } = await openTestGateway();
     for (const [, text] of unfinishedRequests) {
       const { socket, closed } = await openRawConnection(port);
@@ -428,7 +428,7 @@ describe("the gateway", () => {
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
-  it("survives a client that disconnects before its response", async () => {
+  it("the gateway survives a client that disconnects before its response", async () => {
     const { handler, started, release } = createWaitingHandler();
     const { gateway, port, path } = await openTestGateway({ slow: handler });
     const { socket, closed } = await openRawConnection(port);
@@ -440,7 +440,7 @@ describe("the gateway", () => {
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
-  it("survives a client that disconnects during its response", async () => {
+  it("the gateway survives a client that disconnects during its response", async () => {
     const { gateway, port, path } = await openTestGateway({ long: async () => buildReply("x".repeat(20_000_000)) });
     const { socket, closed } = await openRawConnection(port);
     socket.write("POST /a/long/validate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
@@ -450,7 +450,7 @@ describe("the gateway", () => {
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
-  it("survives a handler that fails", async () => {
+  it("the gateway survives a handler that fails", async () => {
     const { gateway, path } = await openTestGateway({
       broken: async () => {
         throw new Error("broken");
@@ -467,7 +467,7 @@ describe("the gateway", () => {
     "\u0000\u0001\u0002",
     "\u0016\u0003\u0001\u0002\u0000\u0001",
   ])
-    it(`survives ${JSON.stringify(text)} instead of TLS`, async () => {
+    it(`the gateway survives ${JSON.stringify(text)} instead of TLS`, async () => {
       const { gateway, port, path } = await openTestGateway({}, { sending: 500 });
       const socket = connectPlain(port, "127.0.0.1", () => socket.write(text));
       socket.on("error", () => {}).resume();
@@ -475,7 +475,7 @@ describe("the gateway", () => {
       assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
     });
 
-  it("survives text that is not HTTP inside TLS", async () => {
+  it("the gateway survives text that is not HTTP inside TLS", async () => {
     const { gateway, port, path } = await openTestGateway();
     const { socket, readText, closed } = await openRawConnection(port);
     socket.write("hello\r\n\r\n");
@@ -484,7 +484,7 @@ describe("the gateway", () => {
     assert.deepEqual(getVerdict(await post(gateway.url + path, printReview("good"))), [200, true]);
   });
 
-  it("answers 200 parallel requests, each with its own response", async () => {
+  it("the gateway answers 200 parallel requests, each with its own response", async () => {
     const { gateway, path } = await openTestGateway();
     const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
     const answers = await Promise.all(uids.map((uid) => post(gateway.url + path, printReview("good", uid))));
@@ -494,7 +494,7 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers 200 pipelined requests in their order", async () => {
+  it("the gateway answers 200 pipelined requests in their order", async () => {
     const { port, path } = await openTestGateway();
     const { socket, readText, closed } = await openRawConnection(port);
     const uids = Array.from({ length: 200 }, (_, index) => `uid-${index}`);
@@ -511,7 +511,7 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers a begun request by its old handler, and later requests on the connection by the new one", async () => {
+  it("the gateway answers a begun request by its old handler, and later requests by the new one", async () => {
     const { handler, started, release } = createWaitingHandler();
     const { gateway, port } = await openTestGateway({ swapped: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -533,7 +533,7 @@ describe("the gateway", () => {
     );
   });
 
-  it("answers the requests that it has when it closes, and accepts no new ones", async () => {
+  it("the gateway answers the requests that it has when it closes, and accepts no new requests", async () => {
     const { handler, started, release } = createWaitingHandler();
     const { gateway, port } = await openTestGateway({ slow: handler });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -551,7 +551,7 @@ describe("the gateway", () => {
     idle.destroy();
   });
 
-  it("closes unused connections at once when the gateway closes, and the others after their response", async () => {
+  it("the closing gateway closes unused connections at once, and the others after their response", async () => {
     const { gateway, port, path } = await openTestGateway();
     const [unused, busy] = [await openRawConnection(port), await openRawConnection(port)];
     busy.socket.write(`POST ${path} HTTP/1.1\r\n`);
@@ -566,7 +566,7 @@ describe("the gateway", () => {
     await closing;
   });
 
-  it("reports that its port is in use", async () => {
+  it("the gateway reports that its port is in use", async () => {
     const { port } = await openTestGateway();
     await assert.rejects(openImitatedApiGateway(certificate, "127.0.0.1", port), (error) => {
       assert.ok(error instanceof Complaint);
@@ -578,7 +578,7 @@ describe("the gateway", () => {
     });
   });
 
-  it("reports an address that is not this machine's", async () => {
+  it("the gateway reports an address that is not this machine's", async () => {
     await assert.rejects(
       openImitatedApiGateway(certificate, "192.0.2.1", 0),
       /^Error: port 0 of 192\.0\.2\.1 can't be listened on: /,

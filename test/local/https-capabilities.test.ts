@@ -42,13 +42,13 @@ describe("a service outside the cluster", () => {
   /** An option of requests by which the answer may be kept for a minute. */
   const keep = () => 60;
 
-  it("is called each time", async () => {
+  it("a service is called for each request if no answer may be kept", async () => {
     await callService();
     await callService();
     assert.equal(requests, 2);
   });
 
-  it("is not called again while its answer to the same request of the same cluster is kept", async () => {
+  it("a service is not called again while its answer to the same request of the same cluster is kept", async () => {
     await callService({ keep });
     answer = "no";
     assert.equal(await callService({ keep }), "yes");
@@ -58,13 +58,13 @@ describe("a service outside the cluster", () => {
     assert.equal(await callService({ keep: () => 0 }), "no");
   });
 
-  it("is called once for several equal requests at the same time", async () => {
+  it("a service is called once for several equal requests at the same time", async () => {
     const answers = await Promise.all([callService({ keep }), callService({ keep }), callService({ keep })]);
     assert.deepEqual(answers, ["yes", "yes", "yes"]);
     assert.equal(requests, 1);
   });
 
-  it("has as many milliseconds to answer as the request allows, also if several requests share a call", async () => {
+  it("a service has as much time to answer as the request allows, also if several requests share a call", async () => {
     answer = "nothing";
     const timedOut = { code: 503, message: /^could not ask 127\.0\.0\.1:\d+: it did not answer in time$/ };
     // The requests with `keep` share one call. After a second, the call would be made again.
@@ -73,7 +73,7 @@ describe("a service outside the cluster", () => {
     assert.equal(requests, 2);
   });
 
-  it("is called for each of several equal requests if the answer may not be kept", async () => {
+  it("a service is called for each of several equal requests if the answer may not be kept", async () => {
     const mayKeep = (answer: { body: string }) => (answer.body === "yes" ? 60 : 0);
     answer = "nothing";
     const firstRequest = assert.rejects(callService({ keep: mayKeep }, "one", 300), /did not answer in time$/);
@@ -86,7 +86,7 @@ describe("a service outside the cluster", () => {
     assert.equal(requests, 4, "each request has a call of its own");
   });
 
-  it("is called over plain HTTP only by the http capability", async () => {
+  it("a service is called over plain HTTP only by the http capability", async () => {
     const plain = createPlainServer((request, response) => {
       if (request.url === "/moved") response.writeHead(302, { location: "/" });
       response.end("plain");
@@ -106,7 +106,7 @@ describe("a service outside the cluster", () => {
     }
   });
 
-  it("is called again before a rule refuses because of a kept answer, but not before a rule admits", async () => {
+  it("a service is called again before a rule refuses, but not before a rule admits, by a kept answer", async () => {
     const refuseIfNo = rule({
       summary: "Refuses if a service says no.",
       match: [],

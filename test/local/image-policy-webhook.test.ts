@@ -91,7 +91,7 @@ describe("image-policy-webhook", () => {
   const forbidden = 'pods "a" is forbidden: ';
   const quickRetries = { imagePolicy: { retryBackoff: 1 } };
 
-  it("sends the ImageReview that upstream sends", async () => {
+  it("image-policy-webhook sends the service the ImageReview that upstream sends", async () => {
     replies = [approval];
     assert.deepEqual(await evaluatePod("ok:1"), {});
     assert.deepEqual(received, [
@@ -107,7 +107,7 @@ describe("image-policy-webhook", () => {
     assert.equal(await evaluatePod("bad:1"), refusal);
   });
 
-  it("sends a request up to five times after 500, 504, Retry-After and a reset connection", async () => {
+  it("image-policy-webhook sends a request up to five times after 500, 504, Retry-After or a reset", async () => {
     const retryLater = { status: 503, body: "", headers: { "retry-after": "1" } };
     replies = [failure, { ...failure, status: 504 }, retryLater, "reset", approval];
     assert.deepEqual(await evaluatePod("ok:1", quickRetries), {});
@@ -119,7 +119,7 @@ describe("image-policy-webhook", () => {
     assert.equal(received.length, 5);
   });
 
-  it("does not retry after 404, 401 and 503", async () => {
+  it("image-policy-webhook does not retry after 404, 401 and 503", async () => {
     for (const status of [404, 401, 503]) {
       received.length = 0;
       replies = [{ status, body: "" }];
@@ -129,7 +129,7 @@ describe("image-policy-webhook", () => {
     }
   });
 
-  it("decides before the review ends, even if the service fails or does not answer", async () => {
+  it("image-policy-webhook decides before the review ends, even if the service fails or hangs", async () => {
     const refusal = `${forbidden}the image policy webhook backend answers 500`;
     replies = [failure];
     const oneSecond = 1000;
@@ -153,7 +153,7 @@ describe("image-policy-webhook", () => {
     ["denyTTL", 0, denial, approval],
     ["denyTTL", 3, denial, approval],
   ] as const)
-    it(`reuses an answer for the time of ${setting}: ${seconds}`, async (test) => {
+    it(`image-policy-webhook reuses an answer for the time of ${setting}: ${seconds}`, async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
       const settings = { imagePolicy: { [setting]: seconds } };
       replies = [kept];
@@ -169,7 +169,7 @@ describe("image-policy-webhook", () => {
       assert.equal(received.length, 3);
     });
 
-  it("reuses no answer if allowTTL and denyTTL are -1", async () => {
+  it("image-policy-webhook reuses no answer if allowTTL and denyTTL are -1", async () => {
     const settings = { imagePolicy: { allowTTL: -1, denyTTL: -1 } };
     for (const reply of [approval, approval, denial, denial]) {
       replies = [reply];
@@ -178,13 +178,13 @@ describe("image-policy-webhook", () => {
     assert.equal(received.length, 4);
   });
 
-  it("does not retry if Retry-After is longer than the rest of the review's time", async () => {
+  it("image-policy-webhook does not retry if Retry-After is longer than the rest of the review's time", async () => {
     replies = [{ status: 503, body: "", headers: { "retry-after": "600" } }, approval];
     assert.equal(await evaluatePod("ok:1", quickRetries), `${forbidden}the image policy webhook backend answers 503`);
     assert.equal(received.length, 1);
   });
 
-  it("calls the service again after an invalid answer", async () => {
+  it("image-policy-webhook calls the service again after an invalid answer", async () => {
     replies = [{ status: 200, body: "<html>" }];
     const settings = { imagePolicy: { defaultAllow: true } };
     assert.deepEqual(await evaluatePod("ok:1", settings), { "failed-open": "true" });
@@ -220,7 +220,7 @@ describe("image-policy-webhook", () => {
     };
     const clientFiles = { "client-certificate": "own.crt", "client-key": "own.key" };
 
-    it("shows the service its client certificate and its token", async () => {
+    it("image-policy-webhook shows the service its client certificate and its token", async () => {
       replies = [approval];
       await writeFile(join(folder, "token"), "t0ken\n");
       const { said, known } = await evaluateWith({ ...clientFiles, tokenFile: "token" });
@@ -229,7 +229,7 @@ describe("image-policy-webhook", () => {
       assert.doesNotMatch(JSON.stringify(known), /t0ken|PRIVATE KEY/);
     });
 
-    it("uses the certificates and the server's name from the kubeconfig", async () => {
+    it("image-policy-webhook uses the certificates and the server's name from the kubeconfig", async () => {
       replies = [approval];
       const data = Buffer.from(await readFrom("own.crt")).toString("base64");
       const user = { "client-certificate-data": data, "client-key": "own.key" };
@@ -240,7 +240,7 @@ describe("image-policy-webhook", () => {
       );
     });
 
-    it("is refused by the service without its client certificate", async () => {
+    it("the service refuses image-policy-webhook without its client certificate", async () => {
       replies = [approval];
       const otherClient = { "client-certificate": "other.crt", "client-key": "other.key" };
       for (const user of [{}, otherClient])
@@ -253,7 +253,7 @@ describe("image-policy-webhook", () => {
     });
   });
 
-  it("refuses, or admits with defaultAllow, if the service has another certificate or can't be reached", async () => {
+  it("image-policy-webhook refuses, or admits with defaultAllow, if the service can't be reached", async () => {
     replies = [approval];
     const untrusted = { backend: { ca: otherCa } };
     const refusal = String(await evaluatePod("ok:1", untrusted));

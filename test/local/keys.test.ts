@@ -69,7 +69,7 @@ const damaged: [name: string, text: string][] = [
 ];
 
 describe("the signing key", () => {
-  it("is created once, and only its owner can read it", async () => {
+  it("the signing key is created once, and only its owner can read it", async () => {
     const first = await readOrCreateUrlSigner(folder);
     const firstContents = await readContents();
     const second = await readOrCreateUrlSigner(folder);
@@ -80,7 +80,7 @@ describe("the signing key", () => {
     assert.equal((await stat(join(folder, "signing.key"))).mode & 0o777, 0o600);
   });
 
-  it("signs URLs that functions accept", async () => {
+  it("the signing key signs URLs that functions accept", async () => {
     const { publicKey, signSegment } = await readOrCreateUrlSigner(folder);
     const acceptedVersions = [1, 2];
     const verify = createUrlKeyVerifier(publicKey, () => acceptedVersions);
@@ -90,7 +90,7 @@ describe("the signing key", () => {
   });
 
   for (const [name, text] of damaged)
-    it(`is not replaced if its file ${name}`, async () => {
+    it(`the signing key is not replaced if its file ${name}`, async () => {
       await readOrCreateUrlSigner(folder);
       await writeFile(join(folder, "signing.key"), text);
       const remedy = "delete it to have a new key made, and register the webhooks of every cluster again";
@@ -99,14 +99,14 @@ describe("the signing key", () => {
       assert.deepEqual(await readContents(), { "signing.key": text });
     });
 
-  it("can't be created if there is a file with the name of its folder", async () => {
+  it("the signing key can't be created if there is a file with the name of its folder", async () => {
     await writeFile(folder, "");
     await assert.rejects(readOrCreateUrlSigner(folder), expectComplaint(/signing\.key can't be read: ENOTDIR/));
   });
 });
 
 describe("the certificate", () => {
-  it("is created once, and only its owner can read it", async () => {
+  it("the certificate is created once, and only its owner can read it", async () => {
     const { ca, cert, key } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const contents = await readContents();
     assert.deepEqual(await readOrCreateServerCertificate(folder, "127.0.0.1"), { ca, cert, key });
@@ -123,20 +123,20 @@ describe("the certificate", () => {
     ["postern.example", ["postern.example", "localhost"], ["other.example", "a.postern.example"]],
   ];
   for (const [host, names, others] of hosts)
-    it(`for ${host} passes a real handshake`, async () => {
+    it(`the certificate for ${host} passes a real handshake`, async () => {
       const certificate = await readOrCreateServerCertificate(folder, host);
       for (const name of names) assert.equal(await tryHandshake(certificate, name), "verified", name);
       for (const name of others)
         assert.equal(await tryHandshake(certificate, name), "ERR_TLS_CERT_ALTNAME_INVALID", name);
     });
 
-  it("is verified only by its own CA", async () => {
+  it("the certificate is verified only by its own CA", async () => {
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const { ca } = await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
     assert.notEqual(await tryHandshake({ ...certificate, ca }, "127.0.0.1"), "verified");
   });
 
-  it("is renewed by the same CA when the host changes", async () => {
+  it("the certificate is renewed by the same CA when the host changes", async () => {
     const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const second = await readOrCreateServerCertificate(folder, "10.1.2.3");
     assert.equal(second.ca, first.ca);
@@ -145,14 +145,14 @@ describe("the certificate", () => {
     assert.deepEqual(await readOrCreateServerCertificate(folder, "10.1.2.3"), second);
   });
 
-  it("is valid for at most 825 days, because some clients require that; its CA is valid for longer", async () => {
+  it("the certificate is valid for at most 825 days, as some clients require, and its CA for longer", async () => {
     const { ca, cert } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const countDays = (pem: string) => (Date.parse(new X509Certificate(pem).validTo) - Date.now()) / 86_400_000;
     assert.ok(countDays(cert) > 300 && countDays(cert) < 825 && countDays(ca) > 3000);
     assert.ok(new X509Certificate(ca).ca && !new X509Certificate(cert).ca);
   });
 
-  it("is renewed if the key belongs to another certificate", async () => {
+  it("the certificate is renewed if the key belongs to another certificate", async () => {
     const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const otherCertificate = await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
     await writeFile(join(folder, "server.key"), otherCertificate.key);
@@ -161,13 +161,13 @@ describe("the certificate", () => {
     assert.equal(await tryHandshake(second, "127.0.0.1"), "verified");
   });
 
-  it("is renewed if its file is cut off", async () => {
+  it("the certificate is renewed if its file is cut off", async () => {
     await readOrCreateServerCertificate(folder, "127.0.0.1");
     await writeFile(join(folder, "server.crt"), "-----BEGIN CERTIFICATE-----\nMIIB");
     assert.equal(await tryHandshake(await readOrCreateServerCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
   });
 
-  it("is renewed by the same CA before it expires", async ({ mock }) => {
+  it("the certificate is renewed by the same CA before it expires", async ({ mock }) => {
     const first = await readOrCreateServerCertificate(folder, "127.0.0.1");
     mock.timers.enable({ apis: ["Date"], now: Date.now() + 340 * day });
     const second = await readOrCreateServerCertificate(folder, "127.0.0.1");
@@ -175,7 +175,7 @@ describe("the certificate", () => {
     assert.ok(Date.parse(new X509Certificate(second.cert).validTo) > Date.now() + 300 * day);
   });
 
-  it("is renewed if its key is missing", async () => {
+  it("the certificate is renewed if its key is missing", async () => {
     await readOrCreateServerCertificate(folder, "127.0.0.1");
     await rm(join(folder, "server.key"));
     assert.equal(await tryHandshake(await readOrCreateServerCertificate(folder, "127.0.0.1"), "127.0.0.1"), "verified");
@@ -193,29 +193,29 @@ describe("the CA", () => {
   beforeEach(() => readOrCreateServerCertificate(folder, "127.0.0.1"));
 
   for (const [name, text] of damaged) {
-    it(`is not replaced if the file of its key ${name}`, async () => {
+    it(`the CA is not replaced if the file of its key ${name}`, async () => {
       await writeFile(toPath("ca.key"), text);
       await expectRefusal(() => `${toPath("ca.key")} holds no P-256 private key in PEM; restore it, or `);
     });
-    it(`is not replaced if its file ${name}`, async () => {
+    it(`the CA is not replaced if its file ${name}`, async () => {
       await writeFile(toPath("ca.crt"), text);
       await expectRefusal(() => `${toPath("ca.crt")} holds no certificate in PEM; restore it, or `);
     });
   }
-  it("is not replaced if its file contains an invalid certificate", async () => {
+  it("the CA is not replaced if its file contains an invalid certificate", async () => {
     await writeFile(toPath("ca.crt"), "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n");
     await expectRefusal(() => `${toPath("ca.crt")} holds no certificate in PEM; restore it, or `);
   });
-  it("gets no new key if its key is missing", async () => {
+  it("the CA gets no new key if its key is missing", async () => {
     await rm(toPath("ca.key"));
     await expectRefusal(() => `${toPath("ca.key")} is missing, the key of ca.crt; restore it, or `);
   });
-  it("is refused if its key belongs to another CA", async () => {
+  it("the CA is refused if its key belongs to another CA", async () => {
     await readOrCreateServerCertificate(join(parent, "other"), "127.0.0.1");
     await rename(join(parent, "other/ca.key"), toPath("ca.key"));
     await expectRefusal(() => `${toPath("ca.crt")} is not the certificate of ca.key; restore it, or `);
   });
-  it("is not replaced if it has expired", async ({ mock }) => {
+  it("the CA is not replaced if it has expired", async ({ mock }) => {
     const { validTo } = new X509Certificate(await readFile(toPath("ca.crt"), "utf8"));
     mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
     await expectRefusal(() => `${toPath("ca.crt")} expired on ${validTo}; `);
@@ -223,17 +223,17 @@ describe("the CA", () => {
 });
 
 describe("a CA that --ca names", () => {
-  it("is read", async () => {
+  it("a CA that --ca names is read", async () => {
     const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     assert.equal(await readCaOption(join(folder, "ca.crt")), ca);
   });
   for (const [name, text] of damaged)
-    it(`is refused if its file ${name}`, async () => {
+    it(`a CA that --ca names is refused if its file ${name}`, async () => {
       const file = join(parent, "ca.crt");
       await writeFile(file, text);
       await assert.rejects(readCaOption(file), expectComplaint(`--ca ${file} contains no valid certificate in PEM`));
     });
-  it("is refused if it has expired", async ({ mock }) => {
+  it("a CA that --ca names is refused if it has expired", async ({ mock }) => {
     const { ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const { validTo } = new X509Certificate(ca);
     mock.timers.enable({ apis: ["Date"], now: Date.parse(validTo) });
@@ -243,7 +243,7 @@ describe("a CA that --ca names", () => {
 });
 
 describe("several processes at once", () => {
-  it("create the same signing key and CA, and a valid certificate", async () => {
+  it("several processes at once create the same signing key and CA, and a valid certificate", async () => {
     const keys = JSON.stringify(new URL("../../infra/keys/keys.ts", import.meta.url).href);
     const script = `
       const { readOrCreateUrlSigner, readOrCreateServerCertificate } = await import(${keys});

@@ -52,7 +52,7 @@ describe("an object with its defaults", await needs("Kubernetes module"), () => 
     assert.deepEqual(different.slice(0, 3), [], `${different.length} of ${objects.length} with seed ${seed}`);
   };
 
-  it("equals the object of Kubernetes' handlers, for a valid object of each kind", () =>
+  it("an object with its defaults equals the object of Kubernetes' handlers, for a valid object of each kind", () =>
     compareAll(readValidObjects().filter((object) => hasKnownDefaults(object))));
 
   const runs = Number(POSTERN_RUNS ?? 300);
@@ -61,7 +61,7 @@ describe("an object with its defaults", await needs("Kubernetes module"), () => 
     ["generated objects", false],
     ["generated objects with mistakes", true],
   ] as const)
-    it(`equals the object of Kubernetes' handlers, for ${what}`, () => {
+    it(`an object with its defaults equals the object of Kubernetes' handlers, for ${what}`, () => {
       const objects = fc.sample(createUsualObject(isOdd), { numRuns: runs, seed });
       return compareAll(objects as KubernetesObject[], seed);
     });

@@ -72,7 +72,7 @@ const simpleModule = (() => {
 })();
 
 describe("the loader of a module", () => {
-  it("unpacks a module once, and again if another module has the same name", async () => {
+  it("the loader unpacks a module once, and again if another module has the same name", async () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
@@ -84,7 +84,7 @@ describe("the loader of a module", () => {
     assert.equal(await readFile(second.memory, "utf8"), "another image");
   });
 
-  it("unpacks a module in several processes at once", async () => {
+  it("the loader unpacks a module in several processes at once", async () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
@@ -93,7 +93,7 @@ describe("the loader of a module", () => {
     assert.deepEqual((await readdir(cache.path)).length, 1);
   });
 
-  it("deletes modules that no process has used for a week when it unpacks another module", async () => {
+  it("the loader deletes modules that no process has used for a week when it unpacks another module", async () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     const unpack = async (memory: string) => {
@@ -116,7 +116,7 @@ describe("the loader of a module", () => {
     assert.deepEqual(await listCache(cache.path), [added, other, recent, used].sort());
   });
 
-  it("says that the cache can't be written", async () => {
+  it("the loader says that the cache can't be written", async () => {
     await using packed = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
     await assert.rejects(unpackModule(packed.path, join(packed.path, manifestFile)), {
@@ -129,7 +129,7 @@ describe("the loader of a module", () => {
     ["that is cut off", (file: Buffer) => file.subarray(0, 20), /can't be unpacked: unexpected end of file$/],
     ["that is too long", () => brotliCompressSync(Buffer.alloc(1 << 20)), /can't be unpacked: Cannot create a Buffer/],
   ] as const)
-    it(`refuses a file ${name}, and leaves nothing`, async () => {
+    it(`the loader refuses a file ${name}, and leaves no file in the cache`, async () => {
       await using packed = await openFolder();
       await using cache = await openFolder();
       await writePacked(packed.path, simpleModule, simpleMemory);
@@ -139,7 +139,7 @@ describe("the loader of a module", () => {
       assert.deepEqual(await readdir(cache.path), []);
     });
 
-  it("still answers after an object that makes the module fail, or that takes too long", async () => {
+  it("the module still answers after an object that makes the module fail, or that takes too long", async () => {
     await using packed = await openFolder();
     await using cache = await openFolder();
     await writePacked(packed.path, simpleModule, simpleMemory);
@@ -174,7 +174,7 @@ describe("the folder of the module", () => {
     return stdout.trim();
   };
 
-  it("belongs to the package beside the package postern, and never to the working directory", async () => {
+  it("the folder of the module is a package beside the package postern, never the working directory", async () => {
     const [folder, other] = [await createTestFolder(), await createTestFolder()];
     await Promise.all([installPackage(folder), writeModulePackage(other)]);
     const loader = join(folder, "node_modules/postern/infra/kubernetes/find-module.js");
@@ -186,7 +186,7 @@ describe("the folder of the module", () => {
     assert.equal(existsSync(join(folder, "node_modules/postern/infra/kubernetes/build")), false);
   });
 
-  it("is the built one in a checkout", async () => {
+  it("the folder of the module is the built folder in a checkout", async () => {
     const folder = await createTestFolder();
     await writeModulePackage(folder);
     const loader = fileURLToPath(new URL("../../infra/kubernetes/find-module.ts", import.meta.url));
@@ -218,7 +218,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
       ...overrides,
     });
 
-  it("sets defaults before mutating admission, and prepares an object after it", async () => {
+  it("the module sets defaults before mutating admission, and prepares an object after it", async () => {
     const text = JSON.stringify({ ...pod, status: { phase: "Running" } });
     const withDefaults = await create(text, { until: "admission" });
     const prepared = await create(text);
@@ -228,7 +228,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     assert.ok(Object(prepared.object).metadata.uid);
   });
 
-  it("names the fields of a refusal", async () => {
+  it("the module names the fields of a refusal", async () => {
     const { status } = await create(JSON.stringify({ ...pod, spec: { containers: [{ name: "C", image: "" }] } }));
     assert.equal(status?.code, 422);
     assert.deepEqual(
@@ -237,7 +237,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     );
   });
 
-  it("returns warnings", async () => {
+  it("the module returns warnings", async () => {
     const object = { ...pod, spec: { containers: [{ name: "c", image: "i", env: [{ name: "A" }, { name: "A" }] }] } };
     const { warnings } = await create(JSON.stringify(object));
     assert.deepEqual(warnings, [
@@ -245,14 +245,14 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     ]);
   });
 
-  it("compares an update with the stored object", async () => {
+  it("the module compares an update with the stored object", async () => {
     const stored = JSON.stringify((await create(JSON.stringify(pod))).object);
     const changed = { ...JSON.parse(stored), spec: { ...JSON.parse(stored).spec, hostNetwork: true } };
     const { status } = await create(JSON.stringify(changed), { verb: "update", name: "p", oldObject: stored });
     assert.match(status?.message ?? "", /^Pod "p" is invalid: spec: Forbidden: pod updates may not change fields/);
   });
 
-  it("validates custom resources by their newest CustomResourceDefinition", async () => {
+  it("the module validates custom resources by their newest CustomResourceDefinition", async () => {
     const define = (largestSize: number) =>
       module.handle({
         verb: "define",
@@ -294,7 +294,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     ["that isn't UTF-8", Buffer.from('{"metadata":{"name":"\xff\xfe"}}', "latin1"), 422, /./],
     ["with a repeated key", '{"metadata":{"name":"p","name":"q"}}', 400, /duplicate field "metadata.name"/],
   ] as const)
-    it(`refuses an object ${name}, and answers the next one`, async () => {
+    it(`the module refuses an object ${name}, and answers for the next object`, async () => {
       const { status, undecided } = await create(object);
       assert.equal(undecided, undefined);
       assert.match(status?.message ?? "", message);
@@ -303,20 +303,20 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     });
 
   for (const namespace of ["", "..", "a/b", "../../nodes", "a?b", "\0"])
-    it(`reaches no other path by the namespace ${JSON.stringify(namespace)}`, async () => {
+    it(`the module reaches no other path by the namespace ${JSON.stringify(namespace)}`, async () => {
       const { object, status } = await create(JSON.stringify(pod), { namespace });
       assert.equal(object, undefined);
       assert.ok(status?.code === 400 || status?.code === 422, JSON.stringify(status));
     });
 
-  it("refuses to start with a feature gate that Kubernetes doesn't know, and names the gate", async () => {
+  it("the module refuses to start with a feature gate that Kubernetes doesn't know, and names the gate", async () => {
     const packed = (await findModule()) ?? "";
     await assert.rejects(createKubernetes({ packed, featureGates: { NoSuchGate: true } }), {
       message: /^Kubernetes [\d.]+: unrecognized feature gate: NoSuchGate$/,
     });
   });
 
-  it("emulates an older minor", async () => {
+  it("the module emulates an older minor", async () => {
     const older = await createKubernetes({ packed: (await findModule()) ?? "", minor: "1.36" });
     const { object } = await older.handle({
       verb: "create",

@@ -110,7 +110,7 @@ const sendReview = async (url: string, review?: object): Promise<{ code: number;
 type BrokenRuleCase = [name: string, words: string[], code: number, stdout: string, hasFault: boolean];
 
 describe("a newcomer", () => {
-  it("lists rules, commands and options", async () => {
+  it("a newcomer lists rules, commands and options", async () => {
     const { code, stdout } = await runPostern("rules");
     assert.equal(code, 0);
     assert.match(stdout, /^always-pull-images +mutate, validate +enforce/m);
@@ -127,7 +127,7 @@ describe("a newcomer", () => {
     assert.deepEqual(await runPostern("help", "check"), help);
   });
 
-  it("sees which rules a cluster may not need, and the costs of rules", async () => {
+  it("a newcomer sees which rules a cluster may not need, and the costs of rules", async () => {
     await writeFile(
       join(copy, "managed.yaml"),
       `rules: { always-pull-images: , limit-ranger: , node-restriction: }
@@ -155,7 +155,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.deepEqual([millionReviews.url.toFixed(2), millionReviews.http.toFixed(2)], ["0.69", "1.81"]);
   });
 
-  it("can name a rule by its upstream plugin, also in postern.yaml", async () => {
+  it("a newcomer can name a rule by its upstream plugin, also in postern.yaml", async () => {
     await writeFile(join(copy, "upstream.yaml"), "rules: { AlwaysPullImages: { mode: warn } }\n");
     const { stdout } = await runPostern("explain", "AlwaysPullImages", "--config", "upstream.yaml");
     assert.match(stdout, /^always-pull-images\n[\s\S]*\n {2}local:\n {4}mode: warn\n/);
@@ -168,7 +168,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     await rm(join(copy, "built"), { recursive: true });
   });
 
-  it("can use an older Node, because postern starts the Node 24 that npm installed", async () => {
+  it("a newcomer can use an older Node, because postern starts the Node 24 that npm installed", async () => {
     const run = (...words: string[]) => promisify(execFile)(process.execPath, words, { cwd: copy, timeout: 120_000 });
     // infra/postern.js starts infra/main.ts if it runs on an older Node.
     const { stdout } = await run("infra/main.ts", "key", "local");
@@ -177,7 +177,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(version.stdout.trim(), process.version);
   });
 
-  it("can create rules for a custom kind, and they pass all checks", async () => {
+  it("a newcomer can create rules for a custom kind, and the rules pass all checks", async () => {
     const names = { kind: "Widget", plural: "widgets" };
     const spec = { group: "example.com", names, versions: [{ name: "v1", storage: true }] };
     const definition = { apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", spec };
@@ -192,7 +192,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     await writeFile(join(copy, "postern.yaml"), config);
   });
 
-  it("can create a rule that passes all checks; an edit of the rule applies to the next review", async () => {
+  it("a newcomer can create a rule that passes all checks, and an edit applies to the next review", async () => {
     const created = await runPostern("new", "require-newcomers-label");
     assert.deepEqual([created.code, created.stderr], [0, ""]);
     assert.equal((await runPostern("test", "require-newcomers-label")).code, 0);
@@ -261,7 +261,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(await gateway.stop(), 0);
   });
 
-  it("sees an edit of a policy or of manifests apply to the next review, if the edited file is valid", async () => {
+  it("a newcomer sees an edit of a policy or of manifests apply to the next review, if the file is valid", async () => {
     const buildTemplate = (path: string) => ({
       type: "annotations",
       operation: "add",
@@ -365,7 +365,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(await gateway.stop(), 0);
   });
 
-  it("sees an edit of a kubeconfig, or of a file that it names, apply to the next review", async (test) => {
+  it("a newcomer sees an edit of a kubeconfig, or of a file that it names, apply to the next review", async (test) => {
     const { ca, ...certificate } = await readOrCreateServerCertificate(join(copy, "api-server"), "127.0.0.1");
     // The server has the namespace only for the token `right`.
     const apiServer = createServer(certificate, ({ headers: { authorization } }, response) => {
@@ -430,14 +430,14 @@ rules that an API server may not need, because it has their plugin on (npx poste
     ["in an empty file", "", "rules:\n  forbid-newcomers-thing:\n"],
   ];
   for (const [name, before, wanted] of turnOnCases)
-    it(`creates a rule, which is then turned on ${name}`, async () => {
+    it(`a newcomer creates a rule, which is then turned on ${name}`, async () => {
       await writeFile(join(copy, "other.yaml"), before);
       assert.equal((await runPostern("new", "forbid-newcomers-thing", "--config", "other.yaml")).stderr, "");
       assert.equal(await readFile(join(copy, "other.yaml"), "utf8"), `${schemaLine}\n${wanted}`);
       await rm(join(copy, "functions/forbid-newcomers-thing"), { recursive: true });
     });
 
-  it("creates two rules one after the other, and both are turned on", async () => {
+  it("a newcomer creates two rules one after the other, and both rules are turned on", async () => {
     await writeFile(join(copy, "other.yaml"), "rules:\n");
     for (const name of ["forbid-newcomers-one", "forbid-newcomers-two"]) {
       assert.equal((await runPostern("new", name, "--config", "other.yaml")).stderr, "");
@@ -454,7 +454,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
       await rm(join(copy, "functions", name), { recursive: true });
   });
 
-  it("sees workloads recounted while the rules are served", async () => {
+  it("a newcomer sees workloads recounted while the rules are served", async () => {
     const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "a" }, spec: { containers: [] } };
     const quotas = [{ name: "team", hard: { pods: 1 } }];
     const config = {
@@ -469,7 +469,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal(await stop(), 0);
   });
 
-  it("gets the same answer from the gateway and from check for a folder of manifests", async () => {
+  it("a newcomer gets the same answer from the gateway and from check for a folder of manifests", async () => {
     await mkdir(join(copy, "limits"));
     const limits = `
 apiVersion: v1
@@ -523,7 +523,7 @@ items:
     assert.equal(await gateway.stop(), 0);
   });
 
-  it("gets the same CA and the same URLs from the gateway after a restart", async () => {
+  it("a newcomer gets the same CA and the same URLs from the gateway after a restart", async () => {
     const before = await runPostern("key", "local");
     const first = await serve();
     const url = await first.waitFor(/https:\S+\/always-pull-images\/mutate/);
@@ -537,7 +537,7 @@ items:
   });
 
   const skip = !process.execPath.includes("node_modules") && "npm has no Node for this machine: there is one process";
-  it("leaves no process running when npx is killed", { skip, timeout: 120_000 }, async (test) => {
+  it("a newcomer's gateway leaves no process running when npx is killed", { skip, timeout: 120_000 }, async (test) => {
     // The copy is another file than the installed Node, so postern.js starts a second process, as on an older Node.
     const node = join(copy, "node");
     await link(process.execPath, node).catch(() => copyFile(process.execPath, node));
@@ -559,7 +559,7 @@ items:
     assert.match(printed, /shutting down: answering open requests\n$/);
   });
 
-  it("gets manifests in which the rules have the order of the compiled-in plugins", async () => {
+  it("a newcomer gets manifests in which the rules have the order of the compiled-in plugins", async () => {
     const { stdout } = await runPostern("manifests", "--url", "https://rules.example.com/", "--cluster", "local");
     const [mutating, validating] = parseAllDocuments(stdout).map((document) => document.toJS());
     assert.deepEqual(
@@ -578,7 +578,7 @@ items:
     assert.equal(pull.clientConfig.caBundle, undefined);
   });
 
-  it("is warned about an object that is too large for kubectl apply", async () => {
+  it("a newcomer is warned about an object that is too large for kubectl apply", async () => {
     const { ca } = await readOrCreateServerCertificate(join(copy, "large"), "127.0.0.1");
     await writeFile(join(copy, "large.crt"), ca.repeat(100));
     const { code, stdout, stderr } = await runPostern("manifests", "--url", "https://x", "--ca", "large.crt");
@@ -593,13 +593,13 @@ items:
   const { sentences, brokenRule }: { sentences: [string, string[], string][]; brokenRule: BrokenRuleCase[] } =
     parseYaml(readFileSync(new URL("newcomer.test.yaml", import.meta.url), "utf8"));
   for (const [name, words, stderr] of sentences)
-    it(`gets one sentence about ${name}`, async () => {
+    it(`a newcomer gets one sentence about ${name}`, async () => {
       const result = await runPostern(...words);
       assert.equal(result.code, 2);
       assert.match(result.stderr, new RegExp(stderr));
     });
 
-  it("gets one sentence about a port in use", async () => {
+  it("a newcomer gets one sentence about a port in use", async () => {
     const gateway = await serve();
     const [, port] = /127.0.0.1:(\d+)/.exec(await gateway.waitFor(/Serving .*/)) ?? [];
     const second = await runPostern("serve", "--port", String(port));
@@ -607,7 +607,7 @@ items:
     await gateway.stop();
   });
 
-  it("gets the line of a mistake in postern.yaml", async () => {
+  it("a newcomer gets the line of a mistake in postern.yaml", async () => {
     await writeFile(join(copy, "broken.yaml"), "rules:\n  always-admit:\n    mode: loud\n  nope:\n");
     const broken = await runPostern("serve", "--config", "broken.yaml");
     assert.deepEqual(broken.stderr.split("\n").slice(0, 2), [
@@ -633,7 +633,7 @@ items:
     after(() => rm(getFolder(), { recursive: true }));
 
     for (const [name, words, code, stdout, hasFault] of brokenRule)
-      it(name, async () => {
+      it(`with a broken rule, postern ${name}`, async () => {
         const result = await runPostern(...words);
         // `manifests` also prints how long the API server waits if endpoints hang.
         const faults = result.stderr.replace(/^if endpoints hang, .*\n/m, "");
@@ -641,7 +641,7 @@ items:
         assert.match(result.stdout, new RegExp(stdout));
       });
 
-    it("can serve the other rules, and the broken rule once it is repaired", async () => {
+    it("a newcomer can serve the other rules, and the broken rule once it is repaired", async () => {
       const gateway = await serve("--watch", "--config", "nothing.yaml");
       await gateway.waitFor(/forbid-newcomers-nothing is not served: functions\/.* \(line 1\)/);
       const url = (await gateway.waitFor(/https:\S+\/always-admit\/validate/)).trim();

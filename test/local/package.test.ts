@@ -69,7 +69,7 @@ before(async () => {
 });
 
 describe("the package postern", () => {
-  it("builds every rule, and the bundles are as small as those of a checkout", async () => {
+  it("the package builds every rule, and the bundles are as small as those of a checkout", async () => {
     const names = await listRules();
     const checkout = await openCheckout(names);
     try {
@@ -89,14 +89,14 @@ describe("the package postern", () => {
     }
   });
 
-  it("checks manifests by every rule that is on", async () => {
+  it("the package checks manifests by every rule that is on", async () => {
     const { code, stdout, stderr } = await runPostern("check", "pod.yaml", "--config", "all.yaml");
     assert.match(stdout, /denied by pod-security-policy: .*unable to validate/);
     assert.equal(code, 1, stderr);
     assert.doesNotMatch(stderr, /does not load|no bundle/);
   });
 
-  it("passes the tests of the rules that evaluate policies, and of a sixth of its rules", async () => {
+  it("the package passes the tests of the rules that evaluate policies, and of a sixth of its rules", async () => {
     const rules = (await listRules()).map((name) => ({ name }));
     const turn = 0;
     const sixth = chooseSixth(rules, turn).map(({ name }) => name);
@@ -104,7 +104,7 @@ describe("the package postern", () => {
     assert.match(stdout, /^(\d+) tests: \1 passed$/m);
   });
 
-  it("prints the webhook entries of every rule", async () => {
+  it("the package prints the webhook entries of every rule", async () => {
     const words = ["manifests", "--url", "https://rules.example", "--config", "all.yaml", "--offline"];
     const stdout = await mustWork(...words);
     // The cluster itself evaluates the policies of these rules, so the policies are printed, and no entry.
@@ -116,7 +116,7 @@ describe("the package postern", () => {
     assert.deepEqual(missing, []);
   });
 
-  it("names pages in messages by their paths in the project", async () => {
+  it("the package names pages in messages by their paths in the project", async () => {
     const { stdout, stderr } = await runPostern("build", "--config", "unconnected.yaml");
     assert.deepEqual(
       [stdout, /; (\S+) says how/.exec(stderr)?.[1]],
@@ -124,13 +124,13 @@ describe("the package postern", () => {
     );
   });
 
-  it("has a summary of each verb, and explains a rule", async () => {
+  it("the package has a summary of each verb, and explains a rule", async () => {
     const help = await mustWork("--help");
     for (const verb of await listVerbs()) assert.match(help, new RegExp(`^${verb} +[A-Z]`, "m"));
     assert.match(await mustWork("explain", "pod-security", "--config", "all.yaml"), /^pod-security\n/);
   });
 
-  it("says in one sentence that an older Node is too old", async () => {
+  it("the package says in one sentence that an older Node is too old", async () => {
     const older = 'Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.20.2" } });';
     const words = ["--import", `data:text/javascript,${encodeURIComponent(older)}`];
     const program = join(postern, "infra/postern.js");
@@ -153,7 +153,7 @@ describe("the pages of the package", () => {
       (page) => [page, readFileSync(join(postern, page), "utf8").replace(/^```[\s\S]*?^```$/gm, "")] as const,
     );
 
-  it("link to files that the package has", () => {
+  it("the pages of the package link to files that the package has", () => {
     const pages = listPages();
     assert.ok(pages.length > 80);
     const broken = pages.flatMap(([page, text]) =>
@@ -164,7 +164,7 @@ describe("the pages of the package", () => {
     assert.deepEqual(broken, []);
   });
 
-  it("name files that the package has, and mark those that only the repository has", () => {
+  it("the pages of the package name files that the package has, and mark those that only the repository has", () => {
     const wrongNames = listPages().flatMap(([page, text]) =>
       [...text.matchAll(/`((?:\.github|docs|functions|infra|lib|test)\/[^`\s<…]+)`( \(in the repository\))?/g)].flatMap(
         ([, path = "", mark]) => {
@@ -179,7 +179,7 @@ describe("the pages of the package", () => {
     assert.ok(listPages().some(([, text]) => text.includes(repositoryMark)));
   });
 
-  it("name existing files of the package, also in pipelines and in the files of a new project", async () => {
+  it("the pages of the package name existing files, also in pipelines and in the files of a new project", async () => {
     const files = [
       ...globSync("{serverless.yml,infra/{pipelines,aws/iam}/**/*.{yml,sh}}", { cwd: postern }).map((file) =>
         join(postern, file),
@@ -199,7 +199,7 @@ describe("the pages of the package", () => {
     );
   });
 
-  it("name all commands that a project has, and no others", async () => {
+  it("the pages of the package name all commands that a project has, and no other commands", async () => {
     const table =
       (await readFile(join(postern, "docs/start/project.md"), "utf8")).split("| where |")[1]?.split("\n\n")[0] ?? "";
     const rows = [...table.matchAll(/^\| ([a-z ]+) \| (.*) \|(.*)\|$/gm)].map(([, where, verbs = "", npm = ""]) => {

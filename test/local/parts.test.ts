@@ -42,7 +42,7 @@ const run = (env: Record<string, string>) => {
 };
 
 describe("a run of tests", () => {
-  it("lists the skipped tests with the reason if parts have other versions than the project pins", () => {
+  it("a run of tests lists the skipped tests with the reason if a part has another version than is pinned", () => {
     const path = [join(folder, "old"), process.env.PATH].join(delimiter);
     const { status, report } = run({ PATH: path });
     const [linter, moto, apiserver, ...rest] = report.split("\n- ").slice(1);
@@ -56,14 +56,14 @@ describe("a run of tests", () => {
     assert.deepEqual([status, rest], [0, []]);
   });
 
-  it("skips tests if their part is not installed", () => {
+  it("a run of tests skips the tests that need a part that is not installed", () => {
     const { status, report } = run({ PATH: join(folder, "none") });
     for (const part of ["cfn-lint", "moto", "kube-apiserver"])
       assert.match(report, new RegExp(`^- ${part} [\\d.]+ is not here: npm run (aws|cluster) `, "m"));
     assert.equal(status, 0);
   });
 
-  it("fails if all parts are required", () => {
+  it("a run of tests that requires all parts fails if a part is missing", () => {
     const { status, stdout } = run({ PATH: join(folder, "none"), POSTERN_REQUIRE_ALL: "1" });
     assert.match(stdout, /cfn-lint [\d.]+ is not here: npm run aws installs it/);
     assert.equal(status, 1);

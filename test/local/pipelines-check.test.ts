@@ -127,7 +127,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   for (const [service, isOwn, runService] of runs) {
     const where = `at ${service}, in ${isOwn ? "Postern's own repository" : "a repository of manifests"}`;
 
-    it(`fail if something is denied, and name its place, ${where}`, async () => {
+    it(`the checks fail if something is denied, and name its place, ${where}`, async () => {
       const repository = await createRepository({ "k8s/till.yaml": denied }, isOwn);
       const { code, stdout, stderr, readReport } = await runService(repository);
       assert.deepEqual({ code, stderr }, { code: 1, stderr: "" }, stdout);
@@ -142,7 +142,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
     if (isOwn) continue;
 
-    it(`pass if everything is admitted, ${where}`, async () => {
+    it(`the checks pass if everything is admitted, ${where}`, async () => {
       const repository = await createRepository({ "k8s/till.yaml": admitted }, isOwn);
       const { code, stdout, stderr, readReport } = await runService(repository);
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" }, stdout);
@@ -153,7 +153,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   for (const [service, isOwn, runService] of runs)
     if (!isOwn)
-      it(`run nothing that a repository of manifests brings, and write only into it, at ${service}`, async () => {
+      it(`the checks run no code of a repository, and write only into the repository, at ${service}`, async () => {
         const script = "echo foreign code ran; exit 0\n";
         const files = {
           "k8s/till.yaml": denied,
@@ -176,7 +176,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
 
   const createOwnRepository = (files: Record<string, string>) => createRepository(files, true);
 
-  it("fail if the Pods of a workload are denied, and name the place of the template", async () => {
+  it("the checks fail if the Pods of a workload are denied, and name the place of the template", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": workload });
     const { code, stdout } = await runGitHubCheck(folder, ownGitHub);
     assert.equal(code, 1, stdout);
@@ -186,7 +186,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     );
   });
 
-  it("do nothing if there is no folder of manifests and no variable names one", async () => {
+  it("the checks do nothing if there is no folder of manifests and no variable names one", async () => {
     const folder = await createOwnRepository({ "notes.txt": "nothing\n" });
     const { code, stdout } = await runCheck(folder, toGitLabScript(ownGitLab.check ?? {}));
     assert.equal(code, 0);
@@ -194,13 +194,13 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.ok(!(await readdir(folder)).includes("postern-check"));
   });
 
-  it("fail if a variable names a missing folder", async () => {
+  it("the checks fail if a variable names a missing folder", async () => {
     const folder = await createOwnRepository({ "k8s/till.yaml": admitted });
     const { code, stdout } = await runCheck(folder, toGitLabScript(ownGitLab.check ?? {}), { MANIFESTS: "k9s" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "there is no file, folder or match for k9s\n" });
   });
 
-  it("check the manifests and the cluster that variables name", async () => {
+  it("the checks check the manifests and the cluster that variables name", async () => {
     const folder = await createOwnRepository({
       "apps/one/till.yaml": denied,
       "apps/two/till.yaml": denied.replace("till\n", "two\n"),
@@ -213,13 +213,13 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.match(stdout, /^2 objects: 2 allowed, 2 warnings$/m);
   });
 
-  it("list the clusters if there are several and no variable names one", async () => {
+  it("the checks list the clusters if there are several and no variable names one", async () => {
     const folder = await createOwnRepository({ "k8s/till.yaml": admitted });
     const { code, stdout } = await runCheck(folder, toGitLabScript(ownGitLab.check ?? {}), { CLUSTER: "" });
     assert.deepEqual({ code, stdout }, { code: 2, stdout: "--cluster is missing; it must name one of eu, us\n" });
   });
 
-  it("report undecided objects, and fail because of undecided objects only if STRICT is set", async () => {
+  it("the checks report undecided objects, and fail because of such objects only if STRICT is set", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": undecided });
     const github = await runGitHubCheck(folder, ownGitHub);
     assert.equal(github.code, 0, github.stdout);
@@ -241,7 +241,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.equal((await runCheck(folder, codebuild, { STRICT: "yes" })).code, 1);
   });
 
-  it("assume the namespaces that manifests name, unless STRICT is set", async () => {
+  it("the checks assume the namespaces that manifests name, unless STRICT is set", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": assumed });
     const github = await runGitHubCheck(folder, ownGitHub);
     assert.equal(github.code, 0, github.stdout);
@@ -251,7 +251,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.match(strictResult.summary, /undecided/);
   });
 
-  it("fail if a file can't be read, even if nothing is denied", async () => {
+  it("the checks fail if a file can't be read, even if nothing is denied", async () => {
     const folder = await createOwnRepository({ "k8s/broken.yaml": unreadable, "k8s/till.yaml": admitted });
     const { code, stdout, readReport } = await runGitHubCheck(folder, ownGitHub);
     assert.equal(code, 1);
@@ -259,7 +259,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.equal(JSON.parse(await readReport("check.json")).summary.faults, 1);
   });
 
-  it("fail if the check fails, even if an earlier run has left a report without faults", async () => {
+  it("the checks fail if check fails, even if an earlier run has left a report without faults", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": undecided });
     await mkdir(join(folder, "postern-check"));
     await writeFile(join(folder, "postern-check/check.json"), `{"summary":{"faults":0}}`);
@@ -269,7 +269,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.match(stdout, /Error: torn/);
   });
 
-  it("annotate the lines at GitHub, and write the report into the summary", async () => {
+  it("the checks annotate the lines at GitHub, and write the report into the summary", async () => {
     const { stdout, summary } = await runGitHubCheck(await createOwnRepository({ "k8s/till.yaml": denied }), ownGitHub);
     assert.match(stdout, /^::error file=k8s\/till\.yaml,line=\d+,.*title=deny-service-external-ips/m);
     const [heading, , ...lines] = summary.split("\n");
@@ -278,7 +278,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.match(summary, /^ {4}1 object: 1 denied$/m);
   });
 
-  it("let no line of a manifest become a command for GitHub's runner", async () => {
+  it("the checks let no line of a manifest become a command for GitHub's runner", async () => {
     const { stdout } = await runGitHubCheck(await createOwnRepository({ "k8s/web.yaml": commanding }), ownGitHub);
     const commands: string[] = [];
     let endToken: string | undefined;
@@ -293,7 +293,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.match(stdout, /^ +\?:error title=forged/m, "the printed line is not a command");
   });
 
-  it("accept standard input and more options", async () => {
+  it("the checks accept standard input and more options", async () => {
     const namespace = "apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n";
     const folder = await createOwnRepository({ "state/ns.yaml": namespace });
     const lines = "npm ci; bash infra/pipelines/check.sh --state state";
@@ -303,7 +303,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.match(stdout, /Pod shop\/web standard input:1 changed/);
   });
 
-  it("fetch the pinned revision at GitLab, and write no token to a log or a file", async () => {
+  it("the checks fetch the pinned revision at GitLab, and write no token to a log or a file", async () => {
     const folder = await createRepository({ "k8s/till.yaml": admitted }, false);
     const { stdout, stderr } = await runCheck(folder, manifestsGitLabScript);
     assert.ok(!`${stdout}${stderr}`.includes("the-token"));
@@ -315,7 +315,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     assert.equal(written.stdout, "");
   });
 
-  it("upload their reports", () => {
+  it("the checks upload their reports", () => {
     const uploads = [ownGitHub, manifestsGitHub].map(({ jobs }) => jobs.check?.steps.at(-1)?.with?.path);
     assert.deepEqual(uploads, ["postern-check/", "postern-check/"]);
     for (const { artifacts } of [ownGitLab.check ?? {}, manifestsGitLab]) {
@@ -324,7 +324,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     }
   });
 
-  it("have only read rights at GitHub, and run a pinned revision", () => {
+  it("the checks have only read rights at GitHub, and run a pinned revision", () => {
     const { permissions, jobs } = manifestsGitHub;
     assert.deepEqual(permissions, {});
     assert.deepEqual(jobs.check?.permissions, { contents: "read" });

@@ -105,7 +105,7 @@ describe("a policy's request", () => {
     createTestCapabilities(changes).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
 
   describe("of a reference", () => {
-    it("returns body, headers and trailers", async () => {
+    it("the response to a reference's request has body, headers and trailers", async () => {
       answer = (response) => {
         response.writeHead(200, {
           "content-type": "text/plain; charset=utf-8",
@@ -124,7 +124,7 @@ describe("a policy's request", () => {
       assert.equal(Object.hasOwn(header, "Transfer-Encoding"), false);
     });
 
-    it("sends the request that the policy states", async () => {
+    it("a reference sends the request that the policy states", async () => {
       await fetchReference({
         url: `http://${plainHost}/a?z=1`,
         method: "post",
@@ -142,7 +142,7 @@ describe("a policy's request", () => {
       assert.equal(received.length, 1);
     });
 
-    it("sends a body with its length, even with the method GET", async () => {
+    it("a reference sends a body with its length, even with the method GET", async () => {
       await fetchReference({ body: [1], header: { "content-type": "text/x" } });
       const [{ method, headers, body } = assert.fail()] = received;
       assert.deepEqual(
@@ -151,7 +151,7 @@ describe("a policy's request", () => {
       );
     });
 
-    it("trusts only the certificate of its settings", async () => {
+    it("a reference trusts only the certificate of its settings", async () => {
       await assert.rejects(fetchReference({}, { ca: "" }), /could not ask localhost:\d+: .*certificate/i);
       await assert.rejects(fetchReference({}, { ca: "none" }), /http\.ca can't be used|certificate/i);
       assert.equal(received.length, 0);
@@ -205,24 +205,24 @@ describe("a policy's request", () => {
         new RegExp(sentence),
       ];
     for (const [what, [createAnswer, sentence]] of Object.entries(wrongAnswers))
-      it(`fails for ${what}`, async () => {
+      it(`a reference's request fails for ${what}`, async () => {
         answer = createAnswer();
         await assert.rejects(fetchReference(), { message: sentence });
         assert.equal(received.length, 1);
       });
 
-    it("reads compressed JSON", async () => {
+    it("a reference reads compressed JSON", async () => {
       answer = (response) => response.writeHead(200, { "content-encoding": "gzip" }).end(gzipSync('{"a":1}'));
       assert.deepEqual((await fetchReference()).body, { a: 1 });
     });
 
-    it("fails at the timeout of the review", async () => {
+    it("a reference's request fails at the timeout of the review", async () => {
       answer = () => {};
       const fetching = createTestCapabilities({}, 400).fetchReference({ url: `https://${host}/a` });
       await assert.rejects(fetching, /did not answer in time$/);
     });
 
-    it("treats keys named as members of prototypes as usual keys", async () => {
+    it("a reference treats keys named as members of prototypes as usual keys", async () => {
       answer = respondWith('{"__proto__":{"a":1},"constructor":2}', 200, { constructor: "c" });
       const { body, header } = await fetchReference({
         params: JSON.parse('{"__proto__":"p"}'),
@@ -255,7 +255,7 @@ describe("a policy's request", () => {
       "to the metadata service of EKS": () => ["http://[fd00:ec2::23]/", ["[fd00:ec2::23]"], ["::/0"]],
     };
     for (const [what, getUrlAndHosts] of Object.entries(forbiddenUrls))
-      it(`is not sent ${what}`, async () => {
+      it(`a request to a forbidden address is not sent ${what}`, async () => {
         const [url, hosts, addresses = []] = getUrlAndHosts();
         const sentence =
           /must not be called: http\.(hosts|addresses)|it has no address that may be called, but .*127\.0\.0\.1/;
@@ -269,12 +269,12 @@ describe("a policy's request", () => {
       });
 
     for (const { name, reference, sentence } of rows.refused)
-      it(`is not sent with ${name}`, async () => {
+      it(`a request is not sent with ${name}`, async () => {
         await assert.rejects(fetchReference(reference), { message: new RegExp(sentence) });
         assert.equal(received.length, 0);
       });
 
-    it("is not sent with values of a wrong type", async () => {
+    it("a request is not sent with values of a wrong type", async () => {
       for (const wrongReference of rows.wrongReferences)
         await assert.rejects(fetchReference(JSON.parse(JSON.stringify(wrongReference))), /must be/);
       for (const wrongRequest of rows.wrongScriptRequests)
@@ -303,7 +303,7 @@ describe("a policy's request", () => {
       (await fetchReference({ auth: { ...buildAuth(), ...authFields } })).body.n;
     const countRequests = (path: string) => received.filter(({ url }) => url === path).length;
 
-    it("requests the token with name and password, and only once", async () => {
+    it("the token is requested with name and password, and only once", async () => {
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T1"]);
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 2]);
       const [{ method, headers, body } = assert.fail()] = received;
@@ -311,13 +311,13 @@ describe("a policy's request", () => {
       assert.equal(headers.authorization, `Basic ${Buffer.from("u:p w").toString("base64")}`);
     });
 
-    it("requests the token once for parallel reviews", async () => {
+    it("the token is requested once for parallel reviews", async () => {
       const tokens = await Promise.all([fetchToken(), fetchToken(), fetchToken(), fetchToken()]);
       assert.deepEqual(tokens, new Array(4).fill("Bearer T1"));
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [1, 4]);
     });
 
-    it("has a separate token for each combination of name, password, service and cluster", async () => {
+    it("each combination of name, password, service and cluster has a separate token", async () => {
       await fetchToken();
       assert.equal(await fetchToken({ username: "v" }), "Bearer T2");
       assert.equal(await fetchToken({ password: "q" }), "Bearer T3");
@@ -328,7 +328,7 @@ describe("a policy's request", () => {
       assert.equal(body.n, "Bearer T4");
     });
 
-    it("keeps a token a little shorter than the service or the policy states", async (test) => {
+    it("a token is kept a little shorter than the service or the policy states", async (test) => {
       test.mock.timers.enable({ apis: ["Date"], now: Date.now() });
       const advanceMinutes = (count: number) => test.mock.timers.setTime(Date.now() + count * 60_000);
       for (const [createTokenFields, authFields, minutes] of [
@@ -347,19 +347,19 @@ describe("a policy's request", () => {
       }
     });
 
-    it("does not keep a token that expires immediately", async () => {
+    it("a token that expires immediately is not kept", async () => {
       tokenFields = { expireAt: Date.now() + 3000 };
       assert.deepEqual([await fetchToken(), await fetchToken()], ["Bearer T1", "Bearer T2"]);
     });
 
-    it("uses the policy's token until it expires", async () => {
+    it("a policy's own token is used until it expires", async () => {
       assert.equal(await fetchToken({ token: "own" }), "Bearer own");
       assert.equal(await fetchToken({ token: "own", expireAt: "2999-01-01T00:00:00Z" }), "Bearer own");
       assert.equal(countRequests("/auth"), 0);
       assert.equal(await fetchToken({ token: "own", expireAt: "2001-01-01T00:00:00Z" }), "Bearer T1");
     });
 
-    it("requests a new token once after a refusal", async () => {
+    it("a new token is requested once after a refusal", async () => {
       await fetchToken();
       isAccepted = (token) => token === "T2";
       assert.equal(await fetchToken(), "Bearer T2");
@@ -371,7 +371,7 @@ describe("a policy's request", () => {
       assert.equal(count, 3);
     });
 
-    it("requests one new token after parallel refusals", async () => {
+    it("one new token is requested after parallel refusals", async () => {
       await fetchToken();
       isAccepted = (token) => token !== "T1";
       const tokens = await Promise.all([fetchToken(), fetchToken(), fetchToken()]);
@@ -379,13 +379,13 @@ describe("a policy's request", () => {
       assert.equal(count, 2);
     });
 
-    it("requests no token after the refusal of a static token", async () => {
+    it("no token is requested after the refusal of a static token", async () => {
       isAccepted = () => false;
       await assert.rejects(fetchToken({ staticToken: "s" }), /answers 401$/);
       assert.deepEqual([countRequests("/auth"), countRequests("/a")], [0, 1]);
     });
 
-    it("requests no new token when a policy's refusal is evaluated a second time", async () => {
+    it("no new token is requested when a policy's refusal is evaluated a second time", async () => {
       await fetchToken();
       const review = createCapabilities("one", 8000);
       await createPolicyHttpCapabilities(buildSettings(), review.http).fetchReference({
@@ -405,7 +405,7 @@ describe("a policy's request", () => {
     for (const { name, body = "", status, headers, sentence } of rows.tokenAnswers)
       wrongAnswers[name] = [respondWith(body, status, headers), new RegExp(sentence)];
     for (const [what, [createAnswer, sentence]] of Object.entries(wrongAnswers))
-      it(`fails without secrets in the message if the token service answers with ${what}`, async () => {
+      it(`the request fails without secrets in the message if the token service answers with ${what}`, async () => {
         answer = createAnswer;
         await assert.rejects(fetchToken(), (error: Error) => {
           assert.match(error.message, sentence);
@@ -415,7 +415,7 @@ describe("a policy's request", () => {
         assert.equal(countRequests("/a"), 0);
       });
 
-    it("fails if no token can be requested", async () => {
+    it("the request fails if no token can be requested", async () => {
       const sentence =
         /^auth must have a staticToken, a token or an authUrl, or http\.credentials must list localhost:\d+$/;
       for (const auth of [{}, { username: "u", password: "p" }, { staticToken: "", token: "", authUrl: "" }])
@@ -428,7 +428,7 @@ describe("a policy's request", () => {
       await fetchReference({ auth: undefined });
     });
 
-    it("sends no secret of the settings over http://", async () => {
+    it("a request over http:// has no secret of the settings", async () => {
       const credentials = [{ host: plainHost, secret: "s", region: "eu-west-1" }];
       const rejected = fetchReference({ url: `http://${plainHost}/a`, auth: {} }, { credentials });
       await assert.rejects(rejected, /gets a credential of http\.credentials only over https:\/\/$/);
@@ -437,14 +437,14 @@ describe("a policy's request", () => {
   });
 
   describe("of a script", () => {
-    it("returns the object of the response", async () => {
+    it("a script's request returns the object of the response", async () => {
       answer = respondWith({ token: "tk" });
       assert.deepEqual(await sendScriptRequest(), { token: "tk" });
       const [{ method, headers } = assert.fail()] = received;
       assert.deepEqual([method, headers["content-type"]], ["GET", "application/json"]);
     });
 
-    it("sends only the headers and the body that the script states", async () => {
+    it("a script's request sends only the headers and the body that the script states", async () => {
       await sendScriptRequest({ method: "PUT", request: { header: { "X-A": "b" }, body: "{}" } });
       await sendScriptRequest({
         method: "POST",
@@ -458,13 +458,13 @@ describe("a policy's request", () => {
       assert.deepEqual([second.body, second.headers["content-length"]], ["aä", "3"]);
     });
 
-    it("has a longer timeout than a reference", async () => {
+    it("a script's request has a longer timeout than a reference's request", async () => {
       answer = (response) => void wait(1300).then(() => respondWith({ a: 1 })(response));
       assert.deepEqual(await sendScriptRequest(), { a: 1 });
       await assert.rejects(fetchReference(), /did not answer in time$/);
     });
 
-    it("fails for an invalid response", async () => {
+    it("a script's request fails for an invalid response", async () => {
       for (const [createAnswer, sentence] of [
         [respondWith({ token: "tk" }, 503), /answers 503$/],
         [respondWith("xx"), /must answer a JSON object$/],
@@ -475,7 +475,7 @@ describe("a policy's request", () => {
       }
     });
 
-    it("trusts the CA of the script and presents the script's client certificate", async () => {
+    it("a script's request trusts the CA of the script and presents the script's client certificate", async () => {
       const { ca, cert, key } = certificate;
       assert.deepEqual(await sendScriptRequest({ tls_config: { ca } }, { ca: "" }), { ok: true });
       // The client certificate is a server certificate, so the test server accepts any certificate.
@@ -505,7 +505,7 @@ describe("a policy's request", () => {
       }
     });
 
-    it("trusts only the CA of the script", async () => {
+    it("a script's request trusts only the CA of the script", async () => {
       const otherCertificate = await readOrCreateServerCertificate(join(folder, "other"), "127.0.0.1");
       await assert.rejects(sendScriptRequest({ tls_config: { ca: otherCertificate.ca } }), /could not ask localhost/);
       assert.equal(received.length, 0);

@@ -133,7 +133,7 @@ describe("npm run release", await needs("git"), () => {
       folder = await clone(join(homeFolder, "refusing"));
     });
     for (const [name, words, message, spoil] of refused)
-      it(name, async () => {
+      it(`npm run release refuses ${name}, and changes nothing`, async () => {
         await runGit(folder, "reset", "--quiet", "--hard", "origin/HEAD");
         await runGit(folder, "clean", "--quiet", "--force");
         await spoil?.(folder);
@@ -148,7 +148,7 @@ describe("npm run release", await needs("git"), () => {
   });
 
   it(
-    "sets the version, closes the changelog's section, and builds the same packages as the workflow",
+    "a release sets the version, closes the changelog's section, and builds the workflow's packages",
     needsModule,
     async () => {
       const folder = await clone(join(homeFolder, "releasing"));

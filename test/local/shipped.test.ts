@@ -16,9 +16,9 @@ describe("a commit", await needs("git"), async () => {
   const catalogue = await readCatalogue();
   const config = runGit("show", "HEAD:postern.yaml");
 
-  it("has a postern.yaml that names its schema", () => assert.ok(config.startsWith(`${schemaLine}\n`)));
+  it("a commit has a postern.yaml that names its schema", () => assert.ok(config.startsWith(`${schemaLine}\n`)));
 
-  it("has a postern.yaml without rules for plugins that are on in managed clusters", () => {
+  it("a commit has a postern.yaml without rules for plugins that are on in managed clusters", () => {
     const managedClusters = ["eks-1.35", "gke-1.35", "aks-1.35"].map((name) => parseTarget(name));
     const plugins = Object.keys(parse(config).rules).flatMap((name) => {
       const { plugin } = catalogue.find((listed) => listed.name === name)?.rule.upstreamPlugin ?? {};
@@ -29,7 +29,7 @@ describe("a commit", await needs("git"), async () => {
     assert.deepEqual(onInManaged, []);
   });
 
-  it("has a list of all rules in functions/README.md; npm run fix writes it", () => {
+  it("a commit has a list of all rules in functions/README.md; npm run fix writes it", () => {
     const list = runGit("show", "HEAD:functions/README.md");
     const folders = [
       ...runGit("ls-tree", "-r", "--name-only", "HEAD", "functions").matchAll(/^functions\/([^/]+)\/rule\.ts$/gm),

@@ -225,14 +225,14 @@ describe("answers that are derived from the answer to a request with other texts
     return count;
   };
 
-  it("equal those of the module, whichever texts are replaced", async (t) => {
+  it("derived answers equal the module's answers, whichever texts are replaced", async (t) => {
     const changed = fc.sample(fc.constantFrom(...objects).chain(generateRenamed), { numRuns: runs, seed });
     const count = await compareAll([...objects, ...changed]);
     t.diagnostic(`seed ${seed}: ${count} of ${changed.length} answers were derived`);
     assert.ok(count > runs / 20, `${count} of ${runs} answers were derived`);
   });
 
-  it("don't exist where an API server joins or compares the changed texts", async () => {
+  it("no answer is derived where an API server joins or compares the changed texts", async () => {
     const pod = (name: string, members: object, metadata: object = {}) => ({
       apiVersion: "v1",
       kind: "Pod",
@@ -288,7 +288,7 @@ describe("answers that are derived from the answer to a request with other texts
     for (const pair of pairsOfObjects) assert.equal(await compareAll(pair), 0, JSON.stringify(pair));
   });
 
-  it("equal those of the module for objects with a fault", async (t) => {
+  it("derived answers equal the module's answers for objects with a fault", async (t) => {
     const faulty = fc.sample(generateFaultyObject(objects), { numRuns: runs, seed }).map(({ object }) => object);
     const count = await compareAll([...objects, ...faulty]);
     t.diagnostic(`seed ${seed}: ${count} of ${faulty.length} answers were derived`);

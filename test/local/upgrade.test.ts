@@ -99,7 +99,7 @@ const listFiles = async (): Promise<Record<string, string>> => {
 
 describe("postern upgrade", () => {
   for (const { it: title, words, code, prints, complains } of rows.upgrades)
-    it(title, async () => {
+    it(`postern upgrade ${title}`, async () => {
       const filesBefore = await listFiles();
       const result = await runPostern("upgrade", ...words.replaceAll("FOLDER", folder).split(" ").filter(Boolean));
       const complaint = result.stderr.replace(/^installs .*\n/, "").trim();
@@ -110,7 +110,7 @@ describe("postern upgrade", () => {
       assert.deepEqual(await listFiles(), filesBefore);
     });
 
-  it("prints JSON", async () => {
+  it("postern upgrade prints JSON", async () => {
     const { code, stdout } = await runPostern("upgrade", "--check", "0.2.0", "-o", "json");
     const { answers, cases, ...found } = JSON.parse(stdout);
     const rule = "minimum-replicas";
@@ -131,7 +131,7 @@ describe("postern upgrade", () => {
     assert.deepEqual([answers.summary.alike, answers.summary.differs], [1, 1]);
   });
 
-  it("says in a checkout how to compare", async () => {
+  it("postern upgrade says in a checkout by which commands to compare", async () => {
     const { code, stderr } = await runProgram([join(root, "infra/postern.js"), "upgrade", "--check", "0.2.0"], { env });
     assert.equal(code, 2);
     assert.match(stderr, /^this is a checkout of Postern, which git upgrades; .*\n$/);
@@ -139,7 +139,7 @@ describe("postern upgrade", () => {
 });
 
 describe("postern replay in a project", withGit, () => {
-  it("compares the working tree with a commit that has another version of Postern", async () => {
+  it("postern replay compares the working tree with a commit that has another version of Postern", async () => {
     const runGit = (...words: string[]) =>
       run("git", ["-c", "user.name=a", "-c", "user.email=a@example.com", ...words], { cwd: project, env });
     await runGit("init", "--quiet");

@@ -27,9 +27,9 @@ describe("the workflows for GitHub", await needs("actionlint"), () => {
   };
 
   for (const file of workflows)
-    it(`pass actionlint: ${file}`, async () => assert.deepEqual(await lint([file]), { status: 0, stdout: "" }));
+    it(`actionlint passes ${file}`, async () => assert.deepEqual(await lint([file]), { status: 0, stdout: "" }));
 
-  it("would not pass actionlint if a step put a commit message into its script", async () => {
+  it("the workflows for GitHub would not pass actionlint if a step put a commit message into its script", async () => {
     const text = await readFile(join(root, ".github/workflows/release.yml"), "utf8");
     const unsafe = text.replace("sha256sum", `echo \${{ github.event.head_commit.message }}; sha256sum`);
     const { status, stdout } = await lint(["-"], unsafe);
@@ -68,7 +68,7 @@ describe("the workflow of a release", async () => {
   };
 
   const options = "--provenance --access public --tag latest";
-  it("writes the repository's address into package.json, and packs the tag's version", async () => {
+  it("a release writes the repository's address into package.json, and packs the tag's version", async () => {
     assert.deepEqual(await runJob("pack"), {
       code: 0,
       calls: [
@@ -80,14 +80,14 @@ describe("the workflow of a release", async () => {
     });
   });
 
-  it("publishes the module, then postern, and then create-postern, whose projects need postern", async () => {
+  it("a release publishes the module, then postern, and then create-postern, whose projects need postern", async () => {
     assert.deepEqual(await runJob("publish"), {
       code: 0,
       calls: [module, "postern-0.2.0", "create-postern-0.2.0"].map((name) => `npm publish ./${name}.tgz ${options}`),
     });
   });
 
-  it("publishes in a second run only the package that is not published yet", async () => {
+  it("a release publishes in a second run only the package that is not published yet", async () => {
     const published = "postern-kubernetes@1.37.2-sha256-862565fa5b76 postern@0.2.0";
     assert.deepEqual(await runJob("publish", { PUBLISHED: published }), {
       code: 0,
@@ -95,14 +95,14 @@ describe("the workflow of a release", async () => {
     });
   });
 
-  it("publishes nothing if a file differs from its checksum", async () => {
+  it("the workflow of a release publishes nothing if a file differs from its checksum", async () => {
     const file = join(folder, "create-postern-0.2.0.tgz");
     await writeFile(file, "another\n");
     assert.deepEqual(await runJob("publish"), { code: 1, calls: [] });
     await writeFile(file, "create-postern-0.2.0.tgz\n");
   });
 
-  it("attaches the tarballs, the bill of materials and the checksums, with the changelog's section as notes", async () => {
+  it("a release attaches tarballs, bill of materials, checksums and the changelog's section", async () => {
     const files = `./create-postern-0.2.0.tgz ./postern-0.2.0.tgz ./${module}.tgz ./postern-0.2.0.cdx.json SHA256SUMS`;
     assert.deepEqual(await runJob("attach"), {
       code: 0,
@@ -110,7 +110,7 @@ describe("the workflow of a release", async () => {
     });
   });
 
-  it("gives an id-token only to the job that publishes to npm, and a secret to no job", async () => {
+  it("a release gives an id-token only to the job that publishes to npm, and a secret to no job", async () => {
     const text = await readFile(join(root, ".github/workflows/release.yml"), "utf8");
     assert.doesNotMatch(text, /secrets\.|NODE_AUTH_TOKEN|_authToken/);
     const permissions = Object.entries(release.jobs).map(([name, job]) => [name, job.permissions]);

@@ -61,7 +61,7 @@ const ports = listPluginPorts(await readCatalogue()).map(({ name }) => name);
 
 describe("a comparison", () => {
   for (const { name, rule = "some-rule", minor, everyPort, equal = [], known = [], different = [] } of samples)
-    it(name, () => {
+    it(`a comparison ${name}`, () => {
       const toPairs = (pairs: Pair[]) =>
         pairs.map(
           ({ upstream, ours, after }): AnswerPair => [
@@ -78,7 +78,7 @@ describe("a comparison", () => {
       for (const one of everyPort ? ports : [rule]) verifyKnown(one, toPairs(known), toPairs(different), minor);
     });
 
-  it("accepts another policy's denial or failure if the rule has upstream's denial or failure, too", () => {
+  it("a comparison accepts another policy's denial or failure if the rule has upstream's answer, too", () => {
     const deny = (policy: string, code = 422, audit = {}) => answer(code, { message: `${policy} denied` }, [], audit);
     // The rule's webhook entries for the policies a and b deny the request.
     const verdict = (wanted: ComparableServerAnswer, actual: ComparableServerAnswer, minor = "1.36") =>
@@ -106,7 +106,7 @@ describe("a comparison", () => {
     assert.equal(verdict(failed("b", "a"), failed("a", "b"), "1.37"), "equal");
   });
 
-  it("ignores the order of the policies that warn, but not the order of the warnings of one policy", () => {
+  it("a comparison ignores the order of the policies that warn, but not of one policy's warnings", () => {
     const warn = (...texts: string[]) =>
       answer(
         201,
@@ -120,7 +120,7 @@ describe("a comparison", () => {
     ]);
   });
 
-  it("ignores the order of neighbouring faults with the same bound of a LimitRange, but no other order", () => {
+  it("a comparison ignores the order of neighbouring faults of a LimitRange's bound, but no other order", () => {
     const cpu = "maximum cpu usage per Container is 2, but limit is 8";
     const memory = "maximum memory usage per Container is 2Gi, but limit is 8Gi";
     const minimum = "minimum cpu usage per Container is 1.  No request is specified";
@@ -160,7 +160,7 @@ describe("a comparison", () => {
     [500, `${inconsistent} ("?")`, inconsistent],
   ];
   for (const [code, upstreamText, ruleText] of refusalsOfKubelets)
-    it(`accepts that the rule refuses a kubelet by the text "${ruleText}", and upstream by another text`, () => {
+    it(`a comparison accepts a rule's refusal of a kubelet by "${ruleText}", and upstream's by another text`, () => {
       const upstreamMessage = `pods "s0" is forbidden: ${upstreamText}`;
       const ruleMessage = `pods "s0" is forbidden: ${ruleText}`;
       const upstream = buildStatus(code, upstreamMessage);
@@ -176,7 +176,7 @@ describe("a comparison", () => {
       );
     });
 
-  it("accepts diffs in messages of API validation that differ only in empty values", () => {
+  it("a comparison accepts diffs in messages of API validation that differ only in empty values", () => {
     // The old text has 20 lines from l1 to l20, but Env instead of l5, and Image instead of l15.
     const oldLines = Array.from({ length: 20 }, (_, index) => `l${index + 1}`)
       .with(4, '"Env": null,')
@@ -213,7 +213,7 @@ describe("a comparison", () => {
     );
   });
 
-  it("is shown as a diff of both answers, with equal lines only near a difference", () => {
+  it("a comparison is shown as a diff of the two answers, with equal lines only near a difference", () => {
     const body = { a: 1, b: 2, c: 3, d: 4, e: 5 };
     assert.equal(
       formatAnswerDiff(answer(200, body), answer(200, { ...body, e: 6 })),

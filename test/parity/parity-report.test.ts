@@ -25,7 +25,7 @@ const { parity, fine, wrong, text } = readRows<
 >(import.meta.filename);
 
 describe("the compared minors", () => {
-  it("are the newest one by default, all with --write, or those of the option --minor, the oldest first", () => {
+  it("the compared minors are the newest one by default, all with --write, or those of --minor, sorted by age", () => {
     assert.deepEqual(chooseComparedMinors(undefined, false), [newestMinor]);
     assert.deepEqual(chooseComparedMinors(undefined, true), minors);
     assert.deepEqual(chooseComparedMinors("1.37,1.33,1.36", false), ["1.33", "1.36", "1.37"]);
@@ -33,11 +33,11 @@ describe("the compared minors", () => {
 });
 
 describe("the results of cases", () => {
-  it("have a row for each rule, and the reasons why cases could not be sent", () => {
+  it("the results of cases have a row for each rule, and the reasons why cases could not be sent", () => {
     assert.equal(describeCaseResults([fine]), text);
   });
 
-  it("say why a rule has no plugin to compare with", () => {
+  it("the results of cases say why a rule has no plugin with which its answers are compared", () => {
     const { beside: _, ...rest } = fine;
     const withoutPlugin = { ...rest, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
     assert.match(
@@ -46,7 +46,7 @@ describe("the results of cases", () => {
     );
   });
 
-  it("show both answers for each difference, and are as expected only without differences", () => {
+  it("the results of cases show both answers for each difference, and are good only without differences", () => {
     const text = describeCaseResults([fine, wrong]);
     assert.ok(
       text.includes(
@@ -78,7 +78,7 @@ describe("the page of results", () => {
     return text.split("\n").filter((line) => !lines.has(line));
   };
 
-  it("has the command that wrote it, the differences with reasons, and the calls that conditions save", () => {
+  it("the page of results has its command, the differences with reasons, and the calls that conditions save", () => {
     assert.match(fullPage, /^ {4}npm run parity -- --minor 1\.35,1\.36 --requests 10 --seed 7 --write$/m);
     assert.match(fullPage, /kube-apiserver v1\.36\.3/);
     assert.match(fullPage, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| calls \|/m);
@@ -91,13 +91,13 @@ describe("the page of results", () => {
     assert.deepEqual([findReportedRun(page), listReportedVersions(page)], [undefined, []]);
   });
 
-  it("has the report at its end, and isn't changed if the same results are written again", () => {
+  it("the page of results has the report at its end, and isn't changed if it is written again", () => {
     assert.ok(fullPage.startsWith(page));
     const edited = `${fullPage}\nA paragraph below.\n`;
     assert.equal(insertParityReport(edited, { ...run, runs: [older, newest] }), edited);
   });
 
-  it("has a newer version of a minor in place of the older version of this minor", () => {
+  it("the page of results has a newer version of a minor in place of the older version of this minor", () => {
     const updatedPage = insertParityReport(fullPage, {
       ...run,
       seed: 8,
@@ -107,7 +107,7 @@ describe("the page of results", () => {
     assert.equal(updatedPage, fullPage.replaceAll("v1.36.3", "v1.36.4").replace("--seed 7", "--seed 8"));
   });
 
-  it("changes only in the lines about the rules that were compared", () => {
+  it("the page of results changes only in the lines about the rules that were compared", () => {
     const runs = [{ ...newest, rules: [{ ...parity, equal: 8, known: { "for another": 2 } }], cases: [] }];
     assert.deepEqual(listNewLines(insertParityReport(fullPage, { ...run, runs })), [
       "| a-rule | 9 / 1 / 2 | 8 / 2 / 0 | 3 | 2 | 8 | 63% |",
@@ -115,7 +115,7 @@ describe("the page of results", () => {
     ]);
   });
 
-  it("gets one more column for a newer minor, whose numbers of calls replace those of the former newest minor", () => {
+  it("the page of results gets a column for a newer minor, and the newer minor's numbers of calls", () => {
     const next = {
       kubernetes: "v1.37.2",
       rules: [{ ...parity, calls: { made: 1, acted: 1, withoutConditions: 2 } }],
@@ -128,12 +128,12 @@ describe("the page of results", () => {
     assert.match(nextReport, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);
   });
 
-  it("keeps its table of cases after a run with only an older minor", () => {
+  it("the page of results keeps its table of cases after a run with only an older minor", () => {
     const runs = [{ ...older, cases: [{ ...fine, cases: 5 }] }];
     assert.equal(insertParityReport(fullPage, { ...run, runs }), fullPage);
   });
 
-  it("keeps a known difference until all minors were compared without it", () => {
+  it("the page of results keeps a known difference until all minors were compared without it", () => {
     const equal = { ...parity, equal: 10, known: {} };
     const listReasons = (runs: MinorParityResults[]) =>
       insertParityReport(fullPage, { ...run, runs }).match(/^- for .*$/gm) ?? [];
@@ -142,12 +142,12 @@ describe("the page of results", () => {
     assert.deepEqual(listReasons(bothMinors), ["- for a reason (old-rule)"]);
   });
 
-  it("loses the lines of a rule that was removed from the catalogue", () => {
+  it("the page of results loses the lines of a rule that was removed from the catalogue", () => {
     const text = insertParityReport(fullPage, { ...run, runs: [newest], names: ["a-rule"] });
     assert.doesNotMatch(text, /old-rule|always-pull-images/);
   });
 
-  it("changes only in its table of cases after a run without requests", () => {
+  it("the page of results changes only in its table of cases after a run without requests", () => {
     const cases = [{ ...fine, cases: 5 }];
     const runs = [{ kubernetes: "v1.36.4", rules: [], cases }];
     const updatedPage = insertParityReport(fullPage, { ...run, runs, requests: 0, seed: 8 });
@@ -157,7 +157,7 @@ describe("the page of results", () => {
     assert.equal(updatedPage, wanted);
   });
 
-  it("keeps a line if a later run differs only in the order in which the API server lists errors", () => {
+  it("the page of results keeps a line if a later run only lists an API server's errors in another order", () => {
     const insert = (text: string, errors: string) => {
       const notReceivable = [{ name: "has no name", reason: `Pod "a" is invalid: ${errors}` }];
       return insertParityReport(text, { ...run, runs: [{ ...newest, cases: [{ ...fine, notReceivable }] }] });
@@ -167,7 +167,7 @@ describe("the page of results", () => {
     assert.equal(insert(before, "[status: Wrong, spec: Required]"), before);
   });
 
-  it("shows for each rule that reimplements a plugin no unexplained differences", async () => {
+  it("the page of results shows for each rule that reimplements a plugin no unexplained differences", async () => {
     const text = await readFile(join(packageRoot, "docs/background/parity.md"), "utf8");
     const [written] = /<!-- Written by npm run parity -- --write\. -->[\s\S]*<!-- End of parity\. -->/.exec(text) ?? [];
     assert.ok(written);

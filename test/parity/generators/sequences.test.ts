@@ -12,12 +12,12 @@ const everything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], 
 describe("generated requests", () => {
   const sampleSequences = (seed: number) => fc.sample(buildSequences(everything), { seed, numRuns: 2000 });
 
-  it("are the same for the same seed", () => {
+  it("generated requests are the same for the same seed", () => {
     assert.deepEqual(sampleSequences(7), sampleSequences(7));
     assert.notDeepEqual(sampleSequences(7), sampleSequences(8));
   });
 
-  it("cover every kind, verb, patch type, subresource and user, and dry runs with each verb", () => {
+  it("generated requests cover every kind, verb, patch type, subresource and user, and dry runs of each verb", () => {
     const sequences = sampleSequences(7);
     const steps = sequences.flatMap(({ steps }) => steps);
     assert.equal(new Set(sequences.map(({ kind }) => kind)).size, 13);
@@ -32,7 +32,7 @@ describe("generated requests", () => {
     assert.ok(sequences.some(({ generateName }) => generateName));
   });
 
-  it("have all fields that rules read", () => {
+  it("generated requests have all fields that rules read", () => {
     const fields = new Set<string>();
     JSON.stringify(sampleSequences(7), (key, value) => {
       fields.add(key);
@@ -58,7 +58,7 @@ describe("the requests for one plugin", () => {
       numRuns: 1000,
     });
 
-  it("use the given namespaces; `undefined` stands for a new namespace, which the last step reads", () => {
+  it("the requests for one plugin use the given namespaces; `undefined` stands for a new namespace", () => {
     const sequences = sampleSequences(["limited", undefined]);
     const usedNamespaces = new Set(sequences.map(({ namespace }) => namespace));
     assert.deepEqual(usedNamespaces, new Set(["default", "limited", undefined]));
@@ -66,14 +66,14 @@ describe("the requests for one plugin", () => {
       assert.equal(steps.at(-1)?.verb === "look", namespace === undefined, JSON.stringify(steps));
   });
 
-  it("don't move existing objects to other namespaces", () => {
+  it("the requests for one plugin don't move existing objects to other namespaces", () => {
     const sequences = sampleSequences(["ending"]).filter(({ existingObject }) => existingObject !== undefined);
     const places = new Set(sequences.map(({ namespace, existingObject }) => `${namespace}/${existingObject}`));
     assert.ok(places.has("default/bound-fast") && places.has("limited/bound-within"));
     assert.ok(![...places].some((place) => place.startsWith("ending/")));
   });
 
-  it("use every scenario, only existing namespaces, and only plugins that a rule reimplements", async () => {
+  it("the requests for one plugin use all scenarios, existing namespaces and reimplemented plugins", async () => {
     const usedScenarios = new Set(Object.values(comparisonConfigs).flatMap(({ scenarios = [] }) => scenarios));
     assert.deepEqual(usedScenarios, new Set(Object.keys(scenarioGenerators)));
     const names = Object.values(comparisonConfigs).flatMap(({ namespaces = {} }) => Object.keys(namespaces));
