@@ -18,14 +18,14 @@ it("the catalogue has an up-to-date list of rules in functions/README.md, which 
   const page = await readFile(new URL("../functions/README.md", import.meta.url), "utf8");
   // A rule that a developer adds need not be listed. test/local/shipped.test.ts finds Postern's rules that are missing.
   const listed = catalogue.filter(({ name, rule }) => rule.upstreamPlugin || page.includes(`](${name}/README.md)`));
-  const { present, wanted } = await buildCatalogueReadme(listed);
-  assert.equal(present, wanted);
+  const { present: currentPage, wanted: wantedPage } = await buildCatalogueReadme(listed);
+  assert.equal(currentPage, wantedPage);
 });
 
 it("the catalogue has up-to-date tables in docs/how-to/choose-rules.md, which npm run fix writes", async () => {
-  const { present, wanted } = await buildChoicesPage(catalogue);
-  assert.equal(present, wanted);
-  assert.ok(present.includes("<!-- End of the table of managed clusters. -->"));
+  const { present: currentPage, wanted: wantedPage } = await buildChoicesPage(catalogue);
+  assert.equal(currentPage, wantedPage);
+  assert.ok(currentPage.includes("<!-- End of the table of managed clusters. -->"));
 });
 
 // JavaScript allows about 120,000 arguments in a call, so no code may spread all elements of an object's list into one.

@@ -19,7 +19,7 @@ const pages = new Map(
   ]),
 );
 /** All pages except the changelog, which also names files of older versions. */
-const present = [...pages].filter(([page]) => page !== "CHANGELOG.md");
+const pagesExceptChangelog = [...pages].filter(([page]) => page !== "CHANGELOG.md");
 
 const doesExist = (path: string): boolean => readersFiles.test(path) || globSync(path, { cwd: root }).length > 0;
 
@@ -53,7 +53,7 @@ describe("the pages", () => {
   });
 
   it("the pages name files and folders that exist", () => {
-    const missing = present.flatMap(([page, text]) =>
+    const missing = pagesExceptChangelog.flatMap(([page, text]) =>
       [...text.matchAll(/`((?:docs|functions|infra|lib|test)\/[^`\s<…]*)`/g)].flatMap(([, path = ""]) =>
         doesExist(path) ? [] : [`${page}: ${path}`],
       ),
@@ -62,7 +62,7 @@ describe("the pages", () => {
   });
 
   it("the pages in infra, lib and test name only TypeScript files below the root, lib or the page's folder", () => {
-    const missing = present
+    const missing = pagesExceptChangelog
       .filter(([page]) => /^(infra|lib|test)\/.*README\.md$/.test(page) && page !== "lib/client/README.md")
       .flatMap(([page, text]) =>
         [...text.matchAll(/`((?:[\w-]+\/)*[\w.-]+\.ts)`/g)].flatMap(([, path = ""]) =>
@@ -96,7 +96,7 @@ describe("the pages", () => {
   });
 
   it("the pages name functions that the file named beside the function declares", () => {
-    const missing = present.flatMap(([page, text]) =>
+    const missing = pagesExceptChangelog.flatMap(([page, text]) =>
       [...text.matchAll(/`((?:infra|lib|test)\/[\w./-]+\.[jt]s)`\s*\(((?:`\w+`,?\s*)+)\)/g)].flatMap(
         ([, file = "", names = ""]) => {
           const code = doesExist(file) ? readFileSync(join(root, file), "utf8") : "";
@@ -119,15 +119,15 @@ describe("the pages", () => {
   });
 
   it("the pages have an up-to-date table of what check evaluates, which npm run fix writes", async () => {
-    const { present, wanted } = await buildTableOfCheckPage(await readCatalogue());
-    assert.equal(present, wanted);
-    assert.ok(present.includes("<!-- End of the table of plugins. -->"));
+    const { present: currentPage, wanted: wantedPage } = await buildTableOfCheckPage(await readCatalogue());
+    assert.equal(currentPage, wantedPage);
+    assert.ok(currentPage.includes("<!-- End of the table of plugins. -->"));
   });
 
   it("the pages have the up-to-date help of all commands, which npm run fix writes", async () => {
-    const { present, wanted } = await buildCommandsPage();
-    assert.equal(present, wanted);
-    assert.ok(present.includes("## check\n"));
+    const { present: currentPage, wanted: wantedPage } = await buildCommandsPage();
+    assert.equal(currentPage, wantedPage);
+    assert.ok(currentPage.includes("## check\n"));
   });
 
   it("the pages explain all members of cases, and no other members", () => {

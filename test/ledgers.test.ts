@@ -17,29 +17,27 @@ describe("a ledger in memory", () => {
   });
 });
 
-describe("the ledger of a process", () => {
-  it("the ledger of a process has separate values for each process, rule and cluster", async () => {
-    const shared = createMemoryLedger();
-    const openFunction = () => createLiveCapabilities({}, { openLedger: () => shared });
-    const count = async (
-      open: ReturnType<typeof openFunction>,
-      cluster: string,
-      rule: string,
-      reach: LedgerReach = "process",
-    ) =>
-      open(cluster, 10_000)
-        .ledger(rule, reach)
-        .change<number>(["key"], ([kept = 0]) => [kept + 1]);
-    const [first, second] = [openFunction(), openFunction()];
-    assert.deepEqual(await count(first, "prod", "a"), [1]);
-    assert.deepEqual(await count(first, "prod", "a"), [2]);
-    assert.deepEqual(await count(first, "test", "a"), [1]);
-    assert.deepEqual(await count(first, "prod", "b"), [1]);
-    assert.deepEqual(await count(second, "prod", "a"), [1]);
-    assert.deepEqual(await count(first, "prod", "a", "cluster"), [1]);
-    assert.deepEqual(await count(second, "prod", "a", "cluster"), [2]);
-    assert.deepEqual(await count(first, "prod", "a", "clusters"), [1]);
-    assert.deepEqual(await count(second, "test", "a", "clusters"), [2]);
-    assert.deepEqual(await count(second, "test", "b", "clusters"), [1]);
-  });
+it("the ledger of a process has separate values for each process, rule and cluster", async () => {
+  const shared = createMemoryLedger();
+  const openFunction = () => createLiveCapabilities({}, { openLedger: () => shared });
+  const count = async (
+    open: ReturnType<typeof openFunction>,
+    cluster: string,
+    rule: string,
+    reach: LedgerReach = "process",
+  ) =>
+    open(cluster, 10_000)
+      .ledger(rule, reach)
+      .change<number>(["key"], ([kept = 0]) => [kept + 1]);
+  const [first, second] = [openFunction(), openFunction()];
+  assert.deepEqual(await count(first, "prod", "a"), [1]);
+  assert.deepEqual(await count(first, "prod", "a"), [2]);
+  assert.deepEqual(await count(first, "test", "a"), [1]);
+  assert.deepEqual(await count(first, "prod", "b"), [1]);
+  assert.deepEqual(await count(second, "prod", "a"), [1]);
+  assert.deepEqual(await count(first, "prod", "a", "cluster"), [1]);
+  assert.deepEqual(await count(second, "prod", "a", "cluster"), [2]);
+  assert.deepEqual(await count(first, "prod", "a", "clusters"), [1]);
+  assert.deepEqual(await count(second, "test", "a", "clusters"), [2]);
+  assert.deepEqual(await count(second, "test", "b", "clusters"), [1]);
 });

@@ -24,7 +24,7 @@ const none = undefined;
 
 /** Histories of operations `one(start, end, read, wrote)`, and whether one order of the operations explains each. */
 const histories: [title: string, Operation[], isExplained: boolean][] = [
-  ["nothing", [], true],
+  ["an empty history", [], true],
   ["changes one after the other", [one(1, 2, none, "x"), one(3, 4, "x", "y"), one(5, 6, "y", "y")], true],
   ["changes at once in any order", [one(1, 9, "x", "y"), one(2, 8, none, "x")], true],
   ["a lost change", [one(1, 2, none, "x"), one(3, 6, "x", "y"), one(4, 5, "x", "z")], false],

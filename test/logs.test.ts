@@ -6,6 +6,7 @@ import { buildSavedQueries } from "../infra/aws/saved-queries.ts";
 import { evaluateQuery } from "./aws/insights.ts";
 
 // Runs the queries of docs/reference/metrics-and-logs.md on log lines like those of functions, Lambda and the gateway.
+// `review` is an admission without a change, so its patch has no operations.
 const time = Date.parse("2026-11-23T10:00:00Z");
 const review: AnsweredReviewFacts = {
   rule: "limit-notes",

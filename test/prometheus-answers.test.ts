@@ -5,11 +5,11 @@ import { Failure } from "#lib/failure.ts";
 import { parsePrometheusUsage } from "../functions/initial-resources/usage-history.ts";
 
 describe("an answer of Prometheus to the rule initial-resources", () => {
-  const odd = fc.dictionary(
+  const objectWithOddKeys = fc.dictionary(
     fc.constantFrom("metric", "is", "value", "toString", "valueOf", "__proto__"),
     fc.jsonValue(),
   );
-  const anyValue = fc.oneof(fc.constant(null), fc.jsonValue(), odd);
+  const anyValue = fc.oneof(fc.constant(null), fc.jsonValue(), objectWithOddKeys);
   const toBody = (result: unknown) => JSON.stringify({ status: "success", data: { resultType: "vector", result } });
 
   it("an answer of Prometheus gives finite numbers that aren't negative, for any series", () => {

@@ -72,19 +72,17 @@ describe("the highest sum of a history of writes", () => {
     });
 });
 
-describe("findUnchanged", () => {
-  it("findUnchanged returns the amounts that an object certainly had during a whole interval, if any", () => {
-    const writes = buildWrites([
-      ["a", 2, 1, 2],
-      ["a", 3, 5, 8],
-    ]);
-    assert.deepEqual(findUnchanged(writes, 2, 5), { pods: 2 });
-    for (const [start, end] of [
-      [1, 5],
-      [2, 6],
-      [5, 9],
-    ] as const)
-      assert.equal(findUnchanged(writes, start, end), undefined);
-    assert.deepEqual(findUnchanged(writes, 8, 99), { pods: 3 });
-  });
+it("findUnchanged returns the amounts that an object certainly had during a whole interval, if any", () => {
+  const writes = buildWrites([
+    ["a", 2, 1, 2],
+    ["a", 3, 5, 8],
+  ]);
+  assert.deepEqual(findUnchanged(writes, 2, 5), { pods: 2 });
+  for (const [start, end] of [
+    [1, 5],
+    [2, 6],
+    [5, 9],
+  ] as const)
+    assert.equal(findUnchanged(writes, start, end), undefined);
+  assert.deepEqual(findUnchanged(writes, 8, 99), { pods: 3 });
 });

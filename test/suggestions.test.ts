@@ -122,28 +122,26 @@ const buildNamespace = (level: string, version: string) => {
   return { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop", labels } };
 };
 
-describe("the suggestion of pod-security", () => {
-  it("the suggestion of pod-security fixes any refused pod, at every level and version", () =>
-    fc.assert(
-      fc.asyncProperty(
-        pods,
-        fc.constantFrom("baseline", "restricted"),
-        fc.constantFrom("latest", "v1.0", "v1.18", "v1.19", "v1.22", "v1.27", "v1.34"),
-        async (generatedPod, level, version) => {
-          const pod = JSON.parse(JSON.stringify(generatedPod));
-          const settings = podSecurity.settings ?? {};
-          const capabilities = createRecordedCapabilities({ objects: [buildNamespace(level, version)] });
-          const context = { ...baseContext, settings, capabilities };
-          const request = buildRequest(pod);
-          const { refused } = await evaluateRule(podSecurity, "validate", request, { ...context, mode: "enforce" });
-          const found = await suggestFix(podSecurity, "validate", request, context);
-          if (refused) assert.equal(found?.isVain, false, `nothing helps ${JSON.stringify(pod)}`);
-          else assert.equal(found, undefined);
-        },
-      ),
-      { numRuns: 1000 },
-    ));
-});
+it("the suggestion of pod-security fixes any refused pod, at every level and version", () =>
+  fc.assert(
+    fc.asyncProperty(
+      pods,
+      fc.constantFrom("baseline", "restricted"),
+      fc.constantFrom("latest", "v1.0", "v1.18", "v1.19", "v1.22", "v1.27", "v1.34"),
+      async (generatedPod, level, version) => {
+        const pod = JSON.parse(JSON.stringify(generatedPod));
+        const settings = podSecurity.settings ?? {};
+        const capabilities = createRecordedCapabilities({ objects: [buildNamespace(level, version)] });
+        const context = { ...baseContext, settings, capabilities };
+        const request = buildRequest(pod);
+        const { refused } = await evaluateRule(podSecurity, "validate", request, { ...context, mode: "enforce" });
+        const found = await suggestFix(podSecurity, "validate", request, context);
+        if (refused) assert.equal(found?.isVain, false, `nothing helps ${JSON.stringify(pod)}`);
+        else assert.equal(found, undefined);
+      },
+    ),
+    { numRuns: 1000 },
+  ));
 
 describe("the suggestion of a rule", () => {
   const name = "a";

@@ -124,7 +124,7 @@ const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?:
       },
     };
     const replicas = object?.spec.replicas ?? 0;
-    // This is set before the decision, because the write may be stored and its reservation replaced before that.
+    // `largest` must be set before the API server stores the write and the rule replaces its reservation.
     if (cluster === "east" && !forged && !isDry) largest.set(name, Math.max(largest.get(name) ?? 0, replicas));
     const { outcome } = await decide("validate", request, { settings, now: new Date(started), capabilities });
     message = outcome.status?.message ?? "";
@@ -185,7 +185,8 @@ const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?:
         const { forge, replicas, isUpdate } = step;
         const base = isUpdate || replicas === undefined ? buildDeployment(forge, 0) : undefined;
         const object = replicas === undefined ? undefined : buildDeployment(forge, replicas);
-        await sendReview("east", forge, object, false, { base });
+        const isDry = false;
+        await sendReview("east", forge, object, isDry, { base });
       } else if ("commit" in step) {
         const { cluster, name, base, object, until } = takePending(step.commit) ?? { cluster: "", name: "", until: 0 };
         if (time > until || getStored(cluster).get(name) !== base) return;
@@ -202,7 +203,7 @@ const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?:
     /** Returns the message of the last review; empty if it was admitted. */
     readMessage: () => message,
     readPart: async (key: string) => (await change<Kept>([key], (kept) => kept))[0],
-    /** Lets all reservations lapse, then sends each cluster requests that are refused, until these are replaced. */
+    /** Lets all reservations lapse, and sends refused requests, by which the rule replaces the reservations. */
     replaceLapsed: async (): Promise<void> => {
       isConcurrent = false;
       time += 3_601_000;
@@ -428,16 +429,17 @@ describe("workload-quota", () => {
 
   it("workload-quota gives back no reservation of an object that was created after a recount had begun", async () => {
     const model = createModel();
-    const recount = (isComplete: boolean) => model.run({ recount: "east", isComplete, isExpired: false });
+    const recount = ({ isComplete }: { isComplete: boolean }) =>
+      model.run({ recount: "east", isComplete, isExpired: false });
     const create = async (write: string) => {
       await model.run(buildWrite(write, 3));
       await model.run(storeWrite);
       await model.run(passReservationTime);
     };
     for (const name of ["a", "c"]) await create(name);
-    await recount(false);
+    await recount({ isComplete: false });
     await create("b");
-    await recount(true);
+    await recount({ isComplete: true });
     assert.deepEqual((await model.listReserved()).sort(), ["east a 3", "east b 3", "east c 3"]);
   });
 

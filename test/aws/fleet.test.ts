@@ -145,7 +145,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     groups?: string;
     /** The folder of the catalogue. */
     tree?: string;
-    /** The clusters in postern.yaml; both by default. */
+    /** The clusters in postern.yaml; by default, east and west. */
     only?: readonly Name[];
     stage?: string;
   }
@@ -177,7 +177,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       "infra/rollout/versions/rollback.ts",
     );
     const { job, steps } = await openJob(config, jobChanges);
-    // To the release before.
+    // `undefined` stands for the release before.
     await rollBackAll(job, undefined);
     return steps;
   };
@@ -322,7 +322,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Fail", "Ignore"]);
     });
 
-    it("the failurePolicy of postern.yaml decides whether a guard fails open, if postern.yaml has one", async () => {
+    it("the failurePolicy in postern.yaml, if there is one, decides whether a guard fails open", async () => {
       const explicit: FleetConfig = { ...config, east: "{ rules: { guard-notes: { failurePolicy: Ignore } } }" };
       await deploy(explicit, { harden: true });
       assert.deepEqual([await readGuardPolicy("east"), await readGuardPolicy("west")], ["Ignore", "Fail"]);

@@ -173,9 +173,9 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
   const expireLock = () => {
     account.s3.clockOffset += lockTermMilliseconds + 2_000;
   };
-  // `true`: the package of the tree is used again.
-  const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", true);
-  const deployNew = (tree: TreeDeployment) => deployTree(tree, "tester", false);
+  const usesPackageAgain = true;
+  const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", usesPackageAgain);
+  const deployNew = (tree: TreeDeployment) => deployTree(tree, "tester", !usesPackageAgain);
 
   it("after a kill at any change, only tested versions are live, and a second run completes it", async (test) => {
     const treeOne = await writeTree("one", "one", "{ timeoutSeconds: 3, warm: 1 }");

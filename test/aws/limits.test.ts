@@ -47,7 +47,7 @@ describe("limits of an account and of AWS", await needs("moto", "runtime client"
 
   describe("exceeded limits", () => {
     const names = listNames(70);
-    const sentences = [
+    const limitPatterns = [
       /^the stack would have 5\d\d resources, and CloudFormation accepts 500: turn rules off, or deploy some of them as another stage$/,
       /^the rules reserve 60 concurrent executions, which leaves 60 of the account's 120 to functions that reserve none, and Lambda keeps 100 for those: /,
       /^rule-2 has 31 warm environments until the release is settled, and reserves 30 concurrent executions: /,
@@ -69,8 +69,8 @@ describe("limits of an account and of AWS", await needs("moto", "runtime client"
       assert.equal(code, 1, stderr);
       const [, limits = ""] = /\nlimits\n(( {2}! .*\n)+)/.exec(stdout) ?? [];
       const limitLines = limits.split("\n").filter(Boolean);
-      assert.equal(limitLines.length, sentences.length, limits);
-      for (const [index, sentence] of sentences.entries()) assert.match(limitLines[index]?.slice(4) ?? "", sentence);
+      assert.equal(limitLines.length, limitPatterns.length, limits);
+      for (const [index, pattern] of limitPatterns.entries()) assert.match(limitLines[index]?.slice(4) ?? "", pattern);
     });
 
     it("a deployment names all exceeded limits, and changes neither functions nor the stack", async () => {

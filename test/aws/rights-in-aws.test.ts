@@ -353,8 +353,8 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     const kubeconfig = await checkout.write("kubeconfig", buildKubeconfig({ local: cluster }));
     const ca = await checkout.write("ca.pem", account.ca);
     options = ["--kubeconfig", kubeconfig, "--ca", ca];
-    const none = await checkout.write("kubeconfig.none", buildKubeconfig({ local: cluster }, "jane"));
-    optionsWithoutRights = ["--kubeconfig", none, "--ca", ca];
+    const unauthorizedKubeconfig = await checkout.write("kubeconfig.none", buildKubeconfig({ local: cluster }, "jane"));
+    optionsWithoutRights = ["--kubeconfig", unauthorizedKubeconfig, "--ca", ca];
     account.allow = (recorded) =>
       listIamCalls(recorded).every((call) => {
         const statement = findAllowingStatement(access.role(currentRole), call);
@@ -451,7 +451,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     return Object(body).webhooks.map((entry: { clientConfig: { url: string } }) => entry.clientConfig.url);
   };
 
-  it("the role for plans can make a plan of a deployed stage without the key and rights in the cluster", async () => {
+  it("the role for plans can make a plan of a stage without the signing key and rights in the cluster", async () => {
     const callsBefore = account.recordedCalls.length;
     const output = await requireSuccess("PlanRole", "deploy", "--plan-only", ...optionsWithoutRights);
     assert.match(
@@ -484,7 +484,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     }
   });
 
-  it("a plan without the key shows the changes that a deployment would make to entries", async () => {
+  it("a plan without the signing key shows the changes that a deployment would make to entries", async () => {
     const changed = buildConfig("enforce", "[1, 2]").replace("mode: enforce", "timeoutSeconds: 5");
     await checkout.write("changed.yaml", changed);
     assert.match(

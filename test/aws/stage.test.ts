@@ -81,7 +81,7 @@ describe("the state of a stage", await needs("moto"), () => {
   };
 
   describe("the lock of a stage", () => {
-    const by = process.env.POSTERN_BY;
+    const earlierPosternBy = process.env.POSTERN_BY;
     let bucket: StageBucket;
     beforeEach(async () => {
       process.env.POSTERN_BY = "jane";
@@ -90,8 +90,8 @@ describe("the state of a stage", await needs("moto"), () => {
     });
     afterEach(() => {
       Object.assign(recorder, { fault: undefined, allow: undefined });
-      if (by === undefined) delete process.env.POSTERN_BY;
-      else process.env.POSTERN_BY = by;
+      if (earlierPosternBy === undefined) delete process.env.POSTERN_BY;
+      else process.env.POSTERN_BY = earlierPosternBy;
     });
     const buildLockText = (owner: string) => JSON.stringify({ owner, by: "joe", what: "postern rotate", renewal: 0 });
     const readCondition = async () => {
@@ -659,7 +659,7 @@ describe("lists of releases", () => {
     const later = buildRelease(4, { rules: { a: buildVersion("12", "10", "7") }, withdrawn: ["a@10"] });
     assert.deepEqual(listReleasedVersions([later, ...listed], "a"), ["12", "7", "9", "10"]);
     assert.deepEqual(listReleasedVersions(listed, "b"), ["1"]);
-    for (const none of ["c", "constructor", "toString"]) assert.deepEqual(listReleasedVersions(listed, none), []);
+    for (const rule of ["c", "constructor", "toString"]) assert.deepEqual(listReleasedVersions(listed, rule), []);
   });
 
   const buildVersion = (version: string, ...earlier: string[]) => {

@@ -36,6 +36,7 @@ describe("bench", () => {
       return time;
     };
     assert.deepEqual(await measureRatiosInTurn(3, createMeasurement(2), createMeasurement(6)), [3, 3, 3]);
+    // Each pair is a round, in alternating order. The first pair warms up and gives no ratio.
     assert.deepEqual(calls, [6, 2, 2, 6, 6, 2, 2, 6]);
   });
 

@@ -161,7 +161,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
   };
   const listResourceVersions = () =>
     Promise.all(allReferences.map(async (ref) => (await getLive(ref)).metadata.resourceVersion));
-  const listSentences = async (rules: object) =>
+  const deployRules = (rules: object) => applyWantedObjectsToCluster(api, buildWanted(rules), "postern");
+  const listDifferences = async (rules: object) =>
     (await findDifferences(api, buildWanted(rules), "postern")).map(({ sentence }) => sentence);
   const formatChanges = (changes: { did: string; kind: DeployedKind; name: string }[]) =>
     changes.map(({ did, kind, name }) => `${did} ${kind} ${name}`);
@@ -191,7 +192,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   const deleteObject = (ref: ObjectReference) => cluster.admin({ method: "DELETE", path: getPaths(ref).object });
 
   it("the objects of a deployment are created once, and roles are created before webhook configurations", async () => {
-    assert.deepEqual(await listSentences(usualRules), [
+    assert.deepEqual(await listDifferences(usualRules), [
       "ServiceAccount postern in namespace kube-system is missing",
       "Secret postern-token in namespace kube-system is missing",
       "ClusterRole postern:limit-ranger is missing",
@@ -202,7 +203,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       "validating entry always-pull-images.postern.dev is missing",
       "validating entry deny-service-external-ips.postern.dev is missing",
     ]);
-    const changes = await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
+    const changes = await deployRules(usualRules);
     assert.deepEqual(formatChanges(changes), [
       "made ServiceAccount postern",
       "made Secret postern-token",
@@ -212,8 +213,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
       "made ValidatingWebhookConfiguration postern",
     ]);
     const before = await listResourceVersions();
-    assert.deepEqual(await listSentences(usualRules), []);
-    assert.deepEqual(await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern"), []);
+    assert.deepEqual(await listDifferences(usualRules), []);
+    assert.deepEqual(await deployRules(usualRules), []);
     assert.deepEqual(await listResourceVersions(), before);
   });
 
@@ -226,7 +227,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     ]);
     assert.deepEqual(await applyRbacObjects(api, buildWanted({ "always-pull-images": {} })), []);
     assert.ok(await api.get(role));
-    assert.equal((await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern")).length, 2);
+    assert.equal((await deployRules(usualRules)).length, 2);
   });
 
   describe("after an edit", () => {
@@ -235,37 +236,33 @@ describe("the objects of a deployment", await needs("API server"), () => {
     for (const { edits: name, of, patch, says } of rows.edits)
       it(`edited objects of a deployment are reported and corrected: ${name}`, async () => {
         const ref = edited[of];
-        await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
+        await deployRules(usualRules);
         const { metadata: _, ...original } = await getLive(ref);
         await edit(ref, (object) => jsonPatch.applyPatch(object, patch));
-        assert.deepEqual(await listSentences(usualRules), [says]);
-        assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern")), [
-          `changed ${ref.kind} ${ref.name}`,
-        ]);
-        assert.deepEqual(await listSentences(usualRules), []);
+        assert.deepEqual(await listDifferences(usualRules), [says]);
+        assert.deepEqual(formatChanges(await deployRules(usualRules)), [`changed ${ref.kind} ${ref.name}`]);
+        assert.deepEqual(await listDifferences(usualRules), []);
         const { metadata: __, ...corrected } = await getLive(ref);
         assert.deepEqual(corrected, original);
       });
 
     it("an edited roleRef of a deployment's binding, which is immutable, is reported and corrected", async () => {
-      await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
+      await deployRules(usualRules);
       const { roleRef, metadata, ...rest } = await getLive(binding);
       await deleteObject(binding);
       const otherRoleRef = { ...Object(roleRef), name: "cluster-admin" };
       const { name, labels } = metadata;
       await create(binding, { ...rest, metadata: { name, labels }, roleRef: otherRoleRef });
-      assert.deepEqual(await listSentences(usualRules), [
+      assert.deepEqual(await listDifferences(usualRules), [
         "ClusterRoleBinding postern:limit-ranger: roleRef.name is cluster-admin, not postern:limit-ranger",
       ]);
-      assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern")), [
-        `changed ${binding.kind} ${binding.name}`,
-      ]);
+      assert.deepEqual(formatChanges(await deployRules(usualRules)), [`changed ${binding.kind} ${binding.name}`]);
       assert.deepEqual((await getLive(binding)).roleRef, roleRef);
-      assert.deepEqual(await listSentences(usualRules), []);
+      assert.deepEqual(await listDifferences(usualRules), []);
     });
 
     it("fields that another field manager has set by server-side apply are reported and corrected", async () => {
-      await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
+      await deployRules(usualRules);
       const [, second] = Object((await getLive(mutating)).webhooks);
       const webhooks = [
         { name: entry, objectSelector: { matchLabels: { a: "b" } } },
@@ -277,41 +274,39 @@ describe("the objects of a deployment", await needs("API server"), () => {
       const contentType = "application/apply-patch+yaml";
       const { code, body: answer } = await cluster.admin({ method: "PATCH", path, body, contentType });
       assert.equal(code, 200, String(answer.message));
-      assert.deepEqual(await listSentences(usualRules), [
+      assert.deepEqual(await listDifferences(usualRules), [
         `mutating entry ${entry}: objectSelector.matchLabels is {"a":"b"}, but should not be set`,
         "mutating entry x.example.com should not be there",
       ]);
-      await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
-      assert.deepEqual(await listSentences(usualRules), []);
+      await deployRules(usualRules);
+      assert.deepEqual(await listDifferences(usualRules), []);
     });
 
     for (const ref of allReferences)
       it(`a deleted ${ref.kind} of a deployment is reported and created again`, async () => {
-        await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
+        await deployRules(usualRules);
         await deleteObject(ref);
-        const sentences = await listSentences(usualRules);
+        const sentences = await listDifferences(usualRules);
         assert.ok(
           sentences.length > 0 && sentences.every((sentence) => sentence.endsWith(" is missing")),
           sentences.join(),
         );
-        assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern")), [
-          `made ${ref.kind} ${ref.name}`,
-        ]);
-        assert.deepEqual(await listSentences(usualRules), []);
+        assert.deepEqual(formatChanges(await deployRules(usualRules)), [`made ${ref.kind} ${ref.name}`]);
+        assert.deepEqual(await listDifferences(usualRules), []);
       });
   });
 
   it("the objects of a deployment keep labels and annotations of other programs, and controllers' fields", async () => {
-    await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
+    await deployRules(usualRules);
     await edit(mutating, ({ metadata }) => {
       metadata.labels.team = "a";
       metadata.annotations = { note: "b" };
     });
     await edit(secret, (object) => Object.assign(object, { data: { token: "eA==" } }));
-    assert.deepEqual(await listSentences(usualRules), []);
+    assert.deepEqual(await listDifferences(usualRules), []);
     await edit(mutating, ({ webhooks }) => webhooks.pop());
     await edit(secret, ({ metadata }) => delete metadata.labels);
-    assert.equal((await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern")).length, 2);
+    assert.equal((await deployRules(usualRules)).length, 2);
     const { metadata } = await getLive(mutating);
     assert.deepEqual([metadata.labels?.team, metadata.annotations?.note], ["a", "b"]);
     assert.deepEqual((await getLive(secret)).data, { token: "eA==" });
@@ -327,11 +322,11 @@ describe("the objects of a deployment", await needs("API server"), () => {
       const body = { ...object, metadata: { ...metadata, annotations } };
       await create({ kind, name, ...(namespace && { namespace }) }, body, "?fieldManager=kubectl-client-side-apply");
     }
-    assert.deepEqual(await listSentences(usualRules), []);
-    assert.deepEqual(await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern"), []);
+    assert.deepEqual(await listDifferences(usualRules), []);
+    assert.deepEqual(await deployRules(usualRules), []);
     const fewer = { "always-pull-images": { mode: "warn" }, "limit-ranger": { timeoutSeconds: 2 } };
-    await applyWantedObjectsToCluster(api, buildWanted(fewer), "postern");
-    assert.deepEqual(await listSentences(fewer), []);
+    await deployRules(fewer);
+    assert.deepEqual(await listDifferences(fewer), []);
     for (const ref of [mutating, validating])
       assert.deepEqual(
         Object((await getLive(ref)).webhooks).map(({ name }: { name: string }) => name),
@@ -340,9 +335,9 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   it("objects that no rule needs any more are deleted, roles after webhook entries", async () => {
-    await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
+    await deployRules(usualRules);
     const fewer = { "deny-service-external-ips": {} };
-    assert.deepEqual(await listSentences(fewer), [
+    assert.deepEqual(await listDifferences(fewer), [
       "mutating entry limit-ranger.postern.dev should not be there",
       "mutating entry always-pull-images.postern.dev should not be there",
       "validating entry deny-service-external-ips.postern.dev: failurePolicy is Fail, not Ignore",
@@ -352,18 +347,18 @@ describe("the objects of a deployment", await needs("API server"), () => {
       "ClusterRoleBinding postern:limit-ranger should not be there",
       "ClusterRole postern:limit-ranger should not be there",
     ]);
-    assert.deepEqual(formatChanges(await applyWantedObjectsToCluster(api, buildWanted(fewer), "postern")), [
+    assert.deepEqual(formatChanges(await deployRules(fewer)), [
       "changed ValidatingWebhookConfiguration postern",
       "changed MutatingWebhookConfiguration postern",
       "removed ClusterRoleBinding postern:limit-ranger",
       "removed ClusterRole postern:limit-ranger",
     ]);
-    assert.deepEqual(await listSentences(fewer), []);
+    assert.deepEqual(await listDifferences(fewer), []);
     assert.deepEqual((await getLive(mutating)).webhooks ?? [], []);
   });
 
   it("all objects of a deployment are deleted, webhook configurations first, but no objects of others", async () => {
-    await applyWantedObjectsToCluster(api, buildWanted(usualRules), "postern");
+    await deployRules(usualRules);
     await applyWantedObjectsToCluster(api, buildWanted(usualRules, { name: "staging" }), "staging");
     const metadata = { name: "postern:mine" };
     const roleOfUser = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata, rules: [] };
@@ -389,22 +384,22 @@ describe("the objects of a deployment", await needs("API server"), () => {
     const rules = { "always-pull-images": {} };
     const listOrder = async (act: () => Promise<DeployedObjectChange[]>) =>
       formatChanges(await act()).map((change) => change.split(" ").slice(0, 2).join(" "));
-    assert.deepEqual(await listOrder(() => applyWantedObjectsToCluster(api, buildWanted(rules), "postern")), [
+    assert.deepEqual(await listOrder(() => deployRules(rules)), [
       "made MutatingWebhookConfiguration",
       "made ValidatingWebhookConfiguration",
     ]);
     const changed = { "deny-service-external-ips": {}, "default-toleration-seconds": {} };
-    assert.deepEqual(await listOrder(() => applyWantedObjectsToCluster(api, buildWanted(changed), "postern")), [
+    assert.deepEqual(await listOrder(() => deployRules(changed)), [
       "changed ValidatingWebhookConfiguration",
       "changed MutatingWebhookConfiguration",
     ]);
-    assert.deepEqual(await listSentences(changed), []);
+    assert.deepEqual(await listDifferences(changed), []);
     await deletePosternObjects(api, "postern");
   });
 
   it("a deployment's objects can be deleted even if an entry without an endpoint refuses every write", async () => {
     const rules = { ...usualRules, "always-deny": { failurePolicy: "Fail", exempt: { namespaces: [] } } };
-    await applyWantedObjectsToCluster(api, buildWanted(rules), "postern");
+    await deployRules(rules);
     await waitUntil("the API server did not call by the new entry", async () => {
       const path = "/api/v1/namespaces/default/configmaps?dryRun=All";
       return (await cluster.admin({ method: "POST", path, body: { metadata: { name: "a" } } })).code === 500;
@@ -425,7 +420,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
   });
 
   it("the entries of a deployment are found in all webhook configurations by the URLs that they call", async () => {
-    await applyWantedObjectsToCluster(api, buildWanted({ "deny-service-external-ips": {} }), "postern");
+    await deployRules({ "deny-service-external-ips": {} });
     const urls = {
       "same.example.com": `HTTPS://Rules.Example.com:443/base/prod.${key}/x/validate`,
       "longer.example.com": `https://rules.example.com/basement/prod.${key}/x/validate`,
@@ -632,7 +627,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
         // conflict.
         proxy.faults.push(...Array(7).fill(noFault), conflict, noFault, noFault, conflict);
         assert.equal((await applyWantedObjectsToCluster(faulty, buildWanted(rules), "postern")).length, 1);
-        assert.deepEqual(await listSentences(rules), []);
+        assert.deepEqual(await listDifferences(rules), []);
       });
     });
   });
@@ -642,14 +637,14 @@ describe("the objects of a deployment", await needs("API server"), () => {
     const connect = { eks: "prod", region: "eu-west-1" };
     const eksRequests: { authorization: string | undefined; path: string | undefined }[] = [];
     let eks: Server;
-    let front: ReturnType<typeof createSecureServer>;
+    let apiServer: ReturnType<typeof createSecureServer>;
     let address: string;
     before(async () => {
-      front = createSecureServer({ cert: certificate.cert, key: certificate.key }, ({ headers, url }, response) => {
+      apiServer = createSecureServer({ cert: certificate.cert, key: certificate.key }, ({ headers, url }, response) => {
         eksRequests.push({ authorization: headers.authorization, path: url });
         response.writeHead(401).end(JSON.stringify({ kind: "Status", message: "Unauthorized", code: 401 }));
       });
-      address = `https://127.0.0.1:${await listen(front)}`;
+      address = `https://127.0.0.1:${await listen(apiServer)}`;
       eks = createServer(({ headers, url }, response) => {
         eksRequests.push({ authorization: headers.authorization, path: url });
         const [, name] = /^\/clusters\/(.*)$/.exec(url ?? "") ?? [];
@@ -666,8 +661,8 @@ describe("the objects of a deployment", await needs("API server"), () => {
       process.env.AWS_ENDPOINT_URL_EKS = `http://127.0.0.1:${await listen(eks)}`;
     });
     after(() => {
-      for (const server of [eks, front]) server?.close();
-      for (const server of [eks, front]) server?.closeAllConnections();
+      for (const server of [eks, apiServer]) server?.close();
+      for (const server of [eks, apiServer]) server?.closeAllConnections();
       delete process.env.AWS_ENDPOINT_URL;
       delete process.env.AWS_ENDPOINT_URL_EKS;
     });
@@ -909,12 +904,12 @@ describe("a probe", () => {
     // A key has 86 characters.
     const withWrongKey = correctUrl.replace(/\.[\w-]{86}\//, `.${key}/`);
     const withUnknownRule = correctUrl.replace("limit-ranger", "nobody");
-    for (const wrong of [withWrongKey, withUnknownRule]) {
-      const { ok, sentence } = await probeEndpoint(wrong, ca);
+    for (const wrongUrl of [withWrongKey, withUnknownRule]) {
+      const { ok, sentence } = await probeEndpoint(wrongUrl, ca);
       assert.equal(ok, false);
       assert.equal(
         sentence,
-        `${origin}/local.…${new URL(wrong).pathname.slice("/local.".length + 86)}: the endpoint doesn't know this cluster's key, or the rule`,
+        `${origin}/local.…${new URL(wrongUrl).pathname.slice("/local.".length + 86)}: the endpoint doesn't know this cluster's key, or the rule`,
       );
     }
   });

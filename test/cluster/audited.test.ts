@@ -130,7 +130,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     const ruleServer = await serveTestRules(servedRules, yaml, { certificate, openCapabilities });
     stops.push(ruleServer.stop);
     await createTestWebhookConfigurations(admin, extendWebhookTimeoutsForTests(ruleServer.manifests()));
-    const sizes = {
+    const sizesConfiguration = {
       apiVersion: "admissionregistration.k8s.io/v1",
       kind: "ValidatingWebhookConfiguration",
       metadata: { name: "sizes" },
@@ -147,23 +147,23 @@ describe("an audit of a cluster", await needs("API server"), () => {
         },
       ],
     };
-    await writeFile(join(folder, "sizes.json"), JSON.stringify(sizes));
-    const more = {
-      apiVersion: sizes.apiVersion,
+    await writeFile(join(folder, "sizes.json"), JSON.stringify(sizesConfiguration));
+    const moreConfiguration = {
+      apiVersion: sizesConfiguration.apiVersion,
       kind: "MutatingWebhookConfiguration",
       metadata: { name: "more" },
       webhooks: [
         {
-          ...sizes.webhooks[0],
+          ...sizesConfiguration.webhooks[0],
           name: "more.example.com",
-          clientConfig: { ...sizes.webhooks[0]?.clientConfig, url: `${endpoints.url}/more` },
+          clientConfig: { ...sizesConfiguration.webhooks[0]?.clientConfig, url: `${endpoints.url}/more` },
           rules: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["secrets"], operations: ["CREATE"] }],
         },
       ],
     };
-    await writeFile(join(folder, "more.json"), JSON.stringify(more));
+    await writeFile(join(folder, "more.json"), JSON.stringify(moreConfiguration));
     const configurations = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    await admin({ method: "POST", path: configurations, body: sizes });
+    await admin({ method: "POST", path: configurations, body: sizesConfiguration });
     let isCalled = false;
     await waitUntilWebhooksCalled(
       async () => {
@@ -544,9 +544,9 @@ describe("an audit of a cluster", await needs("API server"), () => {
   });
 
   it("an audit prints PolicyReports or Reports that the API server accepts, even if they exist already", async () => {
-    const none = await runAudit(folder, [...webhookOptions, "-o", "policyreport"]);
+    const auditBeforeCrds = await runAudit(folder, [...webhookOptions, "-o", "policyreport"]);
     assert.match(
-      none.stderr,
+      auditBeforeCrds.stderr,
       /^cluster c does not serve reports; kubectl apply accepts them once the cluster has the CRDs of openreports/m,
     );
     // The newer group comes last: reports use it if a cluster serves both.

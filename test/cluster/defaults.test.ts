@@ -212,34 +212,36 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const namedObject = { ...given, metadata: { ...Object(given.metadata), name, ...namespace } };
       const object = JSON.parse(JSON.stringify(namedObject));
       const before = structuredClone(object);
-      const ours = fillDefaults(object, minor);
+      const filled = fillDefaults(object, minor);
       assert.deepEqual(object, before, "fillDefaults doesn't change the given object");
       const answer = await create(getPath(String(apiVersion), String(kind)), object);
-      const theirs = seenObjects.get(name);
-      const verdict = answer.code === 201 ? "admitted" : theirs ? "invalid" : "refused";
+      const seen = seenObjects.get(name);
+      const verdict = answer.code === 201 ? "admitted" : seen ? "invalid" : "refused";
       const context = `${JSON.stringify(object)}, answered ${answer.code} ${answer.body.message}`;
-      const { managedFields: _, ...metadata } = Object(theirs?.metadata);
+      const { managedFields: _, ...metadata } = Object(seen?.metadata);
       const unknownFields = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
       // The API server limits the total length of warnings, so it reports only some of many unknown fields.
-      const isComplete = ours.strays.join().length < 2000;
-      const ourUnknownFields = isComplete ? ours.strays : unknownFields.filter((field) => ours.strays.includes(field));
-      const wanted = theirs
-        ? { ...theirs, metadata, unknownFields: unknownFields.sort() }
+      const isComplete = filled.strays.join().length < 2000;
+      const ourUnknownFields = isComplete
+        ? filled.strays
+        : unknownFields.filter((field) => filled.strays.includes(field));
+      const wanted = seen
+        ? { ...seen, metadata, unknownFields: unknownFields.sort() }
         : { refused: 400, hasMisfits: true };
-      const actual = theirs
-        ? { ...ours.object, unknownFields: ourUnknownFields.toSorted() }
-        : { refused: answer.code, hasMisfits: ours.misfits.length > 0 };
+      const actual = seen
+        ? { ...filled.object, unknownFields: ourUnknownFields.toSorted() }
+        : { refused: answer.code, hasMisfits: filled.misfits.length > 0 };
       if (isDeepStrictEqual(actual, wanted)) {
-        const difference = comparePrepared(ours.object, validated.get(name));
+        const difference = comparePrepared(filled.object, validated.get(name));
         return [verdict, difference && `in validation ${difference}\n${context}`];
       }
-      return [verdict, `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${ours.misfits}\n${context}`];
+      return [verdict, `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${filled.misfits}\n${context}`];
     };
 
     /** Returns the difference of the fields that the API server changes in an object before validation. */
-    const comparePrepared = (object: KubernetesObject, theirs: Fields | undefined): string | undefined => {
-      if (theirs === undefined) return undefined;
-      const [wanted, actual] = [theirs, { ...prepareForStorage(object, minor) }].map(selectPreparedFields);
+    const comparePrepared = (object: KubernetesObject, seen: Fields | undefined): string | undefined => {
+      if (seen === undefined) return undefined;
+      const [wanted, actual] = [seen, { ...prepareForStorage(object, minor) }].map(selectPreparedFields);
       return isDeepStrictEqual(actual, wanted) ? undefined : formatAnswerDiff(toAnswer(wanted), toAnswer(actual));
     };
 

@@ -362,10 +362,10 @@ describe("a real API server that calls Postern", await needs("API server"), () =
           const answer = await create(clusterOne.admin, getPath(resource), body);
           assert.equal(answer.code, 201);
           const warnings = answer.warnings.filter((text) => / would (deny|change): /.test(text));
-          const sentences = Object.entries(annotations).map(([key, what]) => {
+          const expectedWarnings = Object.entries(annotations).map(([key, what]) => {
             return `${key.replace(".postern.dev/would-", " would ")}: ${what}`;
           });
-          assert.deepEqual(warnings, mode === "warn" ? sentences : []);
+          assert.deepEqual(warnings, mode === "warn" ? expectedWarnings : []);
           const storedObject = await clusterOne.admin({ method: "GET", path: `${getPath(resource)}/${mode}` });
           assert.partialDeepStrictEqual(storedObject.body.spec, body.spec);
           const notes = await readAuditAnnotations(answer);
@@ -528,8 +528,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
   });
 
   describe("with a key in the URLs of its entries", () => {
-    const ours = createTestSigner(1);
-    const stranger = createTestSigner(9);
+    const ownSigner = createTestSigner(1);
+    const otherSigner = createTestSigner(9);
     let postern: Serving;
     before(async () => {
       const rules = "rules: { deny-service-external-ips: { failurePolicy: Fail } }";
@@ -560,7 +560,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
           [201, true],
         ],
       );
-      const id = ours.publicKey.slice(0, 8);
+      const id = ownSigner.publicKey.slice(0, 8);
       assert.deepEqual(
         reports.map(({ cluster, key }) => [cluster, key]),
         [
@@ -572,15 +572,15 @@ describe("a real API server that calls Postern", await needs("API server"), () =
 
     const getSignature = (segment: string) => segment.split(".")[1];
     const table: [key: string, segment: string][] = [
-      ["the key of another cluster", `one.${getSignature(ours.segment("two", 3))}`],
-      ["its own key with another cluster's name", `two.${getSignature(ours.segment("one"))}`],
-      ["a key of a version that postern.yaml doesn't have", ours.segment("one", 2)],
-      ["a key of another signer", stranger.segment("one")],
+      ["the key of another cluster", `one.${getSignature(ownSigner.segment("two", 3))}`],
+      ["its own key with another cluster's name", `two.${getSignature(ownSigner.segment("one"))}`],
+      ["a key of a version that postern.yaml doesn't have", ownSigner.segment("one", 2)],
+      ["a key of another signer", otherSigner.segment("one")],
       ["no key", "one"],
     ];
     for (const [index, [key, segment]] of table.entries())
       it(`the API server's call fails with ${key}`, async () => {
-        await postern.apply({ cluster: "one", signer: { ...ours, segment: () => segment } });
+        await postern.apply({ cluster: "one", signer: { ...ownSigner, segment: () => segment } });
         const [answer, reports] = await postern.during(() =>
           create(clusterOne.admin, getPath("services"), createService(`wrong-${index}`, ["192.0.2.1"])),
         );

@@ -80,8 +80,8 @@ const calls: Record<Variant, Record<keyof typeof answers, number>> = {
 describe("image-policy-webhook beside its plugin", await needs("API server"), () => {
   const stack = new AsyncDisposableStack();
   const received: string[] = [];
-  let upstream: Record<Variant, TestCluster>;
-  let ours: Record<Variant, TestCluster>;
+  let pluginClusters: Record<Variant, TestCluster>;
+  let ruleClusters: Record<Variant, TestCluster>;
 
   /** Answers a call by its image and by the number of earlier calls of the same variant for this image. */
   const createScript =
@@ -122,8 +122,8 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
     ]);
     for (const { stop } of clusters) stack.defer(stop);
     const [first, second, third, fourth] = clusters as [TestCluster, TestCluster, TestCluster, TestCluster];
-    upstream = { approvals: first, denials: second };
-    ours = { approvals: third, denials: fourth };
+    pluginClusters = { approvals: first, denials: second };
+    ruleClusters = { approvals: third, denials: fourth };
 
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
@@ -134,7 +134,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
       const openCapabilities = createLiveCapabilities({});
       const served = await serveTestRules(catalogue, yaml, { certificate, openCapabilities });
       stack.defer(served.stop);
-      const { admin } = ours[name as Variant];
+      const { admin } = ruleClusters[name as Variant];
       await applyConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()), announcer);
     }
   });
@@ -167,7 +167,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
   for (const variant of ["approvals", "denials"] as const)
     it(`image-policy-webhook caches ${variant}, and repeats failed calls, as often as its plugin does`, async () => {
       const [wanted, actual] = await Promise.all(
-        [upstream, ours].map((clusters) => createPodsTwice(clusters[variant], variant)),
+        [pluginClusters, ruleClusters].map((clusters) => createPodsTwice(clusters[variant], variant)),
       );
       assert.deepEqual(actual, wanted);
       for (const side of ["upstream", "ours"])

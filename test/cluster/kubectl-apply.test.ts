@@ -63,9 +63,9 @@ for (const minor of chooseMinors(undefined, 0))
       cluster = await bootCluster(await requireBinaries(minor), { disable: ["ServiceAccount"] });
       const path = getCollectionPath(definition);
       assert.equal((await cluster.admin({ method: "POST", path, body: definition })).code, 201);
-      const things = "/apis/example.com/v1/namespaces/default/things";
+      const thingsPath = "/apis/example.com/v1/namespaces/default/things";
       await waitUntil("the definition is served", async () => {
-        return (await cluster.admin({ method: "GET", path: things })).code === 200;
+        return (await cluster.admin({ method: "GET", path: thingsPath })).code === 200;
       });
     });
     after(() => cluster?.stop());

@@ -109,8 +109,10 @@ for (const [minor, chosenPorts] of choosePorts(ports))
     }
   });
 
-describe("the comparison of a rule with matchConditions", needsApiserver, () => {
-  it("the comparison of a rule counts a matchCondition that fails as an unexplained difference", async () => {
+it(
+  "the comparison of a rule counts a matchCondition that fails as an unexplained difference",
+  needsApiserver,
+  async () => {
     const port = ports.find(({ name }) => name === "deny-service-external-ips");
     assert.ok(port);
     const matchConditions = { fails: 'object.metadata.nobody == "a"' };
@@ -122,5 +124,5 @@ describe("the comparison of a rule with matchConditions", needsApiserver, () => 
     const [[webhook, count = 0] = []] = Object.entries(failedConditions);
     assert.equal(webhook, "deny-service-external-ips.postern.dev");
     assert.ok(count > 0 && unexplained > count);
-  });
-});
+  },
+);

@@ -261,20 +261,21 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       // Without --state, check knows only the manifests: those of the sets, and the objects that affect them.
       const withoutState = { manifests: [...policies, ...namespacesAndSurroundings, ...manifests] };
       const strict = await cluster.predictIn([], withoutState);
-      const assumed = await cluster.predictIn([], withoutState, false);
+      const isStrict = false;
+      const assumed = await cluster.predictIn([], withoutState, isStrict);
       const takeStrict = takeByName(strict.evaluations.slice());
       const takeAssumed = takeByName(assumed.evaluations.slice());
       const takeManifest = takeByName(manifests as NamedObject[], ({ metadata }) => metadata.name);
       const bySet = Map.groupBy(first.evaluations, ({ checked }) => readSetName(checked.name));
       await forEachSix([...bySet.values()], async (evaluations) => {
-        for (const ours of evaluations) {
-          const object = takeManifest(ours.checked.name) as NamedObject;
+        for (const prediction of evaluations) {
+          const object = takeManifest(prediction.checked.name) as NamedObject;
           const answer = await sendManifest(object, stored);
           store(stored, "POST", answer);
-          tally.compare(answer, ours, object);
-          const strictPrediction = takeStrict(ours.checked.name);
+          tally.compare(answer, prediction, object);
+          const strictPrediction = takeStrict(prediction.checked.name);
           if (strictPrediction) tally.compareStrict(answer, strictPrediction, object);
-          const assumedPrediction = takeAssumed(ours.checked.name);
+          const assumedPrediction = takeAssumed(prediction.checked.name);
           if (assumedPrediction) tally.compareAssumed(answer, assumedPrediction, object);
         }
       });
@@ -291,13 +292,13 @@ for (const minor of chooseMinors(POSTERN_RUNS, 1))
       const reviews = later.flat().map(({ review }) => review);
       const second = await cluster.predictIn([...initialObjects, ...stored.values()], { reviews });
       let next = 0;
-      const expected = later.map((steps) => steps.map((step) => ({ ...step, ours: second.evaluations[next++] })));
+      const expected = later.map((steps) => steps.map((step) => ({ ...step, prediction: second.evaluations[next++] })));
       await forEachSix(expected, async (steps) => {
-        for (const { call, object, ours } of steps) {
-          assert.ok(ours);
+        for (const { call, object, prediction } of steps) {
+          assert.ok(prediction);
           const answer = await admin(call);
           store(stored, call.method, answer);
-          tally.compare(answer, ours, { call, object });
+          tally.compare(answer, prediction, { call, object });
         }
       });
     };
@@ -380,11 +381,11 @@ interface Tally {
   reasons: Map<string, number>;
   /** Descriptions of the differences. */
   different: string[];
-  compare(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
+  compare(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
   /** Compares check's results without --state and with --strict. */
-  compareStrict(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
+  compareStrict(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
   /** Compares check's results without --state, if check assumes the rest of the cluster. Only denials must be right. */
-  compareAssumed(answer: TestClusterResponse, ours: ObjectEvaluation, sent: object): void;
+  compareAssumed(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
 }
 
 const createTally = (minor: string): Tally => {
@@ -400,8 +401,8 @@ const createTally = (minor: string): Tally => {
     counts,
     reasons,
     different,
-    compare: (answer, ours, sent) => {
-      const { verdict, undecided } = ours.checked;
+    compare: (answer, prediction, sent) => {
+      const { verdict, undecided } = prediction.checked;
       count("requests");
       if (verdict === "undecided") {
         count("undecided");
@@ -415,25 +416,25 @@ const createTally = (minor: string): Tally => {
       count(String(answer.code));
       if (isByValidation(answer)) count("invalid");
       if (verdict !== "denied" && answer.code >= 300) count("falsely allowed");
-      const difference = describeDifference(answer, ours, minor);
+      const difference = describeDifference(answer, prediction, minor);
       if (difference === undefined) return;
-      report(difference, sent, ours.checked);
+      report(difference, sent, prediction.checked);
     },
-    compareStrict: (answer, ours, sent) => {
-      const { verdict } = ours.checked;
+    compareStrict: (answer, prediction, sent) => {
+      const { verdict } = prediction.checked;
       count("without state");
       if (verdict === "undecided") return count("undecided without state");
       const isDenied = verdict === "denied";
       if (answer.code < 300 !== isDenied) return;
-      report(`without state: ${answer.code} ${answer.body.message}\n${verdict}`, sent, ours.checked);
+      report(`without state: ${answer.code} ${answer.body.message}\n${verdict}`, sent, prediction.checked);
     },
-    compareAssumed: (answer, ours, sent) => {
-      const { verdict, denials } = ours.checked;
+    compareAssumed: (answer, prediction, sent) => {
+      const { verdict, denials } = prediction.checked;
       count(`${verdict} by assumptions`);
       // In other clusters, a controller creates the ConfigMap kube-root-ca.crt in each namespace, and quotas count it.
       const isCountedElsewhere = denials.every(({ message }) => /exceeded quota: .*\bconfigmaps=/.test(message));
       if (verdict === "denied" && answer.code < 300 && !isCountedElsewhere)
-        report("denied by assumptions", sent, ours.checked);
+        report("denied by assumptions", sent, prediction.checked);
     },
   };
 };

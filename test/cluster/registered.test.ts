@@ -95,8 +95,8 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     const { code, stdout, stderr } = await runPostern("status", rules, name, "-o", "json");
     assert.equal(stderr, "");
     const [registered] = JSON.parse(stdout).clusters;
-    const sentences: string[] = registered.differences.map(({ sentence }: { sentence: string }) => sentence);
-    return { code, registered, sentences };
+    const differences: string[] = registered.differences.map(({ sentence }: { sentence: string }) => sentence);
+    return { code, registered, differences };
   };
   const kinds =
     "mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
@@ -138,15 +138,15 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
       await applyAs("postern", await print(allRules));
       await applyAs("other", await print(allRules, "other"));
       assert.deepEqual(await listObjects(), [...objectsOf("other"), ...objectsOf("postern")].sort());
-      const { registered, sentences, code } = await readStatus(allRules);
-      assert.deepEqual([sentences, code], [[], 0]);
+      const { registered, differences, code } = await readStatus(allRules);
+      assert.deepEqual([differences, code], [[], 0]);
       assert.deepEqual(registered.others, ["other"]);
       assert.ok(registered.objects.every(({ since }: { since: string }) => Date.parse(since) <= Date.now()));
       await awaitPod("refused");
 
       await applyAs("postern", await print({}));
       assert.deepEqual(await listObjects(), [...objectsOf("other"), ...configurationsOf("postern")].sort());
-      assert.deepEqual((await readStatus({})).sentences, []);
+      assert.deepEqual((await readStatus({})).differences, []);
       await awaitPod("refused");
 
       await applyAs("other", await print({}, "other"));
@@ -156,11 +156,11 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
     });
 
     it(`kubectl labels older objects, and lets status list the unneeded objects, if it applies ${mode}`, async () => {
-      const old = (await print(allRules)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
-      await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], old);
-      const { "limit-ranger": _, ...fewer } = allRules;
-      await applyAs("postern", await print(fewer));
-      const status = await runPostern("status", fewer, "postern");
+      const withoutInstanceLabel = (await print(allRules)).replaceAll(/^ +app.kubernetes.io\/instance: .*\n/gm, "");
+      await kubectl(["apply", "-f", "-", ...(mode === "server-side" ? ["--server-side"] : [])], withoutInstanceLabel);
+      const { "limit-ranger": _, ...rulesStillOn } = allRules;
+      await applyAs("postern", await print(rulesStillOn));
+      const status = await runPostern("status", rulesStillOn, "postern");
       assert.equal(status.code, 1);
       const [, differences, deletion = ""] = /((?: {2}~ .*\n)+)\nkubectl (.*)\n$/.exec(status.stdout) ?? [];
       assert.equal(
@@ -168,25 +168,25 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
         "  ~ ClusterRoleBinding postern:limit-ranger should not be there\n  ~ ClusterRole postern:limit-ranger should not be there\n",
       );
       await kubectl(deletion.split(" "));
-      const { stdout, code } = await runPostern("status", fewer, "postern");
+      const { stdout, code } = await runPostern("status", rulesStillOn, "postern");
       assert.match(stdout, /\nnothing is missing or left over\n$/);
       assert.equal(code, 0);
     });
   }
 
   it("kubectl doesn't delete an unneeded ServiceAccount, and status lists the ServiceAccount", async () => {
-    const { "limit-ranger": _, ...fewer } = allRules;
-    const text = await print(fewer);
+    const { "limit-ranger": _, ...rulesStillOn } = allRules;
+    const text = await print(rulesStillOn);
     const account = {
       apiVersion: "v1",
       kind: "ServiceAccount",
       metadata: { name: "postern", namespace: "kube-system", labels: { "app.kubernetes.io/managed-by": "postern" } },
     };
     await kubectl(["apply", "-f", "-"], `${text}---\n${JSON.stringify(account)}`);
-    const { stdout } = await runPostern("status", fewer, "postern");
+    const { stdout } = await runPostern("status", rulesStillOn, "postern");
     assert.match(stdout, /ServiceAccount postern in namespace kube-system should not be there\n\n/);
     await kubectl(stdout.trimEnd().split("\nkubectl ")[1]?.split(" ") ?? []);
-    assert.equal((await runPostern("status", fewer, "postern")).code, 0);
+    assert.equal((await runPostern("status", rulesStillOn, "postern")).code, 0);
   });
 
   it("kubectl deletes a role by the command that status prints, even if the role's name has shell syntax", async () => {
@@ -212,7 +212,7 @@ describe("kubectl with the printed manifests", await needs("API server", "kubect
 
   it("status compares the objects that kubectl applied with postern.yaml, without showing the URLs' key", async () => {
     assert.deepEqual(
-      (await readStatus(allRules)).sentences.filter((sentence) => !sentence.endsWith(" is missing")),
+      (await readStatus(allRules)).differences.filter((sentence) => !sentence.endsWith(" is missing")),
       [],
     );
     const text = await print({ ...allRules, "default-toleration-seconds": {} });

@@ -271,7 +271,8 @@ describe(
           };
           const configuration = { metadata: { name: "deny" }, webhooks: [denyingEntry] };
           await post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", configuration);
-          const probe = chooseWrite(random, "kubeflow.org/mpijobs/a/probe", undefined, true, "0").request;
+          const [stored, isUpward, number] = [undefined, true, "0"] as const;
+          const probe = chooseWrite(random, "kubeflow.org/mpijobs/a/probe", stored, isUpward, number).request;
           await waitUntil("the API server did not call the webhooks", async () => {
             await admin({ ...probe, path: `${probe.path}?dryRun=All` });
             return calledWebhooks.has(`${name} rule`) && calledWebhooks.has(`${name} denial`);

@@ -18,7 +18,7 @@ const answers: Record<string, object> = {
 
 describe("the capabilities of rules while a cluster is audited", () => {
   let server: Server;
-  let open: (hosts?: string[]) => Promise<{ capabilities: Capabilities; sentences: string[] }>;
+  let open: (hosts?: string[]) => Promise<{ capabilities: Capabilities; refusedCalls: string[] }>;
 
   before(async () => {
     const { cert, key, ca } = await readOrCreateServerCertificate(folder, "127.0.0.1");
@@ -38,21 +38,21 @@ describe("the capabilities of rules while a cluster is audited", () => {
       credentials: { read: async () => ({ token: `t${++tokens}` }), refused: async () => {} },
     };
     open = async (hosts = []) => {
-      const sentences: string[] = [];
+      const refusedCalls: string[] = [];
       const openReview = await prepareLiveCheckCapabilities("c", connection, hosts);
       const milliseconds = 5000;
-      return { capabilities: openReview((sentence) => sentences.push(sentence), milliseconds), sentences };
+      return { capabilities: openReview((refusal) => refusedCalls.push(refusal), milliseconds), refusedCalls };
     };
   });
   after(() => close(server));
 
   it("the capabilities read the cluster and ask its authorizer, with a new token for each request", async () => {
-    const { capabilities, sentences } = await open();
+    const { capabilities, refusedCalls } = await open();
     requests.length = 0;
     assert.equal((await capabilities.get({ group: "", resource: "limitranges" }, "l", "a"))?.metadata?.name, "l");
     const user = { username: "jane" };
     assert.deepEqual(await capabilities.may({ user, verb: "get", resource: "pods" }), { allowed: true });
-    assert.deepEqual(sentences, []);
+    assert.deepEqual(refusedCalls, []);
     assert.equal(requests.length, 2);
     const tokens = new Set(requests.map((request) => request.replace(/.* /, "")));
     assert.equal(tokens.size, 2);
@@ -68,7 +68,7 @@ describe("the capabilities of rules while a cluster is audited", () => {
   });
 
   it("the capabilities refuse to write, and to call other hosts than those of --call", async () => {
-    const { capabilities, sentences } = await open(["127.0.0.1"]);
+    const { capabilities, refusedCalls } = await open(["127.0.0.1"]);
     requests.length = 0;
     const namespaces = { group: "", resource: "namespaces" };
     const rejected: [ask: () => Promise<unknown>, sentence: string][] = [
@@ -92,11 +92,11 @@ describe("the capabilities of rules while a cluster is audited", () => {
     ];
     for (const [ask, sentence] of rejected) {
       await assert.rejects(ask, new RegExp(sentence));
-      assert.equal(sentences.pop(), sentence);
+      assert.equal(refusedCalls.pop(), sentence);
     }
     assert.deepEqual(requests, []);
     await assert.rejects(capabilities.https({ url: "https://127.0.0.1:1/x" }), /could not ask 127\.0\.0\.1:1/);
-    assert.deepEqual(sentences, []);
+    assert.deepEqual(refusedCalls, []);
   });
 
   it("the capabilities keep no ledger entries from one review to the next", async () => {

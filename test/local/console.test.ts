@@ -210,16 +210,14 @@ describe("the console's listener", () => {
   });
 });
 
-describe("a damaged token", () => {
-  it("a damaged token doesn't keep the gateway from serving the rules, without a console", async () => {
-    const otherFolder = await createTestFolder();
-    await mkdir(join(otherFolder, ".postern"));
-    await writeFile(join(otherFolder, ".postern/console.token"), "x");
-    const withoutConsole = await serveWithConsole(otherFolder, config);
-    assert.match(withoutConsole.console, /^There is no console: \S+console\.token holds no token; delete it/m);
-    assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
-    await withoutConsole.stop();
-  });
+it("a damaged token doesn't keep the gateway from serving the rules, without a console", async () => {
+  const otherFolder = await createTestFolder();
+  await mkdir(join(otherFolder, ".postern"));
+  await writeFile(join(otherFolder, ".postern/console.token"), "x");
+  const withoutConsole = await serveWithConsole(otherFolder, config);
+  assert.match(withoutConsole.console, /^There is no console: \S+console\.token holds no token; delete it/m);
+  assert.equal((await withoutConsole.send("allowed-registries/validate", buildRequest("a"))).allowed, true);
+  await withoutConsole.stop();
 });
 
 describe("reviews", () => {
@@ -244,12 +242,12 @@ describe("reviews", () => {
     });
     await stream.close();
     await gateway.send("allowed-registries/validate", buildRequest("second"));
-    const again = await openStream(id);
+    const secondStream = await openStream(id);
     assert.deepEqual(
-      (await again.waitFor(1)).map(({ object }) => object),
+      (await secondStream.waitFor(1)).map(({ object }) => object),
       ["Pod shop/second"],
     );
-    await again.close();
+    await secondStream.close();
   });
 
   it("reviews of an object that an exception allows name the exception", async () => {
@@ -279,9 +277,9 @@ describe("reviews", () => {
       const [evaluation] = details.evaluations;
       const listed = catalogue.find(({ name }) => name === rule);
       assert.ok(evaluation && listed, JSON.stringify(details));
-      const [entry, ...more] = parseCases(evaluation.caseText, "cases.yaml", listed.phases);
+      const [entry, ...otherCases] = parseCases(evaluation.caseText, "cases.yaml", listed.phases);
       assert.ok(entry);
-      assert.deepEqual(more, []);
+      assert.deepEqual(otherCases, []);
       assert.deepEqual(
         describeCaseDifferences(entry, await evaluateCase(listed, entry, buildReview(listed, entry))),
         [],

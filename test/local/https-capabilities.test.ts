@@ -87,11 +87,11 @@ describe("a service outside the cluster", () => {
   });
 
   it("a service is called over plain HTTP only by the http capability", async () => {
-    const plain = createPlainServer((request, response) => {
+    const plainServer = createPlainServer((request, response) => {
       if (request.url === "/moved") response.writeHead(302, { location: "/" });
       response.end("plain");
     });
-    const url = `http://127.0.0.1:${await listen(plain)}/`;
+    const url = `http://127.0.0.1:${await listen(plainServer)}/`;
     try {
       const open = () => createCapabilities("one", 5000);
       assert.equal((await open().http({ url })).body, "plain");
@@ -102,7 +102,7 @@ describe("a service outside the cluster", () => {
       for (const wrongUrl of ["file:///etc/passwd", "", "http:"])
         await assert.rejects(open().http({ url: wrongUrl }), /must begin with https:\/\/ or http:\/\/$/);
     } finally {
-      await close(plain);
+      await close(plainServer);
     }
   });
 

@@ -21,10 +21,10 @@ describe("an object with its defaults", await needs("Kubernetes module"), () => 
     const { apiVersion = "", kind = "", metadata } = given;
     const namespace = kinds.of(apiVersion, kind)?.namespaced ? { namespace: "default" } : {};
     const object: KubernetesObject = JSON.parse(JSON.stringify({ ...given, metadata: { ...metadata, ...namespace } }));
-    const ours = fillDefaults(object);
+    const filled = fillDefaults(object);
     const newestMinor = undefined;
     const module = await startSharedKubernetes(newestMinor);
-    const theirs = await module?.handle({
+    const handled = await module?.handle({
       verb: "create",
       until: "admission",
       apiVersion,
@@ -33,15 +33,15 @@ describe("an object with its defaults", await needs("Kubernetes module"), () => 
       fieldValidation: "Warn",
       object: JSON.stringify(object),
     });
-    let [wanted, actual]: object[] = [{ isRead: false }, { isRead: ours.misfits.length === 0 }];
-    const isReadByHandlers = theirs?.status === undefined;
+    let [wanted, actual]: object[] = [{ isRead: false }, { isRead: filled.misfits.length === 0 }];
+    const isReadByHandlers = handled?.status === undefined;
     if (isReadByHandlers) {
-      wanted = { object: theirs?.object, warnings: theirs?.warnings.toSorted() };
-      actual = { object: ours.object, warnings: ours.strays.map((stray) => `unknown field "${stray}"`).sort() };
+      wanted = { object: handled?.object, warnings: handled?.warnings.toSorted() };
+      actual = { object: filled.object, warnings: filled.strays.map((stray) => `unknown field "${stray}"`).sort() };
     }
     if (isDeepStrictEqual(actual, wanted)) return undefined;
     const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
-    return `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${ours.misfits} ${theirs?.status?.message}\n${JSON.stringify(object)}`;
+    return `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${filled.misfits} ${handled?.status?.message}\n${JSON.stringify(object)}`;
   };
   const compareAll = async (objects: readonly KubernetesObject[], seed?: number) => {
     const different: string[] = [];

@@ -198,13 +198,13 @@ rules that an API server may not need, because it has their plugin on (npx poste
     assert.equal((await runPostern("test", "require-newcomers-label")).code, 0);
     assert.match(await readFile(join(copy, "functions/README.md"), "utf8"), /require-newcomers-label/);
     const rule = join(copy, "functions/require-newcomers-label/rule.ts");
-    const first = await readFile(rule, "utf8");
+    const originalCode = await readFile(rule, "utf8");
     const [, shown] =
       /rule\.ts` contains the whole rule:\n\n```ts\n(.*?)```/s.exec(await readFile(join(root, "README.md"), "utf8")) ??
       [];
-    assert.equal(first, shown, "the README has the same rule");
+    assert.equal(originalCode, shown, "the README has the same rule");
 
-    await writeFile(rule, first.replace("must have a label", "lacks the label"));
+    await writeFile(rule, originalCode.replace("must have a label", "lacks the label"));
     const failed = await runPostern("test", "require-newcomers-label");
     assert.equal(failed.code, 1);
     const difference = [
@@ -239,23 +239,23 @@ rules that an API server may not need, because it has their plugin on (npx poste
       /^<\?xml[\s\S]* tests="10" failures="3" errors="0" [\s\S]*<failure message="functions\/require-newcomers-label\/cases.yaml:5" /,
     );
     assert.deepEqual([json.code, xml.code], [1, 1]);
-    await writeFile(rule, first);
+    await writeFile(rule, originalCode);
 
     const gateway = await serve("--watch");
     const url = (await gateway.waitFor(/https:\S+\/require-newcomers-label\/validate/)).trim();
     assert.match((await sendReview(url)).body, /metadata.labels must have a label \\"owner\\"/);
     await gateway.waitFor(/local require-newcomers-label\/validate CREATE Pod default\/web denied [\d.]+ ms/);
 
-    await writeFile(rule, first.replace("must have a label", "lacks the label"));
+    await writeFile(rule, originalCode.replace("must have a label", "lacks the label"));
     await gateway.waitFor(/reloaded: .*require-newcomers-label/);
     assert.match((await sendReview(url)).body, /metadata.labels lacks the label/);
 
-    await writeFile(rule, `${first}\nconst broken = ;\n`);
+    await writeFile(rule, `${originalCode}\nconst broken = ;\n`);
     await gateway.waitFor(
       /not reloaded, serving as before: functions\/require-newcomers-label\/rule.ts does not load: .*line 14/,
     );
     assert.match((await sendReview(url)).body, /metadata.labels lacks the label/);
-    await writeFile(rule, first);
+    await writeFile(rule, originalCode);
     await gateway.waitFor(/reloaded: [\s\S]*reloaded: /);
 
     assert.equal(await gateway.stop(), 0);

@@ -79,7 +79,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
 
   /** Creates a copy of the team's repository of Postern (`isOwn`) or a repository of manifests, with these files. */
-  const createRepository = async (files: Record<string, string>, isOwn: boolean) => {
+  const createRepository = async (files: Record<string, string>, { isOwn }: { isOwn: boolean }) => {
     const folder = await mkdtemp(join(homeFolder, "repository-"));
     if (isOwn)
       for (const name of ["infra", "lib", "functions", "package.json", "postern.yaml"])
@@ -128,7 +128,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     const where = `at ${service}, in ${isOwn ? "Postern's own repository" : "a repository of manifests"}`;
 
     it(`the checks fail if something is denied, and name its place, ${where}`, async () => {
-      const repository = await createRepository({ "k8s/till.yaml": denied }, isOwn);
+      const repository = await createRepository({ "k8s/till.yaml": denied }, { isOwn });
       const { code, stdout, stderr, readReport } = await runService(repository);
       assert.deepEqual({ code, stderr }, { code: 1, stderr: "" }, stdout);
       assert.match(stdout, /Service default\/till k8s\/till\.yaml:2 denied/);
@@ -143,7 +143,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     if (isOwn) continue;
 
     it(`the checks pass if everything is admitted, ${where}`, async () => {
-      const repository = await createRepository({ "k8s/till.yaml": admitted }, isOwn);
+      const repository = await createRepository({ "k8s/till.yaml": admitted }, { isOwn });
       const { code, stdout, stderr, readReport } = await runService(repository);
       assert.deepEqual({ code, stderr }, { code: 0, stderr: "" }, stdout);
       assert.match(stdout, /^1 object: 1 allowed$/m);
@@ -162,7 +162,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
           ".postern/infra/pipelines/check.sh": script,
           ".postern/package.json": "{}",
         };
-        const folder = await createRepository(files, false);
+        const folder = await createRepository(files, { isOwn: false });
         const elsewhere = await mkdtemp(join(homeFolder, "elsewhere-"));
         await writeFile(join(elsewhere, "check.txt"), "theirs");
         await symlink(elsewhere, join(folder, "postern-check"));
@@ -174,7 +174,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
         assert.equal(await readFile(join(elsewhere, "check.txt"), "utf8"), "theirs");
       });
 
-  const createOwnRepository = (files: Record<string, string>) => createRepository(files, true);
+  const createOwnRepository = (files: Record<string, string>) => createRepository(files, { isOwn: true });
 
   it("the checks fail if the Pods of a workload are denied, and name the place of the template", async () => {
     const folder = await createOwnRepository({ "k8s/web.yaml": workload });
@@ -234,7 +234,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
       [ownGitLab.check ?? {}, true],
       [manifestsGitLab, false],
     ] as const) {
-      const folder = await createRepository({ "k8s/web.yaml": undecided }, isOwn);
+      const folder = await createRepository({ "k8s/web.yaml": undecided }, { isOwn });
       assert.equal((await runCheck(folder, toGitLabScript(job, job.variables))).code, 3);
       assert.deepEqual(job.allow_failure, { exit_codes: [3] });
     }
@@ -304,7 +304,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
 
   it("the checks fetch the pinned revision at GitLab, and write no token to a log or a file", async () => {
-    const folder = await createRepository({ "k8s/till.yaml": admitted }, false);
+    const folder = await createRepository({ "k8s/till.yaml": admitted }, { isOwn: false });
     const { stdout, stderr } = await runCheck(folder, manifestsGitLabScript);
     assert.ok(!`${stdout}${stderr}`.includes("the-token"));
     const { stdout: head } = await run("git", ["-C", join(folder, ".postern"), "rev-parse", "HEAD"]);

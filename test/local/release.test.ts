@@ -137,13 +137,13 @@ describe("npm run release", await needs("git"), () => {
         await runGit(folder, "reset", "--quiet", "--hard", "origin/HEAD");
         await runGit(folder, "clean", "--quiet", "--force");
         await spoil?.(folder);
-        const present = await listChanges(folder);
+        const changesBefore = await listChanges(folder);
         const { code, stdout, stderr } = await release(folder, ...words);
         assert.ok(code > 0);
         assert.equal(stdout, "");
         if (typeof message === "string") assert.equal(stderr, `${message}\n`);
         else assert.match(stderr, message);
-        assert.deepEqual(await listChanges(folder), present);
+        assert.deepEqual(await listChanges(folder), changesBefore);
       });
   });
 

@@ -68,12 +68,12 @@ export const explainIncomparable = ({ rule }: PluginPort): string | undefined =>
  */
 export const getPluginServerName = ({ name, rule }: PluginPort): string => {
   if (rule.exemptionRequired) return `plugins-${name}`;
-  // An API server calls validating plugins one after another, and webhooks in parallel. If two of them refuse a
-  // request, the messages may differ, so these plugins are in different API servers than the other ones.
+  // An API server calls validating plugins one after another, and webhooks in parallel. If two plugins
+  // refuse a request, the messages may differ. So these two plugins are not in the server of most plugins.
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "plugins-namespace-lifecycle";
-  // The plugins of the other servers include ServiceAccount, which would refuse a kubelet's pod first.
+  // The other servers have ServiceAccount on, which would refuse a kubelet's pod before NodeRestriction does.
   if (name === "node-restriction") return "plugins-namespace-lifecycle";
-  // From Kubernetes 1.37 on, Priority sets the priority of pod groups, too.
+  // The last server below also has Priority on, which from Kubernetes 1.37 on sets the priority of pod groups, too.
   if (name === "pod-group-protection") return "plugins-namespace-lifecycle";
   // The plugins of these rules report a missing namespace themselves, so NamespaceAutoProvision must not create it.
   if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name))

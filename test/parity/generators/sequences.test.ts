@@ -68,9 +68,9 @@ describe("the requests for one plugin", () => {
 
   it("the requests for one plugin don't move existing objects to other namespaces", () => {
     const sequences = sampleSequences(["ending"]).filter(({ existingObject }) => existingObject !== undefined);
-    const places = new Set(sequences.map(({ namespace, existingObject }) => `${namespace}/${existingObject}`));
-    assert.ok(places.has("default/bound-fast") && places.has("limited/bound-within"));
-    assert.ok(![...places].some((place) => place.startsWith("ending/")));
+    const objectPaths = new Set(sequences.map(({ namespace, existingObject }) => `${namespace}/${existingObject}`));
+    assert.ok(objectPaths.has("default/bound-fast") && objectPaths.has("limited/bound-within"));
+    assert.ok(![...objectPaths].some((path) => path.startsWith("ending/")));
   });
 
   it("the requests for one plugin use all scenarios, existing namespaces and reimplemented plugins", async () => {
