@@ -8,7 +8,7 @@ interface Locked {
 }
 
 for (const file of ["package-lock.json", "test/runtime/package-lock.json", "test/registry/package-lock.json"])
-  describe(file, async () => {
+  describe(`the lockfile ${file}`, async () => {
     const text = await readFile(new URL(`../${file}`, import.meta.url), "utf8");
     const { packages }: { packages: Record<string, Locked> } = JSON.parse(text);
 

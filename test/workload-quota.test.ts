@@ -328,13 +328,17 @@ describe("workload-quota", () => {
           await scheduler.waitFor(Promise.all(together.map(model.run)));
           const { used, reserved, forged, ...ledger } = await model.readLedger();
           assert.equal(used, reserved, "the stored sum is that of all reservations");
-          assert.deepEqual(ledger.unseen, ledger.reservedUnseen, "so is the unseen sum of each cluster");
+          assert.deepEqual(
+            ledger.unseen,
+            ledger.reservedUnseen,
+            "the unseen sums are those of the clusters' reservations",
+          );
           if (!unseen) assert.ok(forged <= mostForged, `forged reviews have reserved ${forged}`);
           assert.ok(used <= hard, `${used} are reserved`);
           assert.ok(model.sumStored() <= used, `${model.sumStored()} are stored, and ${used} are reserved`);
         }
         await model.replaceLapsed();
-        // If an object became smaller twice, the rule may have read it between these two writes.
+        // The rule may have read an object between two writes that made the object smaller, so a recount follows.
         await model.recountAll();
         const counted = await model.readLedger();
         assert.equal(counted.used, model.sumStored());
@@ -429,17 +433,16 @@ describe("workload-quota", () => {
 
   it("workload-quota gives back no reservation of an object that was created after a recount had begun", async () => {
     const model = createModel();
-    const recount = ({ isComplete }: { isComplete: boolean }) =>
-      model.run({ recount: "east", isComplete, isExpired: false });
+    const recount: Step = { recount: "east", isComplete: true, isExpired: false };
     const create = async (write: string) => {
       await model.run(buildWrite(write, 3));
       await model.run(storeWrite);
       await model.run(passReservationTime);
     };
     for (const name of ["a", "c"]) await create(name);
-    await recount({ isComplete: false });
+    await model.run({ ...recount, isComplete: false });
     await create("b");
-    await recount({ isComplete: true });
+    await model.run(recount);
     assert.deepEqual((await model.listReserved()).sort(), ["east a 3", "east b 3", "east c 3"]);
   });
 

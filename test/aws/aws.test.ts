@@ -118,7 +118,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     );
   });
 
-  describe("that are disarmed", () => {
+  describe("disarmed functions", () => {
     const getNextMinute = () => new Date(Date.now() + 60_000);
 
     it("a disarmed function allows everything with a warning, and decides again after the given time", async () => {
@@ -241,7 +241,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
   });
 
-  describe("that get a new version", () => {
+  describe("functions that get a new version", () => {
     const otherCode = zip({ "index.cjs": Buffer.from("exports.handler = async () => ({ other: true });\n") });
     const buildWanted = (code: Buffer, variables: Record<string, string> = {}): WantedLambdaVersion => ({
       zip: code,
@@ -367,7 +367,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
   });
 
-  describe("that are rolled back", () => {
+  describe("functions that are rolled back", () => {
     it("a rollback moves the alias to the previous version, without weights", async () => {
       deploy(crashingCode);
       assert.equal(await rollBackAlias(functions, rule), "1");
@@ -434,7 +434,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
     });
   });
 
-  describe("on the command line", () => {
+  describe("commands about functions", () => {
     const runPostern = async (...words: string[]) => {
       const env = {
         ...process.env,

@@ -80,10 +80,10 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       proxy.setFaults(() => undefined);
     });
     const [read, write] = ["read", "write"];
-    /** Lets the first reads, or the first writes, have a fault: `times` of them. */
-    const failFirst = (failing: string | undefined, fault: Fault, times = 1): ChooseFault => {
+    /** Lets the first `times` reads, or the first `times` writes, have a fault. */
+    const failFirst = (failingCall: string | undefined, fault: Fault, times = 1): ChooseFault => {
       let remaining = times;
-      return (called) => (isWrite(called) === (failing === write) && remaining-- > 0 ? fault : undefined);
+      return (operation) => (isWrite(operation) === (failingCall === write) && remaining-- > 0 ? fault : undefined);
     };
     const keyLists = [["a"], ["a", "b"]];
     const everyTime = Number.POSITIVE_INFINITY;
@@ -107,11 +107,11 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       ["whose answer comes late", { delay: 50 }],
     ];
     for (const keys of keyLists)
-      for (const operation of [read, write])
+      for (const call of [read, write])
         for (const [title, faultOrBuilder] of temporaryFaults)
-          it(`a ledger changes the keys ${keys.join(" and ")} once after a ${operation} ${title}`, async () => {
+          it(`a ledger changes the keys ${keys.join(" and ")} once after a ${call} ${title}`, async () => {
             const fault = typeof faultOrBuilder === "function" ? faultOrBuilder(keys) : faultOrBuilder;
-            const { failure, numbers } = await countUnderFaults(keys, failFirst(operation, fault, 2));
+            const { failure, numbers } = await countUnderFaults(keys, failFirst(call, fault, 2));
             assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
           });
 
@@ -140,14 +140,14 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     for (const [title, fault, sentence] of lastingFaults)
       it(`a change fails at once if ${title}`, async () => {
         for (const keys of keyLists)
-          for (const operation of [read, write]) {
+          for (const call of [read, write]) {
             rule = randomUUID();
-            const { failure, numbers } = await countUnderFaults(keys, failFirst(operation, fault, everyTime));
+            const { failure, numbers } = await countUnderFaults(keys, failFirst(call, fault, everyTime));
             assert.match(failure ?? "", sentence);
             // If only the answer's time is wrong, the write was carried out.
             assert.deepEqual(
               numbers,
-              keys.map(() => (operation === write && sentence === clockSentence ? 2 : 1)),
+              keys.map(() => (call === write && sentence === clockSentence ? 2 : 1)),
             );
           }
       });
@@ -188,15 +188,11 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       ["no write is answered, and the change is made once", write, "silence", 5_000],
       ["every write is answered with an error, and the change is made once", write, "error", 5_000],
     ];
-    for (const [title, operation, fault, milliseconds] of persistentFaults)
+    for (const [title, call, fault, milliseconds] of persistentFaults)
       it(`a change fails before the end of its review if ${title}`, async () => {
         for (const keys of keyLists) {
           rule = randomUUID();
-          const { failure, numbers } = await countUnderFaults(
-            keys,
-            failFirst(operation, fault, everyTime),
-            milliseconds,
-          );
+          const { failure, numbers } = await countUnderFaults(keys, failFirst(call, fault, everyTime), milliseconds);
           assert.match(failure ?? "", /^the time is up: /);
           const number = title.endsWith("not made") ? 1 : 2;
           assert.deepEqual(

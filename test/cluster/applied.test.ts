@@ -230,7 +230,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     assert.equal((await deployRules(usualRules)).length, 2);
   });
 
-  describe("after an edit", () => {
+  describe("objects of a deployment after an edit", () => {
     const entry = "always-pull-images.postern.dev";
     const edited = { mutating, validating, account, role, binding };
     for (const { edits: name, of, patch, says } of rows.edits)
@@ -563,7 +563,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       );
     });
 
-    describe("with a connection that fails", () => {
+    describe("a deployer whose connection fails", () => {
       let proxy: Awaited<ReturnType<typeof openFaulty>>;
       let faulty: ClusterApi;
       before(async () => {
@@ -804,18 +804,16 @@ describe("opening a cluster", () => {
   });
 });
 
-describe("webhook entries", () => {
-  it("names and configurations of webhook entries show the called rule, variant and phase", () => {
-    const calledRules = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
-    assert.deepEqual(
-      calledRules.filter(({ phase }) => phase === "validate"),
-      [{ rule: "always-pull-images", phase: "validate" }],
-    );
-    assert.deepEqual(calledRules.slice(0, 2), [
-      { rule: "node-restriction", variant: "heartbeats", phase: "mutate" },
-      { rule: "node-restriction", variant: "pods", phase: "mutate" },
-    ]);
-  });
+it("names and configurations of webhook entries show the called rule, variant and phase", () => {
+  const calledRules = listRulesCalledByEntries(buildWanted({ "always-pull-images": {}, "node-restriction": {} }));
+  assert.deepEqual(
+    calledRules.filter(({ phase }) => phase === "validate"),
+    [{ rule: "always-pull-images", phase: "validate" }],
+  );
+  assert.deepEqual(calledRules.slice(0, 2), [
+    { rule: "node-restriction", variant: "heartbeats", phase: "mutate" },
+    { rule: "node-restriction", variant: "pods", phase: "mutate" },
+  ]);
 });
 
 describe("a probe", () => {

@@ -137,23 +137,21 @@ describe("the client's package", () => {
 /** Returns a promise in the form in which the HTTP libraries of @kubernetes/client-node return it. */
 const toLibraryPromise = <T>(answer: Promise<T>) => ({ toPromise: () => answer });
 
-describe("the client's README", () => {
-  it("the client's README has two example programs that run without an error", async () => {
-    const readme = await readFile(join(project, "node_modules/postern/lib/client/README.md"), "utf8");
-    const programs = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, program = ""]) => program);
-    assert.equal(programs.length, 2);
-    const kubeconfig = join(project, "kubeconfig");
-    await symlink(
-      fileURLToPath(new URL("../../node_modules/@kubernetes", import.meta.url)),
-      join(project, "node_modules/@kubernetes"),
-    );
-    await writeFile(kubeconfig, JSON.stringify({ apiVersion: "v1", kind: "Config", ...nowhere }));
-    for (const program of programs) {
-      await writeFile(join(project, "shown.js"), program);
-      const env = { PATH: process.env.PATH, HOME: project, KUBECONFIG: kubeconfig };
-      await run(process.execPath, ["shown.js"], { cwd: project, env });
-    }
-  });
+it("the client's README has two example programs that run without an error", async () => {
+  const readme = await readFile(join(project, "node_modules/postern/lib/client/README.md"), "utf8");
+  const programs = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, program = ""]) => program);
+  assert.equal(programs.length, 2);
+  const kubeconfig = join(project, "kubeconfig");
+  await symlink(
+    fileURLToPath(new URL("../../node_modules/@kubernetes", import.meta.url)),
+    join(project, "node_modules/@kubernetes"),
+  );
+  await writeFile(kubeconfig, JSON.stringify({ apiVersion: "v1", kind: "Config", ...nowhere }));
+  for (const program of programs) {
+    await writeFile(join(project, "shown.js"), program);
+    const env = { PATH: process.env.PATH, HOME: project, KUBECONFIG: kubeconfig };
+    await run(process.execPath, ["shown.js"], { cwd: project, env });
+  }
 });
 
 const nowhere = {

@@ -305,7 +305,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
 
   const isChosen = choosePart("control plane", endpointFaults.length);
   for (const policy of ["Ignore", "Fail"] as const)
-    describe(`whose guards (rules for security) have failurePolicy ${policy}`, () => {
+    describe(`a control plane whose guards (rules for security) have failurePolicy ${policy}`, () => {
       before(() => registerRules(policy));
 
       for (const [index, fault] of endpointFaults.entries())

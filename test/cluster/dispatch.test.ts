@@ -119,7 +119,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     return Object.entries(annotations.get(auditId) ?? {});
   };
 
-  describe("calls a mutating rule again if a later mutating rule changed the object:", () => {
+  describe("a mutating rule that is called again, because a later mutating rule changed the object", () => {
     let postern: Serving;
     const sidecar = rule<Pod>({
       summary: "Gives every pod a second container.",
@@ -209,7 +209,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     });
   });
 
-  describe("in a dry run", () => {
+  describe("a dry run", () => {
     let postern: Serving;
     before(async () => {
       const names = ["always-pull-images", "deny-service-external-ips"];
@@ -239,7 +239,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  describe("reports the failure if an endpoint answers with status", () => {
+  describe("the API server's report of an endpoint's failure", () => {
     let postern: Serving;
     const changeRequest =
       (change: Partial<GatewayRequest>) =>
@@ -327,7 +327,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
   });
 
   for (const mode of ["warn", "audit"])
-    describe(`with rules in mode ${mode}`, () => {
+    describe(`rules in mode ${mode}`, () => {
       let postern: Serving;
       before(async () => {
         const names = ["always-pull-images", "deny-service-external-ips"];
@@ -374,7 +374,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
         });
     });
 
-  describe("does not call rules for exempt requests:", () => {
+  describe("exempt requests", () => {
     let postern: Serving;
     const looking = rule({ summary: "Looks at it.", timeoutSeconds: 2, match: configMaps, mutate() {}, validate() {} });
     const exemptions: Record<string, string> = {
@@ -527,7 +527,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     }
   });
 
-  describe("with a key in the URLs of its entries", () => {
+  describe("an API server whose entries have a key in their URLs", () => {
     const ownSigner = createTestSigner(1);
     const otherSigner = createTestSigner(9);
     let postern: Serving;
@@ -593,7 +593,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       });
   });
 
-  describe("calls rules without a failure while the keys in URLs change:", () => {
+  describe("a change of the keys in URLs", () => {
     const closed = "rules: { always-pull-images: { failurePolicy: Fail } }";
     const buildYaml = (list: string) => `${closed}\nclusters: { local: { keyVersion: ${list} } }`;
     const [first, second] = [createTestSigner(1), createTestSigner(2)];

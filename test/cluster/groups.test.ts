@@ -161,7 +161,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       assert.ok(predicted.some(isRepeated));
       const postern = await startServing(rules, JSON.stringify({ rules: configuredRules, groups }), cluster);
       try {
-        // The namespace comes last in the list; the other objects need it.
+        // The namespace is the last object in the list, and all other objects need the namespace.
         for (const [index, { write, object }] of [...usualWrites.entries()].toReversed()) {
           const path = getCollectionPath(object);
           const [{ code, body }, reports] = await postern.during(() =>
@@ -187,7 +187,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     assert.equal(totalCalls[1], Number(totalCalls[0]) - saved);
   });
 
-  describe("applies to each of its rules", () => {
+  describe("the rules of a group", () => {
     const createLabelRule = (name: string) =>
       buildTestRule(
         name,

@@ -98,7 +98,7 @@ describe("a cluster that is read", await needs("API server"), () => {
   const requireFailure = (sentence: RegExp, capabilities = connect()()) =>
     assert.rejects(read(capabilities), expectFailure(sentence));
 
-  describe("over a bad connection", () => {
+  describe("reads over a bad connection", () => {
     it("a read fails before the review's time ends if the cluster doesn't answer", async () => {
       proxy.faults.push({ milliseconds: 3000 });
       await requireFailure(
@@ -247,7 +247,7 @@ describe("a cluster that is read", await needs("API server"), () => {
     });
   });
 
-  describe("from memory", () => {
+  describe("reads from memory", () => {
     it("the cluster is called once for repeated reads of the same object or list", async () => {
       const open = connect();
       for (let time = 0; time < 3; time++) await open().get(namespaces, "a");

@@ -86,8 +86,8 @@ describe("policies in a cluster whose plugin for them is off", await needs("API 
       await applyWantedObjectsToCluster(api, rules.manifests(), name);
       const [, config] = chooseCluster(parseConfig(yaml, catalogue), undefined);
       const policySupport = await readPolicySupport(api);
-      const natives = buildNativePolicies(catalogue, { ...config, policySupport }, name);
-      await assert.rejects(applyWantedObjectsToCluster(api, natives, name), {
+      const nativePolicies = buildNativePolicies(catalogue, { ...config, policySupport }, name);
+      await assert.rejects(applyWantedObjectsToCluster(api, nativePolicies, name), {
         message:
           "cluster local: its API server hasn't applied a new ValidatingAdmissionPolicy for 30 s, so no webhook entry was deleted; its admission plugin ValidatingAdmissionPolicy must be on",
       });
@@ -169,8 +169,8 @@ for (const minor of chooseMinors())
         const api = await openClusterApi("local", undefined, { kubeconfig: join(folder, "kubeconfig") });
         const policySupport = await readPolicySupport(api);
         const [, config] = chooseCluster(parseConfig(yaml, catalogue), undefined);
-        const natives = buildNativePolicies(catalogue, { ...config, policySupport }, name);
-        await applyWantedObjectsToCluster(api, [...natives, ...rules.manifests({ policySupport })], name);
+        const nativePolicies = buildNativePolicies(catalogue, { ...config, policySupport }, name);
+        await applyWantedObjectsToCluster(api, [...nativePolicies, ...rules.manifests({ policySupport })], name);
       });
       after(async () => {
         await Promise.all([cluster?.stop(), rules?.stop()]);

@@ -378,31 +378,29 @@ describe("manifests that are tried", () => {
     });
 });
 
-describe("a check whose page was closed", () => {
-  it("a check whose page was closed is stopped, so that the next check can start", async () => {
-    const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: { name: a }\n";
-    const start = (text: string, signal = AbortSignal.timeout(60_000)) => {
-      const body = JSON.stringify({ cluster: "local", user: "jane", operation: "", text });
-      return fetch(new URL("check", gateway.console), { method: "POST", body, signal });
-    };
-    const closed = new AbortController();
-    /** Starts a long check. If a short one still runs, it tries again. */
-    const startFirst = async (): Promise<unknown> =>
-      (await start(pod.repeat(18_000), closed.signal)).status === 422 ? startFirst() : undefined;
-    const first = assert.rejects(startFirst(), /aborted/);
-    /** Starts short checks until an answer matches `wanted`. */
-    const startUntil = async (wanted: RegExp) => {
-      for (let turn = 0; turn < 1200; turn++, await wait(50)) {
-        const reply = await start(pod);
-        if (wanted.test(`${reply.status} ${await reply.text()}`)) return;
-      }
-      assert.fail(`no check was answered with ${wanted}`);
-    };
-    await startUntil(/^422 Another check is running/);
-    closed.abort();
-    await first;
-    await startUntil(/^200 /);
-  });
+it("a check whose page was closed is stopped, so that the next check can start", async () => {
+  const pod = "---\napiVersion: v1\nkind: Pod\nmetadata: { name: a }\n";
+  const start = (text: string, signal = AbortSignal.timeout(60_000)) => {
+    const body = JSON.stringify({ cluster: "local", user: "jane", operation: "", text });
+    return fetch(new URL("check", gateway.console), { method: "POST", body, signal });
+  };
+  const closed = new AbortController();
+  /** Starts a long check. If a short one still runs, it tries again. */
+  const startFirst = async (): Promise<unknown> =>
+    (await start(pod.repeat(18_000), closed.signal)).status === 422 ? startFirst() : undefined;
+  const first = assert.rejects(startFirst(), /aborted/);
+  /** Starts short checks until an answer matches `wanted`. */
+  const startUntil = async (wanted: RegExp) => {
+    for (let turn = 0; turn < 1200; turn++, await wait(50)) {
+      const reply = await start(pod);
+      if (wanted.test(`${reply.status} ${await reply.text()}`)) return;
+    }
+    assert.fail(`no check was answered with ${wanted}`);
+  };
+  await startUntil(/^422 Another check is running/);
+  closed.abort();
+  await first;
+  await startUntil(/^200 /);
 });
 
 describe("rules", () => {
@@ -658,25 +656,23 @@ describe("the feed of reviews", () => {
     });
 });
 
-describe("a page that opens", () => {
-  it("a page that opens gets all of 10,000 reviews, also if their names are long", async () => {
-    const freePort = 0;
-    const { host, open } = createConsole(freePort)({ publicKeys: "", writeLogLine: () => {} });
-    const listener = await open({ file: "", state: folder, port: 0, getLoaded: () => assert.fail("not opened") });
-    const stream = await openStream(undefined, listener.line.replace("Console: ", ""));
-    // As JSON, a control character takes six bytes.
-    const text = "\u0001".repeat(300);
-    const userInfo = { username: text };
-    const kind = { group: "", version: "v1", kind: text };
-    const request = { ...buildRequest("a"), name: text, namespace: text, kind, userInfo };
-    const facts = { rule: "limit-ranger", phase: "mutate", cluster: "c".repeat(63), code: 200 } as const;
-    const outcome = { refused: false, operations: 0, milliseconds: 1, function: "", version: "" };
-    for (let count = 0; count < 10_000; count++) host.writeLogLine({ ...facts, request, ...outcome });
-    const late = await openStream(undefined, listener.line.replace("Console: ", ""));
-    assert.equal((await late.waitFor(10_000)).length, 10_000);
-    await Promise.all([stream.close(), late.close()]);
-    await listener.close();
-  });
+it("a page that opens gets all of 10,000 reviews, also if their names are long", async () => {
+  const freePort = 0;
+  const { host, open } = createConsole(freePort)({ publicKeys: "", writeLogLine: () => {} });
+  const listener = await open({ file: "", state: folder, port: 0, getLoaded: () => assert.fail("not opened") });
+  const stream = await openStream(undefined, listener.line.replace("Console: ", ""));
+  // As JSON, a control character takes six bytes.
+  const text = "\u0001".repeat(300);
+  const userInfo = { username: text };
+  const kind = { group: "", version: "v1", kind: text };
+  const request = { ...buildRequest("a"), name: text, namespace: text, kind, userInfo };
+  const facts = { rule: "limit-ranger", phase: "mutate", cluster: "c".repeat(63), code: 200 } as const;
+  const outcome = { refused: false, operations: 0, milliseconds: 1, function: "", version: "" };
+  for (let count = 0; count < 10_000; count++) host.writeLogLine({ ...facts, request, ...outcome });
+  const late = await openStream(undefined, listener.line.replace("Console: ", ""));
+  assert.equal((await late.waitFor(10_000)).length, 10_000);
+  await Promise.all([stream.close(), late.close()]);
+  await listener.close();
 });
 
 describe("the page's bundle", () => {

@@ -109,7 +109,7 @@ describe("a cluster's key", () => {
   /** Sends a review with the key of a cluster. Returns the patch, or the HTTP code of a refusal. */
   const sendWithKey = async (cluster: string, keyVersion = 1) => {
     const rawPath = `/${signer.segment(cluster, keyVersion)}/judge/mutate`;
-    const reply = (await handler({ ...httpApiEvent, rawPath }, buildContext())) as Reply;
+    const reply = (await handler({ ...apiEvent, rawPath }, buildContext())) as Reply;
     return reply.statusCode === 200
       ? String(Buffer.from(JSON.parse(reply.body).response.patch, "base64"))
       : reply.statusCode;
@@ -146,7 +146,7 @@ describe("a rule with variants", () => {
   const sendEvent = async (event: unknown) => (await handler(event, buildContext())) as Reply & { response?: Map };
   const sendToVariant = async (path: string, cluster = "prod-eu") => {
     const rawPath = `/${signer.segment(cluster)}/levels/${path}`;
-    const { statusCode, body } = await sendEvent({ ...httpApiEvent, rawPath });
+    const { statusCode, body } = await sendEvent({ ...apiEvent, rawPath });
     const { response } = JSON.parse(body);
     return statusCode === 200 ? (response.status?.message ?? response.allowed) : statusCode;
   };
@@ -224,7 +224,7 @@ const encodeBody = (event: Event): Event => ({
 });
 
 const shapes = ["http-api-2.0", "http-api-1.0", "rest-proxy", "function-url", "alb", "alb-multi-value"];
-const httpApiEvent = readFixture("http-api-2.0");
+const apiEvent = readFixture("http-api-2.0");
 const review = readFixture<{ review: { request: Map } & Map }>("direct").review;
 /** Returns the JSON of the review with these changes of its request. */
 const printReview = (request: Map) => JSON.stringify({ ...review, request: { ...review.request, ...request } });
@@ -256,9 +256,9 @@ describe("an event", () => {
         );
       });
       it(`an event of the shape ${shape} with a body in ${encoding} gets a rule's refusal in its shape`, async () => {
-        const refusedEvent = alterEvent(readFixture(shape), { path: toPath("validate"), body: printReviewOf("bad") });
+        const event = alterEvent(readFixture(shape), { path: toPath("validate"), body: printReviewOf("bad") });
         const { statusCode, body } = await openTestEndpoint().sendEvent(
-          encoding === "text" ? refusedEvent : encodeBody(refusedEvent),
+          encoding === "text" ? event : encodeBody(event),
         );
         assert.deepEqual([statusCode, body], [200, refused]);
       });
@@ -375,7 +375,7 @@ describe("an event", () => {
   });
 
   it("an event is a health check only if it comes from a load balancer", async () => {
-    const event = alterEvent(httpApiEvent, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } });
+    const event = alterEvent(apiEvent, { path: "/", headers: { "user-agent": "ELB-HealthChecker/2.0" } });
     assert.equal((await openTestEndpoint().sendEvent(event)).statusCode, 404);
   });
 });
@@ -456,8 +456,8 @@ describe("a request that is not a review", () => {
   it("a request that is not a review does not affect the next request", async () => {
     const { sendEvent } = openTestEndpoint();
     for (const [, change] of badInputs) {
-      await sendEvent(alterEvent(httpApiEvent, change));
-      assert.equal((await sendEvent(encodeBody(httpApiEvent))).body, changed);
+      await sendEvent(alterEvent(apiEvent, change));
+      assert.equal((await sendEvent(encodeBody(apiEvent))).body, changed);
     }
   });
 
@@ -491,17 +491,17 @@ describe("a request that is not a review", () => {
       isBase64Encoded: false,
     };
     for (const [name, path] of unknownPaths) {
-      assert.deepEqual(await sendEvent(alterEvent(httpApiEvent, { path })), expected, name);
+      assert.deepEqual(await sendEvent(alterEvent(apiEvent, { path })), expected, name);
       // The key is verified first, so the answer says nothing about other faults of the request.
       for (const otherFault of [{ method: "GET" }, { body: "{" }, { headers: { "content-type": "text/plain" } }])
-        assert.deepEqual(await sendEvent(alterEvent(httpApiEvent, { path, ...otherFault })), expected, name);
+        assert.deepEqual(await sendEvent(alterEvent(apiEvent, { path, ...otherFault })), expected, name);
     }
     assert.equal(reports.length, unknownPaths.length * 4);
   });
 
   it("a request for a phase that the rule does not have is answered 404", async () => {
     const validatingRule = rule({ summary: "Validates.", match: [], validate() {} });
-    assert.equal(((await openEndpoint(validatingRule).handler(httpApiEvent, buildContext())) as Reply).statusCode, 404);
+    assert.equal(((await openEndpoint(validatingRule).handler(apiEvent, buildContext())) as Reply).statusCode, 404);
   });
 });
 
@@ -537,14 +537,14 @@ describe("a review", () => {
   ];
   for (const [name, change, expected] of acceptedReviews)
     it(`a review ${name}`, async () => {
-      const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(httpApiEvent, change));
+      const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(apiEvent, change));
       assert.deepEqual([statusCode, body], [200, expected]);
     });
 
   it("a review's key named __proto__ is kept, and nothing is read from its value", async () => {
     const labels = '{"__proto__":{"seen":"no"},"app":"web"}';
     const body = printReview({ object: { metadata: { labels: 1 } } }).replace('"labels":1', `"labels":${labels}`);
-    const reply = await openTestEndpoint().sendEvent(alterEvent(httpApiEvent, { body }));
+    const reply = await openTestEndpoint().sendEvent(alterEvent(apiEvent, { body }));
     const { patch } = JSON.parse(reply.body).response;
     assert.equal(
       Buffer.from(patch, "base64").toString(),
@@ -555,8 +555,8 @@ describe("a review", () => {
   it("a review with a deeply nested object that the rule changes is answered with 200 or 500", async () => {
     const body = printReview({ object: 1 }).replace('"object":1', `"object":{"metadata":{"labels":${nest(200_000)}}}`);
     const { sendEvent } = openTestEndpoint();
-    assert.ok([200, 500].includes((await sendEvent(alterEvent(httpApiEvent, { body }))).statusCode));
-    assert.equal((await sendEvent(httpApiEvent)).body, changed);
+    assert.ok([200, 500].includes((await sendEvent(alterEvent(apiEvent, { body }))).statusCode));
+    assert.equal((await sendEvent(apiEvent)).body, changed);
   });
 
   it("a review that a rule never answers fails before the timeouts of Lambda and of the caller", async () => {
@@ -566,16 +566,14 @@ describe("a review", () => {
       ["1s", 10_000],
     ] as const) {
       const change = { path: toPath("validate"), body: printReviewOf("silent"), timeout: timeoutOfCaller };
-      const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(httpApiEvent, change), remainingMs);
+      const { statusCode, body } = await openTestEndpoint().sendEvent(alterEvent(apiEvent, change), remainingMs);
       assert.deepEqual([statusCode, body], [504, printFailure(504, "Timeout", "the rule did not answer in time")]);
     }
   });
 
   it("a review that makes a rule throw has the stack in the log, and not in the answer", async () => {
     const { sendEvent, reports } = openTestEndpoint();
-    const { body } = await sendEvent(
-      alterEvent(httpApiEvent, { path: toPath("validate"), body: printReviewOf("broken") }),
-    );
+    const { body } = await sendEvent(alterEvent(apiEvent, { path: toPath("validate"), body: printReviewOf("broken") }));
     const [report] = reports;
     assert.ok(report);
     const { error, verdict } = JSON.parse(formatLogLine(report, "test", 0));
@@ -628,7 +626,7 @@ describe("a handler", () => {
         const broken = rule({ summary: "Breaks.", match: [], validate });
         const checkReport = (report: AnsweredReviewFacts) => void JSON.parse(formatLogLine(report, "test", 0));
         const { handler } = openEndpoint(broken, config, { writeLogLine: checkReport });
-        const event = alterEvent(httpApiEvent, { path: toPath("validate") });
+        const event = alterEvent(apiEvent, { path: toPath("validate") });
         const { statusCode, body } = (await handler(event, buildContext())) as Reply;
         assert.equal(statusCode, 500);
         assert.match(JSON.parse(body).message, /^the rule failed: /);
@@ -643,7 +641,7 @@ describe("a handler", () => {
       throw error;
     };
     const { handler, reports } = openEndpoint(rule({ summary: "Breaks.", match: [], validate }));
-    const event = alterEvent(httpApiEvent, { path: toPath("validate") });
+    const event = alterEvent(apiEvent, { path: toPath("validate") });
     assert.equal(((await handler(event, buildContext())) as Reply).statusCode, 500);
     assert.match(reports.map((report) => formatLogLine(report, "test", 0)).join(), /and round/);
   });

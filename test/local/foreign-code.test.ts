@@ -155,7 +155,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
     assert.equal(ranFiles, "", "code of the folder ran");
   });
 
-  describe("with --config, only code of the config's folder runs:", { concurrency: 1 }, () => {
+  describe("commands with --config", { concurrency: 1 }, () => {
     for (const row of withConfig)
       it(`with --config, only code of the config's folder runs: ${row.name}`, async () => {
         const filesBefore = await listFiles(foreignFolder);
@@ -206,7 +206,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
     assert.equal(stdout, `${process.version}\n`);
   });
 
-  describe("without a postern.yaml", { concurrency: 1 }, () => {
+  describe("commands without a postern.yaml", { concurrency: 1 }, () => {
     for (const row of withoutConfig)
       it(`without a postern.yaml, no code of the folder runs: ${row.name}`, async () => {
         const filesBefore = await listFiles(bareFolder);

@@ -192,7 +192,7 @@ describe("image-policy-webhook", () => {
     assert.match(String(await evaluatePod("ok:1", settings)), /unsigned/);
   });
 
-  describe("with a kubeconfig", () => {
+  describe("image-policy-webhook with a kubeconfig", () => {
     /** Evaluates a pod with the settings from a postern.yaml that names a kubeconfig. Also returns the settings. */
     const evaluateWith = async (user: object, cluster: object = {}) => {
       const kubeconfig = {

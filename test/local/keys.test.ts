@@ -242,24 +242,22 @@ describe("a CA that --ca names", () => {
   });
 });
 
-describe("several processes at once", () => {
-  it("several processes at once create the same signing key and CA, and a valid certificate", async () => {
-    const keys = JSON.stringify(new URL("../../infra/keys/keys.ts", import.meta.url).href);
-    const script = `
-      const { readOrCreateUrlSigner, readOrCreateServerCertificate } = await import(${keys});
-      const folder = ${JSON.stringify(folder)};
-      const [signer, { ca }] = await Promise.all([
-        readOrCreateUrlSigner(folder),
-        readOrCreateServerCertificate(folder, "127.0.0.1"),
-      ]);
-      process.stdout.write(JSON.stringify([signer.publicKey, ca]));`;
-    const cwd = fileURLToPath(new URL("../..", import.meta.url));
-    const run = () => promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { cwd });
-    const outputs = (await Promise.all(Array.from({ length: 4 }, run))).map(({ stdout }) => stdout);
-    const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const { publicKey } = await readOrCreateUrlSigner(folder);
-    for (const output of outputs) assert.deepEqual(JSON.parse(output), [publicKey, certificate.ca]);
-    assert.equal(await tryHandshake(certificate, "127.0.0.1"), "verified");
-    assert.deepEqual((await readdir(folder)).sort(), ["ca.crt", "ca.key", "server.crt", "server.key", "signing.key"]);
-  });
+it("several processes at once create the same signing key and CA, and a valid certificate", async () => {
+  const keys = JSON.stringify(new URL("../../infra/keys/keys.ts", import.meta.url).href);
+  const script = `
+    const { readOrCreateUrlSigner, readOrCreateServerCertificate } = await import(${keys});
+    const folder = ${JSON.stringify(folder)};
+    const [signer, { ca }] = await Promise.all([
+      readOrCreateUrlSigner(folder),
+      readOrCreateServerCertificate(folder, "127.0.0.1"),
+    ]);
+    process.stdout.write(JSON.stringify([signer.publicKey, ca]));`;
+  const cwd = fileURLToPath(new URL("../..", import.meta.url));
+  const run = () => promisify(execFile)(process.execPath, ["--input-type=module", "--eval", script], { cwd });
+  const outputs = (await Promise.all(Array.from({ length: 4 }, run))).map(({ stdout }) => stdout);
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const { publicKey } = await readOrCreateUrlSigner(folder);
+  for (const output of outputs) assert.deepEqual(JSON.parse(output), [publicKey, certificate.ca]);
+  assert.equal(await tryHandshake(certificate, "127.0.0.1"), "verified");
+  assert.deepEqual((await readdir(folder)).sort(), ["ca.crt", "ca.key", "server.crt", "server.key", "signing.key"]);
 });

@@ -616,7 +616,7 @@ items:
     ]);
   });
 
-  describe("with one rule that is broken", () => {
+  describe("a newcomer with a broken rule", () => {
     const getFolder = () => join(copy, "functions/forbid-newcomers-nothing");
     const sentence =
       'functions/forbid-newcomers-nothing/rule.ts does not load: Expected identifier but found "{" (line 1)';

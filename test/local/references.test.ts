@@ -104,7 +104,7 @@ describe("a policy's request", () => {
   const sendScriptRequest = (request: Partial<ScriptHttpRequest> = {}, changes: Partial<PolicyHttpSettings> = {}) =>
     createTestCapabilities(changes).sendScriptRequest({ method: "GET", url: `https://${host}/a`, ...request });
 
-  describe("of a reference", () => {
+  describe("a reference's request", () => {
     it("the response to a reference's request has body, headers and trailers", async () => {
       answer = (response) => {
         response.writeHead(200, {
@@ -234,7 +234,7 @@ describe("a policy's request", () => {
     });
   });
 
-  describe("to a forbidden address", () => {
+  describe("a request to a forbidden address", () => {
     const getPort = () => host.split(":")[1];
     /** Each row has a URL, the allowed hosts, and the allowed private addresses. */
     const forbiddenUrls: Record<string, () => [url: string, hosts: string[], addresses?: string[]]> = {
@@ -283,7 +283,7 @@ describe("a policy's request", () => {
     });
   });
 
-  describe("with a token", () => {
+  describe("a request with a token", () => {
     let count = 0;
     let isAccepted: (token: string) => boolean;
     let tokenFields: object;
@@ -436,7 +436,7 @@ describe("a policy's request", () => {
     });
   });
 
-  describe("of a script", () => {
+  describe("a script's request", () => {
     it("a script's request returns the object of the response", async () => {
       answer = respondWith({ token: "tk" });
       assert.deepEqual(await sendScriptRequest(), { token: "tk" });

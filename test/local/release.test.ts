@@ -127,7 +127,7 @@ describe("npm run release", await needs("git"), () => {
     await runGit(origin, "commit", "--quiet", "--message", "all");
   });
 
-  describe("refuses, and changes nothing:", () => {
+  describe("refused releases", () => {
     let folder: string;
     before(async () => {
       folder = await clone(join(homeFolder, "refusing"));

@@ -19,26 +19,25 @@ import {
 } from "./parity-report.ts";
 import { listPluginPorts } from "./plugins.ts";
 
-// `fine` and `wrong` are results of cases: without a difference, and with two. `text` is the description of `fine`.
-const { parity, fine, wrong, text } = readRows<
-  { parity: PortParityResult; text: string } & Record<"fine" | "wrong", RuleCaseResults>
->(import.meta.filename);
+const rows = readRows<{ parity: PortParityResult; text: string } & Record<"fine" | "wrong", RuleCaseResults>>(
+  import.meta.filename,
+);
+const { parity: ruleParity, fine: equalCases, wrong: unequalCases, text: equalText } = rows;
 
-describe("the compared minors", () => {
-  it("the compared minors are the newest one by default, all with --write, or those of --minor, sorted by age", () => {
-    assert.deepEqual(chooseComparedMinors(undefined, false), [newestMinor]);
-    assert.deepEqual(chooseComparedMinors(undefined, true), minors);
-    assert.deepEqual(chooseComparedMinors("1.37,1.33,1.36", false), ["1.33", "1.36", "1.37"]);
-  });
+it("the compared minors are the newest one by default, all with --write, or those of --minor, sorted by age", () => {
+  const writes = true;
+  assert.deepEqual(chooseComparedMinors(undefined, !writes), [newestMinor]);
+  assert.deepEqual(chooseComparedMinors(undefined, writes), minors);
+  assert.deepEqual(chooseComparedMinors("1.37,1.33,1.36", !writes), ["1.33", "1.36", "1.37"]);
 });
 
 describe("the results of cases", () => {
   it("the results of cases have a row for each rule, and the reasons why cases could not be sent", () => {
-    assert.equal(describeCaseResults([fine]), text);
+    assert.equal(describeCaseResults([equalCases]), equalText);
   });
 
   it("the results of cases say why a rule has no plugin with which its answers are compared", () => {
-    const { beside: _, ...rest } = fine;
+    const { beside: _, ...rest } = equalCases;
     const withoutPlugin = { ...rest, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
     assert.match(
       describeCaseResults([withoutPlugin]),
@@ -47,14 +46,15 @@ describe("the results of cases", () => {
   });
 
   it("the results of cases show both answers for each difference, and are good only without differences", () => {
-    const text = describeCaseResults([fine, wrong]);
+    const text = describeCaseResults([equalCases, unequalCases]);
     assert.ok(
       text.includes(
         `a-rule, "refuses": the API server's answer (+) differs from what the case states (-)\n- no\n+ yes\n`,
       ),
     );
     assert.ok(text.includes(`a-rule, "admits": the API server's answer (+) differs from upstream (-)\n- yes\n+ no\n`));
-    assert.deepEqual([[fine], [fine, wrong], [{ ...wrong, differences: [] }]].map(areAsExpected), [true, false, false]);
+    const results = [[equalCases], [equalCases, unequalCases], [{ ...unequalCases, differences: [] }]];
+    assert.deepEqual(results.map(areAsExpected), [true, false, false]);
   });
 });
 
@@ -65,12 +65,12 @@ describe("the page of results", () => {
   const older = {
     kubernetes: "v1.35.4",
     rules: [
-      { ...parity, rule: "old-rule" },
-      { ...parity, unexplained: 2 },
+      { ...ruleParity, rule: "old-rule" },
+      { ...ruleParity, unexplained: 2 },
     ],
     cases: [],
   };
-  const newest = { kubernetes: "v1.36.3", rules: [parity], cases: [fine] };
+  const newest = { kubernetes: "v1.36.3", rules: [ruleParity], cases: [equalCases] };
   /** The page after the results of both minors were written. */
   const fullPage = insertParityReport(page, { ...run, runs: [older, newest] });
   const listNewLines = (text: string) => {
@@ -82,6 +82,7 @@ describe("the page of results", () => {
     assert.match(fullPage, /^ {4}npm run parity -- --minor 1\.35,1\.36 --requests 10 --seed 7 --write$/m);
     assert.match(fullPage, /kube-apiserver v1\.36\.3/);
     assert.match(fullPage, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| calls \|/m);
+    // For each minor: the numbers of equal, known and unexplained answers.
     assert.match(fullPage, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 3 \| 2 \| 8 \| 63% \|$/m);
     assert.match(fullPage, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \|$/m);
     assert.match(fullPage, /- for a reason \(old-rule, a-rule\)/);
@@ -108,7 +109,7 @@ describe("the page of results", () => {
   });
 
   it("the page of results changes only in the lines about the rules that were compared", () => {
-    const runs = [{ ...newest, rules: [{ ...parity, equal: 8, known: { "for another": 2 } }], cases: [] }];
+    const runs = [{ ...newest, rules: [{ ...ruleParity, equal: 8, known: { "for another": 2 } }], cases: [] }];
     assert.deepEqual(listNewLines(insertParityReport(fullPage, { ...run, runs })), [
       "| a-rule | 9 / 1 / 2 | 8 / 2 / 0 | 3 | 2 | 8 | 63% |",
       "- for another (a-rule)",
@@ -118,7 +119,7 @@ describe("the page of results", () => {
   it("the page of results gets a column for a newer minor, and the newer minor's numbers of calls", () => {
     const next = {
       kubernetes: "v1.37.2",
-      rules: [{ ...parity, calls: { made: 1, acted: 1, withoutConditions: 2 } }],
+      rules: [{ ...ruleParity, calls: { made: 1, acted: 1, withoutConditions: 2 } }],
       cases: [],
     };
     const nextReport = insertParityReport(fullPage, { ...run, runs: [next] });
@@ -129,12 +130,12 @@ describe("the page of results", () => {
   });
 
   it("the page of results keeps its table of cases after a run with only an older minor", () => {
-    const runs = [{ ...older, cases: [{ ...fine, cases: 5 }] }];
+    const runs = [{ ...older, cases: [{ ...equalCases, cases: 5 }] }];
     assert.equal(insertParityReport(fullPage, { ...run, runs }), fullPage);
   });
 
   it("the page of results keeps a known difference until all minors were compared without it", () => {
-    const equal = { ...parity, equal: 10, known: {} };
+    const equal = { ...ruleParity, equal: 10, known: {} };
     const listReasons = (runs: MinorParityResults[]) =>
       insertParityReport(fullPage, { ...run, runs }).match(/^- for .*$/gm) ?? [];
     assert.deepEqual(listReasons([{ ...newest, rules: [equal] }]), ["- for a reason (old-rule, a-rule)"]);
@@ -148,7 +149,7 @@ describe("the page of results", () => {
   });
 
   it("the page of results changes only in its table of cases after a run without requests", () => {
-    const cases = [{ ...fine, cases: 5 }];
+    const cases = [{ ...equalCases, cases: 5 }];
     const runs = [{ kubernetes: "v1.36.4", rules: [], cases }];
     const updatedPage = insertParityReport(fullPage, { ...run, runs, requests: 0, seed: 8 });
     const wanted = fullPage
@@ -160,7 +161,7 @@ describe("the page of results", () => {
   it("the page of results keeps a line if a later run only lists an API server's errors in another order", () => {
     const insert = (text: string, errors: string) => {
       const notReceivable = [{ name: "has no name", reason: `Pod "a" is invalid: ${errors}` }];
-      return insertParityReport(text, { ...run, runs: [{ ...newest, cases: [{ ...fine, notReceivable }] }] });
+      return insertParityReport(text, { ...run, runs: [{ ...newest, cases: [{ ...equalCases, notReceivable }] }] });
     };
     const before = insert(fullPage, "[spec: Required, status: Wrong]");
     assert.ok(before.includes("[spec: Required, status: Wrong]"));
