@@ -206,7 +206,7 @@ describe("a guarded write", () => {
           object.data = { ...object.data, [addedKey]: "1" };
         },
       });
-    // A rule with an `order` is evaluated before the others, which follow by their names.
+    // A rule with an `order` is evaluated before the rules without one, which follow by their names.
     const early = { ...createKeyAdder("early"), order: 3 };
     const rules = { b: { rule: createKeyAdder("b") }, a: { rule: createKeyAdder("a") }, z: { rule: early } };
     const { writes } = await write(collectionUrl, buildRequest("POST", buildConfigMap()), { rules });

@@ -359,7 +359,7 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     beforeEach(createTwoVersions);
     const updateAlias = (change: object) => openLambda().updateAlias({ ...alias, ...change });
 
-    it("an alias points only at published versions, with a weight for one other version of that role", async () => {
+    it("an alias points only at published versions, with a weight for one version with the same role", async () => {
       const refusedChanges: [object, string][] = [
         [{ FunctionVersion: "$LATEST" }, "InvalidParameterValueException"],
         [{ FunctionVersion: "9" }, "ResourceNotFoundException"],

@@ -463,7 +463,7 @@ for (const type of ["http", "url"] as const)
     for (const failure of failures) {
       const wanted = failure[type];
       if (wanted === undefined) continue;
-      it(`these alarms ring if ${failure.name} in three minutes of ten: ${wanted.join(", ") || "none"}`, async () => {
+      it(`if ${failure.name} in three minutes of ten, ringing alarms are: ${wanted.join(", ") || "none"}`, async () => {
         const repair = breakStage(failure);
         for (const ringing of [[], [], wanted]) {
           goToNextMinute();

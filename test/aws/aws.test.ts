@@ -213,7 +213,7 @@ describe("the functions of a stage", await needs("runtime client"), () => {
       assert.equal((await callLiveVersion()).response.allowed, false);
     });
 
-    it("a function is unchanged or disarmed after an interruption at any call; a second try disarms it", async () => {
+    it("an interruption leaves a function unchanged or disarmed, and a second try disarms the function", async () => {
       service.updateMilliseconds = 0;
       // In each round, one more call succeeds before all calls fail.
       let step = 0;

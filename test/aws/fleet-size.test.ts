@@ -100,7 +100,7 @@ describe("a stage with many clusters", await needs("moto"), () => {
     account.lambda.invoke = invoke;
     assert.match(finalSentence, /^release r3 is live/);
     assert.deepEqual(listUpdatedClusters(steps), []);
-    // There are two kinds of settings now: those of the first cluster, and those of the others.
+    // There are two kinds of settings now: those of the first cluster, and those of all later clusters.
     assert.deepEqual(invokedFunctions, Array(2).fill("postern-test-default-toleration-seconds"));
   });
 

@@ -177,7 +177,7 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
   const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", usesPackageAgain);
   const deployNew = (tree: TreeDeployment) => deployTree(tree, "tester", !usesPackageAgain);
 
-  it("after a kill at any change, only tested versions are live, and a second run completes it", async (test) => {
+  it("after a kill at any change, only tested versions are live; a second run completes the changes", async (test) => {
     const treeOne = await writeTree("one", "one", "{ timeoutSeconds: 3, warm: 1 }");
     const treeTwo = await writeTree("two", "two", "{ timeoutSeconds: 4, warm: 2 }");
     /** Asserts that only the live version has warm environments, and as many as the configuration states. */

@@ -62,7 +62,7 @@ const buildNoteRule = (code: string) =>
       const { writeFileSync } = process.getBuiltinModule("node:fs");`,
   });
 
-/** Code of a rule that loops, ends its process or reads a secret. It must not affect the reviews of other notes. */
+/** Code of a rule that loops, ends its process or reads a secret. This must not affect other notes' reviews. */
 const harmfulCode = `
     const name = note.metadata?.name;
     if (name === "endless") writeFileSync(\`\${process.argv[2]}/endless\`, String(process.pid));

@@ -50,7 +50,7 @@ const unusedRights: Record<string, string> = {
 const { types, accessEntry, refusedToDeploy, refusedToRead, refusedToFunctions } = readRows<{
   /** What CloudFormation does for a type: `actions` on the resources `on`, and others on any or on tagged resources. */
   types: Record<string, { on: string[]; actions: string[]; anywhere?: string[]; tagged?: Call[] }>;
-  /** A call that the role for deployments may make. The calls of `refusedToDeploy` differ from it, and are refused. */
+  /** A call that the role for deployments may make. `refusedToDeploy` has similar calls that are refused. */
   accessEntry: Call;
   refusedToDeploy: Call[];
   refusedToRead: Call[];
@@ -613,7 +613,7 @@ describe("a stage with the rights of its roles", await needs("moto", "runtime cl
     );
   });
 
-  it("the tests above used all rights of the roles, except CloudFormation's and those of `unusedRights`", () => {
+  it("the tests of the stage used all rights of the roles, except CloudFormation's and those of `unusedRights`", () => {
     const givenRights = ["PlanPolicy", "DeployPolicy", "EmergencyPolicy"].flatMap((id) =>
       access.policy(id).flatMap(({ policy, actions }) => actions.map((action) => `${policy} ${action}`)),
     );

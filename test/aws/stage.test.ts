@@ -114,7 +114,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.match(getPersonOrPipelineName(), /./);
     });
 
-    it("a second command is refused; it names the first command and the end of the lock by S3's clock", async () => {
+    it("the refusal of a second command names the first one and the end of the lock by S3's clock", async () => {
       advanceClock(3_600_000);
       const lock = await take();
       const expiry = new Date((await bucket.read(lockObjectKey))?.modified.getTime() ?? 0);
@@ -136,7 +136,7 @@ describe("the state of a stage", await needs("moto"), () => {
       assert.equal(await readLock(), undefined);
     });
 
-    /** Lets several commands take the lock at once, and asserts that exactly one of them gets it. */
+    /** Lets several commands take the lock at once, and asserts that exactly one command gets the lock. */
     const raceForLock = async (count: number) => {
       const outcomes = await Promise.allSettled(Array.from({ length: count }, () => take()));
       const [lock, ...others] = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));

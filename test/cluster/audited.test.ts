@@ -536,7 +536,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.equal(new Set(objects.map(({ uid }) => uid)).size, objects.length);
     const uids = new Set(objects.map(({ uid }) => uid));
     for (const { kind, metadata } of created) assert.ok(uids.has(metadata.uid), `${kind} ${metadata.name}`);
-    // Events are served in two groups; they and all other kinds are listed once.
+    // Events are served in two groups. Events and all other kinds are listed once.
     const lists = new Set(objects.map(({ apiVersion, kind }) => `${apiVersion} ${kind}`));
     const kinds = ["v1 Namespace", "v1 ConfigMap", "example.com/v1 Widget", "rbac.authorization.k8s.io/v1 ClusterRole"];
     for (const kind of kinds) assert.ok(lists.has(kind), kind);
@@ -549,7 +549,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
       auditBeforeCrds.stderr,
       /^cluster c does not serve reports; kubectl apply accepts them once the cluster has the CRDs of openreports/m,
     );
-    // The newer group comes last: reports use it if a cluster serves both.
+    // The newer group comes last: reports use the newer group if a cluster serves both groups.
     const groups: [apiVersion: string, kind: string, plural: string][] = [
       ["wgpolicyk8s.io/v1alpha2", "PolicyReport", "policyreports"],
       ["openreports.io/v1alpha1", "Report", "reports"],

@@ -292,7 +292,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
       for (let round = 0; round < rounds && Date.now() < end; round += 1) {
         const start = Date.now();
         const { code } = await write();
-        // Later answers don't count, because the fault may have ended before them.
+        // An answer after `end` doesn't count, because the fault may have ended before the answer.
         if (Date.now() >= end) break;
         longest = Math.max(longest, Date.now() - start);
         isRefused ||= code >= 300;

@@ -15,8 +15,8 @@ import { applyConfigurations, extendWebhookTimeoutsForTests, serveTestRules } fr
 import { openScriptedWebhookEndpoints, type TestEndpointScript } from "../parity/scripted-endpoints.ts";
 import { needs } from "../parts.ts";
 
-// The plugin and the rule both call a backend that requires a client certificate. It must get equally many calls from
-// both.
+// The plugin and the rule both call a backend that requires a client certificate. The backend must
+// get equally many calls from the plugin and from the rule.
 const catalogue = (await readCatalogue()).filter(({ name }) => name === "image-policy-webhook");
 const variants = {
   approvals: { allowTTL: 1800, denyTTL: 1, retryBackoff: 1 },

@@ -73,7 +73,7 @@ for (const minor of chooseMinors(undefined, 1))
       const path = `${toApiPath(String(object.apiVersion))}${collection}?fieldValidation=Strict${query}`;
       return cluster.admin({ method: "POST", path, body: object });
     };
-    /** Creates all namespaces with their ServiceAccounts, because there is no controller that creates these. */
+    /** Creates all namespaces with their ServiceAccounts, because no controller creates ServiceAccounts. */
     const createNamespaces = async () => {
       const namespacesOfManifests = manifests.map(({ object }) => Object(object.metadata).namespace);
       for (const namespace of new Set(["default", ...namespacesOfManifests.filter((name) => name !== undefined)])) {

@@ -23,8 +23,8 @@ import { runVerb } from "../verb.ts";
 import { type RelaySurroundings, relayObjects, startRelay } from "./relay.ts";
 
 // Tests the relay of docs/relay.yaml between an API server and the gateway. The Service of the relay has a loopback
-// address. The API server assigns it if its range of Service addresses contains it. It then connects to the address
-// itself, so no kube-proxy is needed.
+// address, which is in the API server's range of Service addresses. The API server connects to this address itself, so
+// no kube-proxy is needed.
 
 const address = "127.53.0.10";
 const segment = createTestSigner(1).segment("local");

@@ -153,7 +153,7 @@ describe("Pods that still run after their workload has ended, in a real API serv
       });
 
       // When a write is refused, the rule finds that Pods still run, and the recount counts these Pods. 80 seconds
-      // after the writes, none of them can be stored any more.
+      // after the writes, none of the writes can be stored any more.
       time = start + 80_000;
       assert.match(
         (await evaluateSecond()) ?? "",

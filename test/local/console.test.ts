@@ -221,7 +221,7 @@ it("a damaged token doesn't keep the gateway from serving the rules, without a c
 });
 
 describe("reviews", () => {
-  it("reviews reach an open page at once; a page that connects again gets those that it missed", async (test) => {
+  it("reviews reach an open page at once; a page that connects again gets the missed reviews", async (test) => {
     const stream = await openStream();
     const sent = performance.now();
     await gateway.send("allowed-registries/validate", buildRequest("first", "docker.io/nginx"));

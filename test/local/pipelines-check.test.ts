@@ -282,7 +282,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
     const { stdout } = await runGitHubCheck(await createOwnRepository({ "k8s/web.yaml": commanding }), ownGitHub);
     const commands: string[] = [];
     let endToken: string | undefined;
-    // GitHub's runner trims lines. After the command stop-commands, it ignores commands until the line `::TOKEN::`.
+    // GitHub trims lines. After the command stop-commands, GitHub ignores commands until the line `::TOKEN::`.
     for (const line of stdout.split("\n").map((line) => line.trim())) {
       if (endToken !== undefined) {
         if (line === `::${endToken}::`) endToken = undefined;
