@@ -68,7 +68,7 @@ describe("policies that change an object whenever they are applied", () => {
 
   it("are applied twice if their reinvocationPolicy is IfNeeded", async () => assert.equal(await apply({}), "xx"));
 
-  it("are applied once if their reinvocationPolicy is Never", async () =>
+  it("policies are applied once if their reinvocationPolicy is Never", async () =>
     assert.equal(await apply({ reinvocationPolicy: "Never" }), "x"));
 
   it("are applied one after the other, and then those with reinvocationPolicy IfNeeded once more", async () => {
@@ -76,7 +76,7 @@ describe("policies that change an object whenever they are applied", () => {
     assert.equal(await apply({}, { mutations: appendingY, reinvocationPolicy: "Never" }), "xyx");
   });
 
-  it("are not applied in the second round if their conditions were false in the first round", async () => {
+  it("policies are not applied in the second round if their conditions were false in the first round", async () => {
     const matchConditions = [{ name: "has-x", expression: "object.data.a != ''" }];
     assert.equal(await apply({ mutations: appendingY, matchConditions }, {}), "xx");
   });

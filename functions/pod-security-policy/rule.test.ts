@@ -61,7 +61,7 @@ describe("a refusal of pod-security-policy", () => {
   const buildPolicy = (fields: object): PodSecurityPolicyObject =>
     JSON.parse(JSON.stringify({ metadata: { name: "p" }, spec: { ...spec, ...fields }, use }));
 
-  it("is cut if a single reason is too long", async () => {
+  it("a refusal of pod-security-policy is cut if a single reason is too long", async () => {
     const path = "a".repeat(100_000);
     const policies = [buildPolicy({ volumes: ["hostPath"], allowedHostPaths: [{ pathPrefix: "/srv" }] })];
     const volumes = [{ name: "v", hostPath: { path } }];
@@ -72,7 +72,7 @@ describe("a refusal of pod-security-policy", () => {
     const reason = `spec.volumes[0].hostPath.pathPrefix: Invalid value: "${path}`;
     assert.equal(message, `${start}${reason.slice(0, 65_536)} …]`);
   });
-  it("reads each mount of a pod once, for any number of volumes", () => {
+  it("a refusal of pod-security-policy reads each mount of a pod once, for any number of volumes", () => {
     let reads = 0;
     const volumeMounts = Array.from({ length: 100 }, (_, index) => ({
       mountPath: "/m",
@@ -102,13 +102,13 @@ describe("the use of a policy", () => {
   };
   const mayUse = async (use: object, request?: object) => !(await decideUse(use, request)).refused;
 
-  it("is granted to the pod's service account, in its own namespace", async () => {
+  it("the use of a PodSecurityPolicy is granted to the pod's service account, in its own namespace", async () => {
     assert.equal(await mayUse({ serviceAccounts: ["shop:builder"] }), true);
     assert.equal(await mayUse({ serviceAccounts: ["bank:builder"] }), false);
     assert.equal(await mayUse({ groups: ["system:serviceaccounts:shop"] }), true);
     assert.equal(await mayUse({ groups: ["system:serviceaccounts:bank"] }), false);
   });
-  it("is granted only in the listed namespaces", async () => {
+  it("the use of a PodSecurityPolicy is granted only in the listed namespaces", async () => {
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank", "shop"] }), true);
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank"] }), false);
     assert.equal(await mayUse({ users: ["jane"], namespaces: [] }), true);
@@ -132,7 +132,7 @@ describe("the use of a policy", () => {
     const denialsAndPermission = { may: [...accountDenials, { ...question, user, allowed: true }] };
     assert.equal(await mayUse({}, { settings, user, needs: denialsAndPermission }), true);
   });
-  it("is not granted to a user without a name", async () => {
+  it("the use of a PodSecurityPolicy is not granted to a user without a name", async () => {
     assert.equal(await mayUse({ users: ["john"] }, { user: {} }), false);
   });
 });

@@ -89,7 +89,7 @@ describe("an override policy", () => {
         },
       ));
 
-  it("reads a Secret that the setting reads lists", async () => {
+  it("an override policy reads a Secret that the setting reads lists", async () => {
     const reads = [{ group: "", resource: "secrets" }];
     const { operations } = await change({ policies: [buildReferencePolicy()], reads });
     assert.equal(operations, 1);
@@ -122,10 +122,10 @@ describe("the metrics of override policies", () => {
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],
     ]));
-  it("count failures", async () =>
+  it("the metrics of override policies count failures", async () =>
     assert.deepEqual(await countMetrics({ policies: [buildPolicy("cap", { cue: "patches: 1" })], scripts: false }), [
       ["policy_error_count", "cap", "/v1/Pod"],
     ]));
-  it("are not counted if the setting metrics is false", async () =>
+  it("the metrics of override policies are not counted if the setting metrics is false", async () =>
     assert.deepEqual(await countMetrics({ policies, metrics: false }), []));
 });

@@ -24,7 +24,7 @@ const buildBinding = (policyName: string, spec: object = {}) => ({
 const listEntries = (...policies: object[]) => entries({ exempt: { namespaces: [] }, settings: { policies } });
 
 describe("the webhook entry of a policy", () => {
-  it("has the policy's rules, selectors and policies", () => {
+  it("the webhook entry of a policy has the policy's rules, selectors and policies", () => {
     const namespaceSelector = { matchLabels: { stage: "test" } };
     const objectSelector = { matchLabels: { app: "web" } };
     const resourceRules = [{ ...rules[0], resourceNames: ["web"], scope: "Namespaced" }];
@@ -52,7 +52,7 @@ describe("the webhook entry of a policy", () => {
     );
   });
 
-  it("exists only if the policy has a binding", () => {
+  it("the webhook entry of a policy exists only if the policy has a binding", () => {
     const [only, ...others] = listEntries(buildPolicy("a", {}), buildPolicy("b", {}), buildBinding("b"));
     assert.deepEqual([only?.name, others], ["b.validating-admission-policy.postern.dev", []]);
   });
@@ -99,7 +99,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual(entry?.matchConditions, [isSmall]);
   });
 
-  it("has no conditions with functions that older clusters lack", () => {
+  it("the webhook entry of a policy has no conditions with functions that older clusters lack", () => {
     const newer = ["[3, 1].sort() == [1, 3]", "isSemver('1.0.0')"].map((expression, index) => {
       return { name: `newer-${index}`, expression };
     });
@@ -107,7 +107,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual(entry?.matchConditions, [isSmall]);
   });
 
-  it("has a valid name, which differs for different policies", () => {
+  it("the webhook entry of a policy has a valid name, which differs for different policies", () => {
     assert.equal(getVariantName("a-1"), "a-1");
     for (const name of ["validate", "a.b", "a".repeat(64), `${"a".repeat(49)}-.b`])
       assert.match(getVariantName(name), /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/);

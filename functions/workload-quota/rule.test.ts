@@ -266,7 +266,7 @@ describe("a recount", () => {
       assert.deepEqual([completed, place, last?.faults], [start, undefined, []]);
     });
 
-  it("begins every ten minutes, and at once if hard has a new name", async () => {
+  it("a recount of workload-quota begins every ten minutes, and at once if hard has a new name", async () => {
     const cluster = openCluster([buildDeployment("web")]);
     const cpu = { quotas: [{ name: "q", hard }] };
     assert.match((await cluster.recount(cpu)) ?? "", /^read 1 objects, charged 1 /);
@@ -278,7 +278,7 @@ describe("a recount", () => {
     assert.equal(cluster.counted.length, 2);
   });
 
-  it("is continued by the next call, and by only one of two concurrent calls", async () => {
+  it("a recount of workload-quota is continued by the next call, and by only one of two concurrent calls", async () => {
     const objects = Array.from({ length: 1200 }, (_, index) => buildDeployment(String(index).padStart(4, "0"), 1));
     const cluster = openCluster(objects);
     const settings = { quotas: [{ name: "q", hard: { "count/deployments.apps": 1 } }] };

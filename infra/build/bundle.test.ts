@@ -61,12 +61,12 @@ describe("a bundle", () => {
   const telltale = createTelltaleRule();
   const toOutputPath = (name: string) => join(folder, name);
 
-  it("can be made of every rule of the catalogue", async () => {
+  it("a bundle can be made of every rule of the catalogue", async () => {
     const out = toOutputPath("all");
     await Promise.all((await readCatalogue()).map((rule) => bundleRule(rule, buildBenchEndpointConfig(rule), out)));
   });
 
-  it("passes every setting to the rule unchanged", async () => {
+  it("a bundle passes every setting to the rule unchanged", async () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
@@ -77,7 +77,7 @@ describe("a bundle", () => {
     assert.equal(Reflect.get({}, "polluted"), undefined);
   });
 
-  it("has the same bytes in any folder", async () => {
+  it("a bundle has the same bytes in any folder", async () => {
     const firstBundle = await bundleRule(await telltale, buildConfig({}), toOutputPath("one"), largeBudget);
     const secondBundle = await bundleRule(
       await createTelltaleRule(),
@@ -111,7 +111,7 @@ describe("a bundle", () => {
     assert.deepEqual([await ask("older"), await ask("any")], ['{"word":"old"}', '{"word":"new"}']);
   });
 
-  it("of a rule with exactIntegers has no rounded integers", async () => {
+  it("a bundle of a rule with exactIntegers has no rounded integers", async () => {
     const { publicKey, segment } = createTestSigner(1);
     process.env.POSTERN_KEYS = publicKey;
     const body = JSON.stringify(review).replace('"object":{}', '"object":{"integer":9007199254740993}');
@@ -133,7 +133,7 @@ describe("a bundle", () => {
     assert.equal(await ask("rounding", ""), "9007199254740992");
   });
 
-  it("is not built of a rule whose data for minor versions is not in ascending order", async () => {
+  it("a bundle is not built of a rule whose data for minor versions is not in ascending order", async () => {
     for (const since of ['{ "1.34": {} }', '{ "1.0": {}, "1.37": {}, "1.35": {} }', '{ "1.0": {}, "1.x": {} }'])
       await assert.rejects(
         createTelltaleRule("odd", "validate", `since: ${since},`),
@@ -141,7 +141,7 @@ describe("a bundle", () => {
       );
   });
 
-  it("of a group evaluates each member, and may have 3 KB more for each", async () => {
+  it("a bundle of a group evaluates each member, and may have 3 KB more for each", async () => {
     const members = await Promise.all(["scribe", "notary"].map((name) => createTelltaleRule(name, "mutate")));
     const group = toGroupRule({ name: "together", members });
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
@@ -166,7 +166,7 @@ describe("a bundle", () => {
     );
   });
 
-  it("has another hash for other settings", async () => {
+  it("a bundle has another hash for other settings", async () => {
     const [first, second] = await Promise.all(
       [1, 2].map(async (any) => bundleRule(await telltale, buildConfig({ any }), toOutputPath(`${any}`), largeBudget)),
     );
@@ -174,7 +174,7 @@ describe("a bundle", () => {
     assert.match(first?.hash ?? "", /^[\w-]{43}$/);
   });
 
-  it("is refused if it is larger than its budget, with the names of its largest inputs", async () => {
+  it("a bundle is refused if it is larger than its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
     const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), largeBudget);
     const code = bytes - JSON.stringify(config).length;
@@ -368,7 +368,7 @@ describe("a bundle", () => {
     assert.equal((await bundleWith({ e: setup }, "usual")).accepts, plain.accepts);
   });
 
-  it("of a rule that evaluates scripts contains CUE if the settings of a cluster use it", async () => {
+  it("a bundle of a rule that evaluates scripts contains CUE if the settings of a cluster use it", async () => {
     const needs = 'needs: { all: cue((settings) => settings.any !== "plain") },';
     const rule = await createTelltaleRule("scripted", "validate", needs);
     const buildScriptConfig = (any: string): EndpointConfig => ({ ...buildConfig({ any }), rule: "scripted" });
@@ -410,7 +410,7 @@ describe("a bundle", () => {
     ]);
   });
 
-  it("starts CUE when it loads if every review needs it", async () => {
+  it("a bundle starts CUE when it loads if every review needs it", async () => {
     const needs = 'needs: { all: cue(() => true, ({ any }) => any === "awaited") },';
     const rule = await createTelltaleRule("starting", "validate", needs);
     const countWorkers = async (any: string) => {
@@ -423,7 +423,7 @@ describe("a bundle", () => {
     assert.deepEqual([await countWorkers("awaited"), await countWorkers("perhaps")], ["1\n", "0\n"]);
   });
 
-  it("that records reviews may be larger; other bundles have no code for recording", async () => {
+  it("a bundle that records reviews may be larger; other bundles have no code for recording", async () => {
     const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
     const off = await bundleRule(await telltale, buildConfig({}), toOutputPath("silent"));
     const on = await bundleRule(await telltale, buildConfig({}), toOutputPath("recording"), {
@@ -436,7 +436,7 @@ describe("a bundle", () => {
     for (const word of ["redacted", "PutObject", "s3"]) assert.ok(!code.includes(word), word);
   });
 
-  it("has code for exceptions only if a cluster, or a member of a group, has some", async () => {
+  it("a bundle has code for exceptions only if a cluster, or a member of a group, has some", async () => {
     const exceptions = [{ namespaces: ["legacy"], until: "2999-12-31", owner: "o", reason: "r" }];
     const build = async (name: string, config: EndpointConfig) => {
       const { bytes } = await bundleRule(await telltale, config, toOutputPath(name));
@@ -463,7 +463,7 @@ describe("a bundle", () => {
     assert.deepEqual(await ask("a", "legacy"), { settings: "{}" });
   });
 
-  it("loads only the needed modules of Node", async () => {
+  it("a bundle loads only the needed modules of Node", async () => {
     await bundleRule(await telltale, buildConfig({}), toOutputPath("lean"), largeBudget);
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
@@ -508,7 +508,7 @@ describe("a bundle", () => {
     });
   });
 
-  it("of a group has the rights of each member that is on", async () => {
+  it("a bundle of a group has the rights of each member that is on", async () => {
     const rules = ["initial-resources", "persistent-volume-label"].map((name) =>
       readRule(fileURLToPath(new URL(`../../functions/${name}`, import.meta.url)), name),
     );

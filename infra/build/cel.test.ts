@@ -101,14 +101,14 @@ describe("a bundle with expressions of CEL", () => {
       assert.equal(show((await bundle([text])).compile(text)), show(compile(text)), text);
   });
 
-  it("doesn't evaluate other expressions", async () => {
+  it("a bundle with expressions of CEL doesn't evaluate other expressions", async () => {
     const { compile } = await bundle(["'a'"]);
     assert.throws(() => compile("'b'"), {
       message: "the expression \"'b'\" isn't in the settings that this function was built with",
     });
   });
 
-  it("has the same bytes each time, whichever file is imported first", async () => {
+  it("a bundle with expressions of CEL has the same bytes each time, whichever file is imported first", async () => {
     const plugins = [createCelPlugin(encodeChecks([]))];
     const build = () => bundleCode('export * from "./functions/mutating-admission-policy/rule.ts"', plugins);
     const codes: string[] = [];

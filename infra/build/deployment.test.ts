@@ -56,7 +56,7 @@ describe("a function's version", () => {
     });
   });
 
-  it("has a longer timeout than its entries, and at most 30 s in the gateway", async () => {
+  it("a function's version has a longer timeout than its entries, and at most 30 s in the gateway", async () => {
     // The function gets a second more than its entries, and at least 10 s.
     const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => writeTestDeployment({ timeoutSeconds })));
     assert.deepEqual(
@@ -90,12 +90,12 @@ describe("a function's version", () => {
     assert.ok(!("LimitDashitSchedule" in (await writeTestDeployment()).Resources));
   });
 
-  it("has the reserved concurrency of its rule, or none", async () => {
+  it("a function's version has the reserved concurrency of its rule, or none", async () => {
     const read = async (bundle: Partial<RuleBundle>) => (await writeTestDeployment(bundle)).lambda?.reservedConcurrency;
     assert.deepEqual([await read({}), await read({ reserved: 5 })], [undefined, 5]);
   });
 
-  it("has its summary truncated to the length that Lambda accepts", async () => {
+  it("a function's version has its summary truncated to the length that Lambda accepts", async () => {
     const { lambda } = await writeTestDeployment({ summary: `${"Long ".repeat(100)}.` });
     assert.ok(String(lambda?.description).length <= 256);
   });
@@ -109,7 +109,7 @@ describe("a function that reads a cluster", () => {
     { parameter: "/postern/prod", region: "eu-west-3" },
   ];
 
-  it("may read its tokens, and no others", async () => {
+  it("a function that reads a cluster may read its tokens, and no others", async () => {
     const { Resources } = await writeTestDeployment({ asks: true, tokens });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const buildArn = (service: string, path: string) => {
@@ -138,7 +138,7 @@ describe("a function that reads a cluster", () => {
     ]);
   });
 
-  it("has only the rights in AWS that its rule needs", async () => {
+  it("a function that reads a cluster has only the rights in AWS that its rule needs", async () => {
     const { Resources } = await writeTestDeployment({ actions: ["ec2:DescribeVolumes"] });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const allowed = { Effect: "Allow", Action: ["ec2:DescribeVolumes"], Resource: "*" };
@@ -146,7 +146,7 @@ describe("a function that reads a cluster", () => {
     assert.equal((await writeTestDeployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
   });
 
-  it("may write its recordings below its own prefix, and not read them", async () => {
+  it("a function that reads a cluster may write its recordings below its own prefix, and not read them", async () => {
     const { Resources } = await writeTestDeployment({ records: ["reviews/a/prod/limit-it/"] });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const place = `arn:\${AWS::Partition}:s3:::reviews/a/prod/limit-it/*`;
@@ -218,7 +218,7 @@ describe("a function that calls out", () => {
     assert.match(denied.Condition.ArnLike["lambda:SourceFunctionArn"]["Fn::Sub"], /:function:postern-.*-\*$/);
   });
 
-  it("is in the VPC, and a function that only records reviews is not", async () => {
+  it("a function that calls out is in the VPC, and a function that only records reviews is not", async () => {
     const { lambda, Resources } = await writeTestDeployment({ records: ["reviews/a/"] });
     assert.equal(lambda?.vpc, undefined);
     assert.doesNotMatch(JSON.stringify(Resources), /NetworkInterface/);

@@ -172,7 +172,7 @@ describe("check", () => {
       return undefined;
     });
 
-  it("names the rule whose settings give an entry that an API server would refuse", async () => {
+  it("check names the rule whose settings give an entry that an API server would refuse", async () => {
     const wrong = rule({
       summary: "Has operations of its settings.",
       match: ({ operation }) => [
@@ -191,7 +191,7 @@ describe("check", () => {
     );
   });
 
-  it("reports for each call of a policy's variant and of a webhook whether it changed the object", async () => {
+  it("check reports for each call of a policy's variant and of a webhook whether it changed the object", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
     const buildAddition = (name: string, member: string) => {
@@ -280,7 +280,7 @@ describe("check", () => {
     });
   });
 
-  it("shows integers beyond 2^53 to policies exactly, and to other rules rounded", async () => {
+  it("check shows integers beyond 2^53 to policies exactly, and to other rules rounded", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
     const validations = [

@@ -343,7 +343,7 @@ describe("check", () => {
     assert.ok(shown > 0, "no policy has shown anything");
   });
 
-  it("masks what a policy copies from a Secret, and what it writes to the audit log", async () => {
+  it("check masks what a policy copies from a Secret, and what it writes to the audit log", async () => {
     const metadata = { name: "parameters", namespace: "shop" };
     const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } };
     const data = { a: Buffer.from("QXZJ0123456789").toString("base64") };

@@ -71,7 +71,7 @@ describe("the command of a kubeconfig", {
   const countRuns = async () => (await readFile(join(folder, "runs"), "utf8")).length / 2;
   const open = () => openClusterApi("prod", undefined, { kubeconfig });
 
-  it("runs once for many requests", async () => {
+  it("the command of a kubeconfig runs once for many requests", async () => {
     await writePlugin();
     const api = await open();
     await Promise.all([api.read("/a"), api.read("/b")]);
@@ -79,7 +79,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual(requests, Array(3).fill("Bearer t1"));
   });
 
-  it("runs again after its token has expired", async () => {
+  it("the command of a kubeconfig runs again after its token has expired", async () => {
     await writePlugin("2020-01-01T00:00:00Z");
     const api = await open();
     await api.read("/a");
@@ -120,7 +120,7 @@ describe("the command of a kubeconfig", {
     await assert.rejects(openClusterApi("west", undefined, { context: "east" }), /KUBECONFIG finds no context "east"/);
   });
 
-  it("runs for rules on this machine if their cluster has no connect setting", async () => {
+  it("the command of a kubeconfig runs for rules on this machine if their cluster has no connect setting", async () => {
     await writePlugin();
     process.env.KUBECONFIG = kubeconfig;
     const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });

@@ -109,13 +109,13 @@ describe("a kubeconfig of a service", () => {
       });
     });
 
-  it("that is missing is refused", () =>
+  it("a kubeconfig of a service that is missing is refused", () =>
     assert.rejects(
       readServices({ backend: { kubeconfig: "none" } }),
       /rules\.asking\.settings\.backend\.kubeconfig .*none/,
     ));
 
-  it("is refused beside settings of the service, in either section", async () => {
+  it("a kubeconfig of a service is refused beside settings of the service, in either section", async () => {
     await writeKubeconfig("a", {});
     const written = { service: { url: "https://c.example" } };
     const sentence = /settings\.service must be left out, because backend\.kubeconfig names a kubeconfig$/m;

@@ -56,7 +56,7 @@ describe("a cluster made of a folder of manifests", () => {
     assert.equal((await get({ group: "", resource: "configmaps" }, "kube-root-ca.crt", "b"))?.kind, "ConfigMap");
   });
 
-  it("answers only the access reviews that it has", async () => {
+  it("a cluster made of a folder of manifests answers only the access reviews that it has", async () => {
     const question = { user, verb: "get", resource: "pods" };
     const sentence =
       /^a folder of manifests has no authorizer; only a cluster, or a SubjectAccessReview with its status among the manifests, can answer access reviews$/;

@@ -48,7 +48,7 @@ describe("the package.json of", () => {
     });
   });
 
-  it("create-postern has no dependencies, so that it starts at once", () => {
+  it("the package.json of create-postern has no dependencies, so that it starts at once", () => {
     const { dependencies }: Record<string, unknown> = buildCreatePackageManifest(checkout, {
       postern: checkout.version,
     });

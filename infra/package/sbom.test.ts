@@ -108,7 +108,7 @@ describe("a software bill of materials", () => {
     });
   });
 
-  it("has another serial number if its content differs", async () => {
+  it("a software bill of materials has another serial number if its content differs", async () => {
     const serials = [source, source, { ...source, date: "2026-11-24" }].map(
       async (each) => (await read(each)).serialNumber,
     );
@@ -117,7 +117,7 @@ describe("a software bill of materials", () => {
     assert.notEqual(one, other);
   });
 
-  it("is valid for every package in the lockfile of this checkout", async () => {
+  it("a software bill of materials is valid for every package in the lockfile of this checkout", async () => {
     const { packages } = JSON.parse(await readFile(join(packageRoot, "package-lock.json"), "utf8"));
     const { "": root, ...locked } = packages;
     const names = { ...root.dependencies, ...root.devDependencies };

@@ -81,7 +81,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
     assert.deepEqual(findPresentPlugins(catalogue, [{ name: "one", cluster, facts: { kubernetes: "1.37" } }]), []);
   });
 
-  it("are listed once for many clusters", () => {
+  it("the rules whose plugin is on in EKS 1.35 are listed once for many clusters", () => {
     const names = ["a", "b", "c", "d"];
     const text = JSON.stringify({
       rules: { priority: null },

@@ -105,7 +105,7 @@ describe("a build", () => {
     });
   });
 
-  it("opens no other file that postern.yaml names", async () => {
+  it("a build opens no other file that postern.yaml names", async () => {
     const file = join(project, "postern.yaml");
     const kubeconfig = {
       ...definition,
@@ -120,7 +120,7 @@ describe("a build", () => {
 });
 
 describe("each rule of the catalogue", () => {
-  it("has no mistakes", async () => {
+  it("each rule of the catalogue has no mistakes", async () => {
     const found = await findRuleMistakes(await readCatalogue(), []);
     assert.ok(found.size > 50);
     assert.deepEqual(

@@ -21,7 +21,7 @@ describe("the configuration of a rule in a version", () => {
     it(`is ${name}`, () =>
       assert.deepEqual(findRuleModeAndSettings(given ?? null, "notes", cluster, variant), expected));
 
-  it("is absent if only this member of its group is off", () =>
+  it("the configuration of a rule in a version is absent if only this member of its group is off", () =>
     assert.deepEqual(findRuleModeAndSettings(group, "others", "prod", undefined), { absent: "has it off in prod" }));
 
   it("is in the function of a group if the group has the rule and the phase is mutate", () => {

@@ -102,7 +102,7 @@ describe("the configurations", () => {
     assert.deepEqual(buildFor(all), rows.expected);
   });
 
-  it("have the given name, also as a label", () =>
+  it("the webhook configurations have the given name, also as a label", () =>
     assert.deepEqual(
       buildFor(all, { name: "other" }).map(({ metadata }) => [metadata.name, metadata.labels[instanceLabel]]),
       [
@@ -118,12 +118,12 @@ describe("the configurations", () => {
         ["ValidatingWebhookConfiguration", 0],
       ],
     ));
-  it("leave out rules that are off", () =>
+  it("the webhook configurations leave out rules that are off", () =>
     assert.deepEqual(
       buildFor("rules: { third: { mode: off } }").map(({ webhooks }) => webhooks),
       [[], []],
     ));
-  it("have a CA only if one is given", () => {
+  it("the webhook configurations have a CA only if one is given", () => {
     const pem = "-----BEGIN CERTIFICATE-----\n";
     for (const { clientConfig } of Object.values(buildEntries(all, { ca: pem })))
       assert.equal(clientConfig.caBundle, Buffer.from(pem).toString("base64"));
@@ -146,11 +146,11 @@ describe("the configurations", () => {
     const exempted = entries.map(({ namespaceSelector }) => namespaceSelector?.matchExpressions?.at(-1)?.values);
     assert.deepEqual(exempted, [["relays"], ["relays"], ["a", "relays"]]);
   });
-  it("match as the settings in postern.yaml say", () =>
+  it("the webhook configurations match as the settings in postern.yaml say", () =>
     assert.deepEqual(buildSecondEntry("{ settings: { kind: services } }").rules[0]?.resources, ["services"]));
-  it("have the timeout of postern.yaml", () =>
+  it("the webhook configurations have the timeout of postern.yaml", () =>
     assert.equal(buildSecondEntry("{ timeoutSeconds: 9 }").timeoutSeconds, 9));
-  it("refuse a rule that matches nothing", () => {
+  it("the webhook configurations refuse a rule that matches nothing", () => {
     assert.throws(
       () =>
         buildFor("rules: { none: }", {}, [
@@ -164,7 +164,7 @@ describe("the configurations", () => {
 describe("an entry", () => {
   for (const [name, section, harden, policy] of rows.failurePolicies)
     it(name, () => assert.equal(buildSecondEntry(JSON.stringify(section), { harden }).failurePolicy, policy));
-  it("of a rule that is no guard fails open, even if it is hardened", () => {
+  it("a webhook entry of a rule that is no guard fails open, even if it is hardened", () => {
     for (const [name, { failurePolicy }] of Object.entries(buildEntries(all, { harden: true })))
       assert.equal(failurePolicy, name.includes("second") ? "Fail" : "Ignore", name);
   });
@@ -179,7 +179,7 @@ describe("an exemption", () => {
       }),
     );
 
-  it("by labels is refused for a rule that matches namespaces", () => {
+  it("an exemption by labels is refused for a rule that matches namespaces", () => {
     assert.throws(
       () => buildEntries("rules: { first: { exempt: { namespaceLabels: { a: b } } } }"),
       (error) =>
@@ -201,7 +201,7 @@ describe("an exemption", () => {
     it(`of ${JSON.stringify(exempt)} ${expected ? "covers" : "does not cover"} ${JSON.stringify(user)}`, () =>
       assert.equal(isExempt(exempt, user), expected));
 
-  it("with an end is not in the entry", () => {
+  it("an exemption with an end is not in the entry", () => {
     const exceptions = [{ namespaces: ["legacy"], users: ["e"], until: "2027-01-31", owner: "o", reason: "r" }];
     assert.deepEqual(
       buildSecondEntry(JSON.stringify({ exempt: { users: ["u"], exceptions } })),
@@ -209,7 +209,7 @@ describe("an exemption", () => {
     );
   });
 
-  it("comes before the rule's own conditions, each on one line", () => {
+  it("an exemption comes before the rule's own conditions, each on one line", () => {
     const { matchConditions = [] } = buildSecondEntry(
       `{ exempt: { users: [${JSON.stringify("a\nb")}], groups: [g] } }`,
     );
@@ -222,7 +222,7 @@ describe("an exemption", () => {
 });
 
 describe("a CEL expression that is put on one line", () => {
-  it("keeps the spaces in its strings", () =>
+  it("a CEL expression that is put on one line keeps the spaces in its strings", () =>
     assert.equal(joinCelExpressionLines('  a == "b   c"\n    || b\n'), 'a == "b   c" || b'));
   for (const text of ["a // why\n|| b", 'a == """x\n  y"""'])
     it(`keeps its line breaks if they have a meaning: ${JSON.stringify(text)}`, () =>
@@ -302,7 +302,7 @@ describe("entries", () => {
     }
   });
 
-  it("that could wait too long for a vital and for another resource are refused with both", () => {
+  it("webhook entries that could wait too long for a vital and for another resource are refused with both", () => {
     const rules = [createSlowRule(["a", [5, "leases"]]), createSlowRule(["b", [21, "pods"]])];
     assert.throws(
       () => register(...rules),
@@ -364,7 +364,7 @@ describe("a rule with variants", () => {
       webhooks.map((webhook) => ({ kind, ...webhook })),
     );
 
-  it("has an entry with its own address for each variant that matches something", () =>
+  it("a rule with variants has an entry with its own address for each variant that matches something", () =>
     assert.deepEqual(
       buildVariantEntries("rules: { first: , levels: }").map(({ kind, name, clientConfig }) => [
         kind[0],
@@ -380,7 +380,7 @@ describe("a rule with variants", () => {
       ],
     ));
 
-  it("has entries that differ only in what the variants set", () => {
+  it("a rule with variants has entries that differ only in what the variants set", () => {
     const [strictly, loosely] = buildVariantEntries("rules: { levels: { exempt: { namespaces: [a] } } }", {
       harden: true,
     }).slice(1);
@@ -396,7 +396,7 @@ describe("a rule with variants", () => {
     );
   });
 
-  it("has the number of entries that follows from its settings", () => {
+  it("a rule with variants has the number of entries that follows from its settings", () => {
     const names = buildVariantEntries("rules: { levels: { settings: { levels: [more] } } }").map(({ name }) => name);
     assert.equal(names.filter((name) => name === "more.levels.postern.dev").length, 2);
   });
@@ -421,7 +421,7 @@ describe("a rule with variants", () => {
         ),
       ));
 
-  it("can't be in a group", () =>
+  it("a rule with variants can't be in a group", () =>
     assert.throws(
       () => parseConfig("{ rules: { levels: }, groups: { g: [levels] } }", [createLevelsRule([])]),
       /"levels" has several entries, and a group has one/,

@@ -89,7 +89,7 @@ describe("a group in postern.yaml", () => {
     assert.equal(findGroupEntry(printConfig("warn")).failurePolicy, "Ignore");
   });
 
-  it("with members that exempt different namespace labels is refused", () => {
+  it("a group in postern.yaml with members that exempt different namespace labels is refused", () => {
     const exempt = (label: string) => `{ exempt: { namespaceLabels: { ${label}: "yes" } } }`;
     const printConfig = (one: string, other: string) =>
       `groups: { both: [early, late] }\nrules: { early: ${exempt(one)}, late: ${exempt(other)} }`;
@@ -99,26 +99,26 @@ describe("a group in postern.yaml", () => {
     });
   });
 
-  it("with a member that no cluster turns on is refused", () =>
+  it("a group in postern.yaml with a member that no cluster turns on is refused", () =>
     expectComplaint(
       "rules: { early: }\ngroups: { both: [early, late] }",
       "postern.yaml:2 groups.both has late, which is not named under rules",
     ));
 
-  it("may have members with different settings of the entry if these members are off", () => {
+  it("a group in postern.yaml may have members with different settings of the entry if these members are off", () => {
     assert.equal(
       findGroupEntry("rules: { early: , exact: { mode: off } }\ngroups: { both: [early, exact] }").matchPolicy,
       "Equivalent",
     );
   });
 
-  it("may have members that are recorded and members that are not", () => {
+  it("a group in postern.yaml may have members that are recorded and members that are not", () => {
     const rules = "rules: { early: { record: { bucket: reviews } }, late: }";
     assert.equal(findGroupEntry(`${rules}\ngroups: { both: [late, early] }`).sideEffects, "NoneOnDryRun");
     assert.equal(findGroupEntry("rules: { early: , late: }\ngroups: { both: [late, early] }").sideEffects, "None");
   });
 
-  it("is served instead of its members; members that also validate are served, too", () => {
+  it("a group in postern.yaml is served instead of its members; members that also validate are served, too", () => {
     const config = parse("rules: { late: , middle: , early: , guard: }\ngroups: { both: [late, middle, early] }");
     const served = listServedRulesAndGroups(config, catalogue);
     assert.deepEqual(
@@ -131,7 +131,7 @@ describe("a group in postern.yaml", () => {
     );
   });
 
-  it("has the entry of the other members if one matches nothing under its settings", () => {
+  it("a group in postern.yaml has the entry of the other members if one matches nothing under its settings", () => {
     const yaml = "rules: { early: , chosen: }\ngroups: { both: [early, chosen] }";
     const { rules } = findGroupEntry(yaml);
     assert.deepEqual(rules, [{ ...pods, scope: "*" }]);
@@ -189,7 +189,7 @@ describe("a group's entry", () => {
     );
   });
 
-  it("is left out if all members are off", () =>
+  it("a group's entry is left out if all members are off", () =>
     assert.deepEqual(
       buildEntries(`rules: { early: { mode: "off" }, late: { mode: "off" } }\n${printGroup("early", "late")}`),
       [],
@@ -218,14 +218,14 @@ describe("a group's entry", () => {
     assert.equal(isCalled("services", { metadata: { name: "a" } }, "DELETE"), false);
   });
 
-  it("has no condition if a member has none", () => {
+  it("a group's entry has no condition if a member has none", () => {
     assert.equal(
       findGroupEntry(`rules: { early: , always: }\n${printGroup("early", "always")}`).matchConditions,
       undefined,
     );
   });
 
-  it("is called for a vital resource only if a member's match names the resource", () => {
+  it("a group's entry is called for a vital resource only if a member's match names the resource", () => {
     const findCalls = (...members: string[]) => {
       const yaml = `rules: { ${members.map((name) => `${name}: `).join(", ")} }\n${printGroup(...members)}`;
       const { rules, matchConditions = [] } = findGroupEntry(yaml);
@@ -260,7 +260,7 @@ describe("a group's entry", () => {
     assert.deepEqual(findCalls("subs", "status"), ["isn't called", "isn't called", ["status"], ["subs"]]);
   });
 
-  it("exempts namespaces that all members exempt by its selector, and others by its conditions", () => {
+  it("a group's entry exempts namespaces that all members exempt by its selector, and others by its conditions", () => {
     const exempt = (namespaces: string, users: string) =>
       `{ exempt: { namespaces: [${namespaces}], users: [${users}] } }`;
     const entry = findGroupEntry(
@@ -293,7 +293,7 @@ describe("a group's entry", () => {
     assert.equal(isCalled("d", "v", "a"), true);
   });
 
-  it("that fails closed exempts the vital namespaces, unless an enforcing member sets others", () => {
+  it("a group's entry that fails closed exempts the vital namespaces, unless an enforcing member sets others", () => {
     const fail = "{ failurePolicy: Fail }";
     const yaml = `rules: { early: ${fail}, late: ${fail}, always: { mode: warn } }\n${printGroup("early", "late", "always")}`;
     assert.equal(findGroupEntry(yaml).failurePolicy, "Fail");
@@ -324,7 +324,7 @@ groups: { both: [early, guard, always, late], other: [second-guard, subs] }`;
     );
   });
 
-  it("adds its timeout only once to the time that a request may wait", () => {
+  it("a group's entry adds its timeout only once to the time that a request may wait", () => {
     const createSlowRule = (name: string) => createMutator(name, { timeoutSeconds: 15 });
     const rules = [createSlowRule("a"), createSlowRule("b")];
     const buildFor = (printConfig: string) => {

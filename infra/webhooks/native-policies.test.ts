@@ -115,7 +115,7 @@ describe("a native policy", () => {
       assert.deepEqual(buildNativePolicies(catalogue, cluster, "postern"), wanted);
     });
 
-  it("exempts the namespaces that its entry would exempt by default", () => {
+  it("a native policy exempts the namespaces that its entry would exempt by default", () => {
     const [policy] = buildNativePolicies(catalogue, buildCluster("Validating", policies), "postern");
     const { matchExpressions } = Object(policy).spec.matchConstraints.namespaceSelector;
     assert.deepEqual(matchExpressions[0].values, ["kube-system", "kube-node-lease"]);
@@ -147,7 +147,7 @@ describe("a native policy", () => {
     assert.deepEqual(others.filter(isCopy), []);
   });
 
-  it("has an entry where the API server doesn't apply it", () => {
+  it("a native policy has an entry where the API server doesn't apply it", () => {
     const { policySupport, ...cluster } = buildCluster("Validating", policies);
     assert.ok(policySupport);
     const unapplied = ["ValidatingAdmissionPolicy"];
@@ -161,7 +161,7 @@ describe("a native policy", () => {
     ]);
   });
 
-  it("is described in one line together with other policies that have the same reason", () => {
+  it("a native policy is described in one line together with other policies that have the same reason", () => {
     const others = buildPolicies("Validating", "b", { validations: [{ expression: "isSemver('1')" }] });
     const all = [...policies, ...buildPolicies("Validating", "a", {}), ...others];
     assert.deepEqual(

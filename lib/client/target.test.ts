@@ -39,10 +39,10 @@ describe("the target of a write", () => {
           () => find("POST", `https://host:6443${path}`, server),
           (error) => error instanceof Failure && error.code === 400,
         ));
-  it("is refused for a path that is below the server's path only after .. is resolved", () =>
+  it("the target of a write is refused for a path that is below the server's path only after .. is resolved", () =>
     assert.throws(() => find("POST", "/other/..%2fk8s/api/v1/pods", "https://host:6443/k8s"), Failure));
 
-  it("is found for any path, unless a Failure is thrown", () => {
+  it("the target of a write is found for any path, unless a Failure is thrown", () => {
     const step = fc.oneof(
       fc.constantFrom("api", "apis", "v1", "namespaces", "proxy", "%2F", "%", "..", ""),
       fc.string(),

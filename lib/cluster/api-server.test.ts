@@ -65,10 +65,10 @@ describe("a request to an API server", () => {
   for (const [name, answers, repeat, tries, last] of rows)
     it(name, async () => assert.deepEqual(await ask(answers, repeat), { tries, last }));
 
-  it("is not repeated if the deadline would pass", async () => {
+  it("a request to an API server is not repeated if the deadline would pass", async () => {
     assert.deepEqual(await ask([answer(429, 30)], "failed", Date.now() + 20_000), { tries: ["t1"], last: 429 });
   });
-  it("is not repeated after its signal was aborted", async () => {
+  it("a request to an API server is not repeated after its signal was aborted", async () => {
     const { tries } = await ask([answer(503)], "failed", undefined, AbortSignal.abort());
     assert.deepEqual(tries, ["t1"]);
   });

@@ -62,7 +62,7 @@ describe("a page of a list", () => {
     assert.deepEqual(await read({ ...trainers, version: "v1beta1" }), page);
   });
 
-  it("is empty for a kind that isn't served, and for an empty list", async () => {
+  it("a page of a list is empty for a kind that isn't served, and for an empty list", async () => {
     const unserved = { items: [], version: undefined, next: "" };
     assert.deepEqual(await read({ group: "no.io", resource: "trainers" }), unserved);
     assert.deepEqual(await read({ group: "old.io", resource: "gone" }), unserved);
@@ -92,7 +92,7 @@ describe("a page of a list", () => {
     await assert.rejects(read(pods, "odd") ?? Promise.resolve(), /the answer is not a list/);
   });
 
-  it("can't be read with capabilities that have no connection to the cluster", async () => {
+  it("a page of a list can't be read with capabilities that have no connection to the cluster", async () => {
     assert.equal(createUnconnectedCapabilities("east").listPage, undefined);
     const { listPage } = createLiveCapabilities({}, { send, createPages: createListPage })("west", 1000);
     await assert.rejects(listPage?.(pods, 2, "") ?? Promise.resolve(), /cluster "west" has no connection here/);

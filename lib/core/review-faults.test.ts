@@ -130,15 +130,15 @@ describe("an endpoint", () => {
   };
   const wrongObject = { object: { spec: { containers: "x" } } };
 
-  it("answers 400 if the rule fails on a wrong type, and names the field and both types", async () =>
+  it("an endpoint answers 400 if the rule fails on a wrong type, and names the field and both types", async () =>
     assert.deepEqual(await evaluate(throwingPhase, wrongObject), [
       400,
       "this is no AdmissionReview: request.object.spec.containers must be a list, not a string",
     ]));
-  it("answers 400 if the rule's promise is rejected for a wrong type", async () =>
+  it("an endpoint answers 400 if the rule's promise is rejected for a wrong type", async () =>
     assert.deepEqual((await evaluate({ validate: async () => throwingPhase.validate() }, wrongObject))[0], 400));
-  it("answers 500 if the rule fails on right types", async () =>
+  it("an endpoint answers 500 if the rule fails on right types", async () =>
     assert.deepEqual(await evaluate(throwingPhase, {}), [500, "the rule failed: a value may have the wrong type"]));
-  it("answers 200 if the rule doesn't fail on a wrong type", async () =>
+  it("an endpoint answers 200 if the rule doesn't fail on a wrong type", async () =>
     assert.deepEqual((await evaluate({ validate: () => "no" }, wrongObject))[0], 200));
 });

@@ -78,7 +78,7 @@ describe("a function that starts", () => {
     assert.deepEqual(foundNamespaces, [undefined]);
   });
 
-  it("calls its ledger without changing a value", async () => {
+  it("a function that starts calls its ledger without changing a value", async () => {
     const changes: unknown[] = [];
     const recordingLedger: Ledger = {
       change: async (keys, change) => {
@@ -95,7 +95,7 @@ describe("a function that starts", () => {
     assert.deepEqual(changes, [[["authorization.k8s.io/v1"], [undefined]]]);
   });
 
-  it("goes on if its rule fails for the Pod", async () => {
+  it("a function that starts goes on if its rule fails for the Pod", async () => {
     const failing = rule({
       ...base,
       validate: () => {

@@ -100,7 +100,7 @@ describe("the message of an error in a log", () => {
     );
   });
 
-  it("has no lines of the original message among the lines of the stack", () => {
+  it("the message of an error in a log has no lines of the original message among the lines of the stack", () => {
     const error = new Error("first\n    at S3cret (/code/rule.js:1:1)\n    at /code/x:2:2");
     const plain = formatError(error, {}, withStack);
     assert.match(plain, /^Error: first\n {4}at S3cret/);
@@ -115,14 +115,14 @@ describe("the message of an error in a log", () => {
     assert.doesNotMatch(changed, /S3cret|rule\.js/);
   });
 
-  it("has the errors of an AggregateError, but at most ten of them", () => {
+  it("the message of an error in a log has the errors of an AggregateError, but at most ten of them", () => {
     const errors = Array.from({ length: 5000 }, (_, index) => new RangeError(`number ${index}`));
     const text = formatError(new AggregateError(errors, "all"), {}, withStack);
     assert.match(text, /^AggregateError: all\n.*\ncaused by RangeError: number 0\n/s);
     assert.equal(text.split("\ncaused by ").length, 10);
   });
 
-  it("is returned for any error, even if its members aren't texts", () => {
+  it("the message of an error in a log is returned for any error, even if its members aren't texts", () => {
     for (const member of ["name", "message", "stack", "cause", "errors"])
       for (const value of [undefined, null, 5, Symbol("a"), { __proto__: null }, [{ __proto__: null }]]) {
         const error = Object.assign(new Error("x"), { [member]: value });
@@ -132,7 +132,7 @@ describe("the message of an error in a log", () => {
       }
   });
 
-  it("is short, whatever was thrown", () => {
+  it("the message of an error in a log is short, whatever was thrown", () => {
     const request = buildRequest({ data: { large: "0123456789".repeat(300_000) } });
     for (const message of [
       "0123456789".repeat(300_000),

@@ -15,7 +15,7 @@ const computeRequests = (spec: object) =>
   formatAmounts(computePodAmounts({ spec: { containers: [], ...spec } }, "requests"));
 
 describe("the resources of a pod", () => {
-  it("are the sum of its containers", () => {
+  it("the resources of a pod are the sum of its containers", () => {
     const containers = [buildContainer({ cpu: "1", memory: "1Gi" }), buildContainer({ cpu: "500m" }), { name: "b" }];
     assert.deepEqual(computeRequests({ containers }), { cpu: "1500m", memory: "1Gi" });
   });
@@ -32,7 +32,7 @@ describe("the resources of a pod", () => {
     });
   });
 
-  it("include sidecars: beside containers, and beside init containers that follow them", () => {
+  it("the resources of a pod include sidecars: beside containers, and beside init containers that follow them", () => {
     const containers = [buildContainer({ cpu: "1" })];
     assert.deepEqual(computeRequests({ containers, initContainers: [buildSidecar({ cpu: "1" })] }), { cpu: "2" });
     assert.deepEqual(
@@ -64,12 +64,12 @@ describe("the resources of a pod", () => {
     });
   });
 
-  it("are none if no container has any", () => {
+  it("the resources of a pod are none if no container has any", () => {
     assert.deepEqual(formatAmounts(computePodAmounts({}, "limits")), {});
     assert.deepEqual(computeRequests({ containers: null }), {});
   });
 
-  it("may have names such as __proto__ and constructor", () => {
+  it("the resources of a pod may have names such as __proto__ and constructor", () => {
     const amounts = addAmounts(parseAmounts(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), parseAmounts({}));
     assert.deepEqual([...amounts.keys()], ["__proto__", "constructor"]);
   });

@@ -69,7 +69,7 @@ describe("the policies of a rule", () => {
     assert.deepEqual(await listFrom({ ...withOneKind, discover: async () => undefined }), [ofNamespace]);
   });
 
-  it("are only those of the settings if inCluster is false", async () => {
+  it("the policies of a rule are only those of the settings if inCluster is false", async () => {
     const reader = { ...buildReader({}), list: () => assert.fail("the cluster is asked for policies") };
     const found = await listPolicies(overridePolicyResources, { settings: { ...settings, inCluster: false }, reader });
     assert.equal(found, settings.policies);
@@ -79,7 +79,7 @@ describe("the policies of a rule", () => {
 describe("isGovernedByPolicies", () => {
   const buildAdmissionRequest = (operation: string, group: string) =>
     ({ operation, kind: { group } }) as unknown as AdmissionRequest;
-  it("is false for requests for policies and for CONNECT", () => {
+  it("isGovernedByPolicies is false for requests for policies and for CONNECT", () => {
     assert.ok(isGovernedByPolicies(buildAdmissionRequest("DELETE", "")));
     assert.ok(!isGovernedByPolicies(buildAdmissionRequest("UPDATE", "policy.kcloudlabs.io")));
     assert.ok(!isGovernedByPolicies(buildAdmissionRequest("CONNECT", "")));
@@ -93,7 +93,7 @@ describe("the needs of a rule for policies", () => {
     assert.deepEqual(reader.kinds?.({ ...onlySettings, policies: [a] }), []);
     assert.deepEqual(reader.kinds?.(policySettings), overridePolicyResources);
   });
-  it("include CUE if there may be a script", () => {
+  it("the needs of a rule for policies include CUE if there may be a script", () => {
     const scripted = { ...a, spec: { overrideRules: [{ overriders: { cue: "patches: []" } }] } };
     assert.equal(cue.isUsed?.({ ...onlySettings, policies: [a] }), false);
     assert.equal(cue.isUsed?.({ ...onlySettings, policies: [scripted] }), true);
@@ -107,7 +107,7 @@ describe("the needs of a rule for policies", () => {
     assert.equal(startsEarly(a), false);
     assert.equal(startsEarly(a, scripted), true);
   });
-  it("include the places where credentials are kept", () => {
+  it("the needs of a rule for policies include the places where credentials are kept", () => {
     const credentials = [{ host: "auth.example.com", secret: "s", region: "eu-west-1" }];
     assert.deepEqual(http.secrets?.({ ...policySettings, http: { ...policySettings.http, credentials } }), [
       { secret: "s", region: "eu-west-1" },

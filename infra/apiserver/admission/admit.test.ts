@@ -109,7 +109,7 @@ describe("a write", () => {
     );
   });
 
-  it("is refused with the hook's message, and calls no other hook", async () => {
+  it("a write is refused with the hook's message, and calls no other hook", async () => {
     const deny: HookStub = (uid) =>
       answer(uid, { allowed: false, status: { code: 403, message: "no" }, warnings: ["w"] });
     const { trace, called } = await run([buildEntry("a"), buildEntry("b")], [buildEntry("v")], { a: deny });
@@ -118,7 +118,7 @@ describe("a write", () => {
     assert.deepEqual(trace.warnings, ["w"]);
   });
 
-  it("reports the refusals of all validating hooks", async () => {
+  it("a write reports the refusals of all validating hooks", async () => {
     const deny: HookStub = (uid) => answer(uid, { allowed: false });
     const { trace, called } = await run([], [buildEntry("v"), buildEntry("w"), buildEntry("x")], { v: deny, x: deny });
     assert.equal(called, "v w x");
@@ -145,7 +145,7 @@ describe("a write", () => {
     assert.deepEqual(slow.undecided, ["a.example.com (x): it took longer than 1 seconds here"]);
   });
 
-  it("fails if a patch can't be applied, even if failurePolicy is Ignore", async () => {
+  it("a write fails if a patch can't be applied, even if failurePolicy is Ignore", async () => {
     const sendUnfitPatch: HookStub = (uid) => answer(uid, buildPatch([{ op: "remove", path: "/data/none" }]));
     const { trace } = await run([buildEntry("a", { failurePolicy: "Ignore" })], [], { a: sendUnfitPatch });
     assert.match(String(trace.status?.message), /^Internal error occurred: remove operation does not apply/);
@@ -161,13 +161,13 @@ describe("a write", () => {
     assert.ok(ignoring.allowed);
   });
 
-  it("is not sent to a hook with side effects if it is a dry run", async () => {
+  it("a write is not sent to a hook with side effects if it is a dry run", async () => {
     const { trace, called } = await run([buildEntry("a", { sideEffects: "Some" })], [], {}, { dryRun: true });
     assert.equal(called, "");
     assert.equal(trace.status?.message, 'admission webhook "a.example.com" does not support dry run');
   });
 
-  it("is undecided if a condition can't be evaluated, and skips the hook", async () => {
+  it("a write is undecided if a condition can't be evaluated, and skips the hook", async () => {
     const matchConditions = [{ name: "may", expression: "authorizer.path('/x').check('get').allowed()" }];
     const { trace, called } = await run([], [buildEntry("v", { matchConditions }), buildEntry("w")], {});
     assert.equal(called, "w");
@@ -175,13 +175,13 @@ describe("a write", () => {
     assert.equal(trace.steps[0]?.outcome, "can't say");
   });
 
-  it("is undecided if a hook that matches can't be called", async () => {
+  it("a write is undecided if a hook that matches can't be called", async () => {
     const { trace } = await run([], [buildEntry("v")], { v: () => ({ unsupported: "it is far away" }) });
     assert.deepEqual(trace.undecided, ["v.example.com (x): it is far away"]);
     assert.equal(trace.steps[0]?.outcome, "can't say");
   });
 
-  it("gets the error that the namespace is not found, if a namespaceSelector needs its labels", async () => {
+  it("a write gets the error that the namespace is not found, if a namespaceSelector needs its labels", async () => {
     const namespaceSelector = { matchLabels: { a: "b" } };
     const { trace } = await run([], [buildEntry("v", { namespaceSelector })], {}, { namespace: "gone" });
     assert.equal(trace.status?.message, 'namespaces "gone" not found');
@@ -218,7 +218,7 @@ describe("a write", () => {
       assert.equal(trace.steps[0]?.failure?.startsWith(message ?? "") ?? true, true);
     });
 
-  it("gets a generated name before validating hooks are called", async () => {
+  it("a write gets a generated name before validating hooks are called", async () => {
     const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "g-" } };
     const { name: _, ...unnamed } = attributes;
     const { trace } = await run([], [buildEntry("v")], {}, { ...unnamed, name: "", object });

@@ -22,7 +22,7 @@ describe("served kinds: a lookup", () => {
 describe("a cluster of recorded objects", () => {
   const geese = { group: "example.com", version: "v1", resource: "geese" };
 
-  it("has objects under the plural that their definition sets", async () => {
+  it("a cluster of recorded objects has objects under the plural that their definition sets", async () => {
     const cluster = createRecordedCluster({ objects: [definition, goose] });
     assert.equal((await cluster.get(geese, "a", "pond"))?.kind, "Goose");
     assert.equal((await cluster.list(geese)).length, 1);
@@ -30,7 +30,7 @@ describe("a cluster of recorded objects", () => {
     assert.equal((await cluster.list(geese, "pond")).length, 2);
   });
 
-  it("prefers the recorded discovery of a version", async () => {
+  it("a cluster of recorded objects prefers the recorded discovery of a version", async () => {
     const discovery = { v1: [{ resource: "pods", kind: "Pod", namespaced: false }] };
     const cluster = createRecordedCluster({ discovery });
     assert.deepEqual(await cluster.discover("v1"), discovery.v1);

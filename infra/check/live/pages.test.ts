@@ -74,7 +74,7 @@ describe("the pages of a list", () => {
         },
       ),
     ));
-  it("are requested with fewer objects if one is too large, down to one object", async () => {
+  it("the pages of a list are requested with fewer objects if one is too large, down to one object", async () => {
     const { read, requests } = servePages(["a1", "a2", "a3"], ["too large", "too large", "too large"]);
     assert.deepEqual((await readAll(read, 100)).listed, ["a1", "a2", "a3"]);
     assert.deepEqual(
@@ -103,7 +103,7 @@ describe("the pages of a list", () => {
       assert.deepEqual(broken, ["its list goes in circles"], what);
     }
   });
-  it("end with a fault if the answer is not a list of objects", async () => {
+  it("the pages of a list end with a fault if the answer is not a list of objects", async () => {
     const wrongAnswers: [response: HttpsAnswer | UnansweredError, sentence: string][] = [
       [answer(403, {}), "refused"],
       [new UnansweredError("gone"), "refused"],

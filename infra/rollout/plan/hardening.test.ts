@@ -149,13 +149,13 @@ describe("a rule", () => {
       assert.deepEqual([hardened, notes], [[], [note]]);
     });
 
-  it("has its reviews counted by cluster, with one query of each of two logs for all clusters", async () => {
+  it("a rule has its reviews counted by cluster, with one query of each of two logs for all clusters", async () => {
     const { hardened, other, spans } = await choose({ reviews: Array(3).fill({ cluster: "dev" }) });
     const notes = [`${rule} still fails open: 3 of 10 reviews without a failure`];
     assert.deepEqual([hardened, other, spans.length], [[rule], { hardened: [], notes }, 2]);
   });
 
-  it("has its reviews counted since it has entries in the cluster, but at most for seven days", async () => {
+  it("a rule has its reviews counted since it has entries in the cluster, but at most for seven days", async () => {
     for (const [since, hours] of [
       [5 * hour, 5],
       [1000 * hour, 7 * 24],
@@ -175,7 +175,7 @@ describe("a rule", () => {
     assert.deepEqual((await choose({ ...failing, soften: [rule] })).hardened, []);
   });
 
-  it("has a note if the logs are kept for a shorter time", async () => {
+  it("a rule has a note if the logs are kept for a shorter time", async () => {
     const { notes } = await choose({ reviews: [{ code: 500 }], outputs: { LogRetention: "3 days" } });
     assert.deepEqual(notes, [`${open} in the 3 days that logs are kept (1 failed)`]);
   });

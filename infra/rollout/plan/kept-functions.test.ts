@@ -53,7 +53,7 @@ describe("the change of a stack", () => {
       },
     });
 
-  it("is a new stack if there was none", () => {
+  it("the change of a stack is a new stack if there was none", () => {
     const { isNew, added, changed, removed } = compareStacks(undefined, buildTemplate(["a"]));
     assert.deepEqual([isNew, changed, removed], [true, [], []]);
     const resourcesOfRule = ["ALambdaFunction", "ALogGroup", "ARole", "AAlias"];
@@ -61,7 +61,7 @@ describe("the change of a stack", () => {
     assert.equal(isUnchanged(compareStacks(undefined, { Resources: {} })), false);
   });
 
-  it("is nothing if only the order of resources differs", () => {
+  it("the change of a stack is nothing if only the order of resources differs", () => {
     const reordered = Object.fromEntries(Object.entries(before.Resources).reverse());
     const change = compareStacks(before, { ...before, Resources: reordered });
     assert.deepEqual(change, { isNew: false, added: [], changed: [], removed: [] });
@@ -88,7 +88,7 @@ describe("the change of a stack", () => {
     assert.deepEqual(compareStacks(describeAlarm("a"), describeAlarm("b")).changed, ["Alarm"]);
   });
 
-  it("lists the resources and outputs that are added, changed and removed", () => {
+  it("the change of a stack lists the resources and outputs that are added, changed and removed", () => {
     const after = buildTemplate(["a-b", "ab"]);
     after.Resources.ADashbRole = { Type: "AWS::IAM::Role", Properties: { Policies: [] } };
     after.Outputs = { ...after.Outputs, BaseUrl: { Value: "https://other" } };
@@ -102,7 +102,7 @@ describe("the change of a stack", () => {
     assert.equal(isUnchanged(change), false);
   });
 
-  it("is not nothing if the stack is new or if one of the lists isn't empty", () => {
+  it("the change of a stack is not nothing if the stack is new or if one of the lists isn't empty", () => {
     const same = { isNew: false, added: [], changed: [], removed: [] };
     for (const one of [{ isNew: true }, { added: ["a"] }, { changed: ["a"] }, { removed: ["a"] }])
       assert.equal(isUnchanged({ ...same, ...one }), false, JSON.stringify(one));
@@ -110,13 +110,13 @@ describe("the change of a stack", () => {
 });
 
 describe("the rules of a stack", () => {
-  it("are those that have a function with the stage's name", () => {
+  it("the rules of a stack are those that have a function with the stage's name", () => {
     assert.deepEqual(listStackRules(buildTemplate(rules), "test"), rules);
     assert.deepEqual(listStackRules(buildTemplate(rules), "other"), []);
     assert.deepEqual(listStackRules(undefined, "test"), []);
   });
 
-  it("have their full names even if the names of their functions are shortened", () => {
+  it("the rules of a stack have their full names even if the names of their functions are shortened", () => {
     const Environment = { Variables: { POSTERN_RULE: "a-b" } };
     const shortened = {
       Type: "AWS::Lambda::Function",
@@ -143,13 +143,13 @@ describe("the resources kept for rules that are off", () => {
       assert.deepEqual(Object.keys(copied.Outputs ?? {}).sort(), Object.keys(old.Outputs ?? {}).sort());
     });
 
-  it("are none without a deployed stack or without such rules", () => {
+  it("the resources kept for rules that are off are none without a deployed stack or without such rules", () => {
     const fresh = buildTemplate(["a"]);
     assert.deepEqual(copyRuleResources(fresh, undefined, ["a-b"]), fresh);
     assert.deepEqual(copyRuleResources(fresh, old, []), fresh);
   });
 
-  it("are copied without a change to either template", () => {
+  it("the resources kept for rules that are off are copied without a change to either template", () => {
     const [fresh, copy] = [buildTemplate(["a"]), buildTemplate(["a"])];
     copyRuleResources(fresh, old, ["a-b"]);
     assert.deepEqual([fresh, old], [copy, buildTemplate(rules, " as it was")]);
@@ -164,7 +164,7 @@ describe("the rights of a stack", () => {
   for (const { name, statement, rights } of rows)
     it(`are ${name}`, () => assert.deepEqual(listRoleRights({ Resources: { ARole: buildRole(statement) } }), rights));
 
-  it("are those of all roles, and none without roles", () => {
+  it("the rights of a stack are those of all roles, and none without roles", () => {
     const Resources = {
       ARole: buildRole({ Action: "a:A", Resource: "*" }, { Action: "a:B", Resource: "*" }),
       BRole: buildRole({ Action: "b:A", Resource: "*" }),

@@ -27,7 +27,7 @@ const buildRelease = (clusters: Release["clusters"]): Release => {
 };
 
 describe("a stored release", () => {
-  it("is equal to the release after it is formatted and parsed", () => {
+  it("a stored release is equal to the release after it is formatted and parsed", () => {
     const { probed: _, ...unprobed } = buildCluster(2);
     const release = buildRelease({
       one: buildCluster(1),
@@ -42,7 +42,7 @@ describe("a stored release", () => {
     assert.deepEqual(parseRelease(format(changed)), changed);
   });
 
-  it("stores equal objects of clusters once", () => {
+  it("a stored release stores equal objects of clusters once", () => {
     const countBytes = (count: number) => {
       const names = Array.from({ length: count }, (_, index) => `cluster-${index}`);
       return createReleaseFormatter()(

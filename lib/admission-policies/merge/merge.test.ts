@@ -41,7 +41,7 @@ describe("a patch of an ApplyConfiguration", () => {
       else assert.throws(apply, new ApplyConfigurationError(refused));
     });
 
-  it("reads a number of elements that is proportional to the length of a list", () => {
+  it("a patch of an ApplyConfiguration reads a number of elements that is proportional to the length of a list", () => {
     let reads = 0;
     const ports = Array.from({ length: 1000 }, (_, index) => ({
       get port() {

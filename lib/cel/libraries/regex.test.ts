@@ -49,7 +49,7 @@ describe("a pattern", () => {
       assert.equal(pattern.test(`${long}!`), pattern.find(`${long}!`) !== "");
     });
 
-  it("has the same result if it has more states than the cache keeps", () => {
+  it("a pattern has the same result if it has more states than the cache keeps", () => {
     const pattern = compilePattern("a[ab]{16}c");
     let text = "";
     // This text never repeats itself regularly, so that nearly each position has a different state.
@@ -59,7 +59,7 @@ describe("a pattern", () => {
     assert.equal(pattern.test(text), false);
   });
 
-  it("is cached until a hundred other patterns have been used", () => {
+  it("a pattern is cached until a hundred other patterns have been used", () => {
     const pattern = compilePattern("kept");
     for (let index = 0; index < 99; index++) compilePattern(`${index}`);
     assert.equal(compilePattern("kept"), pattern);

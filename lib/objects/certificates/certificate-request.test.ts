@@ -45,7 +45,7 @@ describe("a certificate request", () => {
   );
   const attribute = fc.tuple(fc.constantFrom("CN", "O", "OU", "C", "L", "1.2.3.4.5"), value);
 
-  it("has the subject that @peculiar/x509 encoded", async () => {
+  it("a certificate request has the subject that @peculiar/x509 encoded", async () => {
     const names = fc.array(fc.array(attribute, { minLength: 1, maxLength: 4 }), { maxLength: 12 });
     await fc.assert(
       fc.asyncProperty(names, async (names) => {
@@ -81,13 +81,13 @@ describe("a certificate request", () => {
     );
   });
 
-  it("may have an empty subject", () => {
+  it("a certificate request may have an empty subject", () => {
     assert.deepEqual(readSubject(), { subject: { commonName: "", organizations: [] } });
   });
 
   // The first number is the DER type: 0x0c UTF8String, 0x12 NumericString, 0x13 PrintableString, 0x14 TeletexString,
   // 0x16 IA5String, 0x1e BMPString.
-  it("reads strings of each type that Go reads", () => {
+  it("a certificate request reads strings of each type that Go reads", () => {
     const buildResult = (commonName: string) => ({ subject: { commonName, organizations: [] } });
     const [a, b] = [0x61, 0x62];
     assert.deepEqual(readCommonName(0x0c, 0xef, 0xbb, 0xbf, a), buildResult("\ufeffa"));
@@ -100,12 +100,12 @@ describe("a certificate request", () => {
     assert.deepEqual(readCommonName(0x0c), buildResult(""));
   });
 
-  it("ignores values of types that Go doesn't read as strings", () => {
+  it("a certificate request ignores values of types that Go doesn't read as strings", () => {
     for (const identifier of [0x04, 0x05, 0x1b, 0x1c, 0x30, 0x2c, 0x8c])
       assert.deepEqual(readCommonName(identifier, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
   });
 
-  it("fails for malformed strings", () => {
+  it("a certificate request fails for malformed strings", () => {
     assertMalformed(readCommonName(0x0c, 0xff));
     assertMalformed(readCommonName(0x0c, 0xed, 0xa0, 0x80));
     assertMalformed(readCommonName(0x12, 0x61));
@@ -124,7 +124,7 @@ describe("the PEM of a certificate request", () => {
   const expectedSubject = { subject: { commonName: "a", organizations: [] } };
   const otherPem = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
 
-  it("may have surrounding text, headers and CRLF line ends", () => {
+  it("the PEM of a certificate request may have surrounding text, headers and CRLF line ends", () => {
     assert.deepEqual(parse(`hello\n-----BEGIN X-----\n${validPem}more`), expectedSubject);
     assert.deepEqual(parse(validPem.replaceAll("\n", " \t\r\n")), expectedSubject);
     assert.deepEqual(parse(validPem.replace("T-----\n", "T-----\nA: b\nC:\n\n")), expectedSubject);
@@ -138,14 +138,14 @@ describe("the PEM of a certificate request", () => {
     assert.deepEqual(parse(toPem(bytes, "NEW CERTIFICATE REQUEST") + validPem), noBlock);
   });
 
-  it("skips text that is not a block", () => {
+  it("the PEM of a certificate request skips text that is not a block", () => {
     assert.deepEqual(parse(otherPem.replace("-----END C", "-----END X") + validPem), expectedSubject);
     assert.deepEqual(parse(otherPem.replace(/\nM/, "\n!") + validPem), expectedSubject);
     assert.deepEqual(parse(`x${otherPem}${validPem}`), expectedSubject);
     assert.deepEqual(parse(otherPem.replace("T-----\n", "T---\n") + validPem), expectedSubject);
   });
 
-  it("must exist and contain a request", () => {
+  it("the PEM of a certificate request must exist and contain a request", () => {
     for (const text of ["", "hello", bytes.toString("base64"), validPem.slice(0, -20), `${validPem.slice(0, -1)}x`])
       assert.deepEqual(parse(text), noBlock);
     for (const value of [undefined, null, 5, {}, [validPem], { length: 1e9 }])
@@ -154,7 +154,7 @@ describe("the PEM of a certificate request", () => {
     assertMalformed(parse(toPem(Buffer.from("hello"))));
   });
 
-  it("is read in linear time, even with many begin and end lines", () => {
+  it("the PEM of a certificate request is read in linear time, even with many begin and end lines", () => {
     for (const piece of [
       "-----BEGIN X-----\n",
       "\n-----END X-----",
@@ -172,13 +172,13 @@ describe("the DER of a certificate request", () => {
   );
   const parse = (bytes: Uint8Array) => parseCertificateSubject(encodeCertificateRequest(toPem(bytes)));
 
-  it("is refused if it is cut short at any byte", () => {
+  it("the DER of a certificate request is refused if it is cut short at any byte", () => {
     for (let length = 0; length < validBytes.length; length++) assertMalformed(parse(validBytes.subarray(0, length)));
   });
 
   it("is refused if bytes follow it", () => assertMalformed(parse(Buffer.concat([validBytes, Buffer.from([0])]))));
 
-  it("is refused if lengths are too long, too large or indefinite", () => {
+  it("the DER of a certificate request is refused if lengths are too long, too large or indefinite", () => {
     const content = validBytes.subarray(2 + (Number(validBytes[1]) & 0x80 ? Number(validBytes[1]) & 0x7f : 0));
     for (const length of [
       [0x80],
@@ -198,7 +198,7 @@ describe("the DER of a certificate request", () => {
     });
   });
 
-  it("throws no error for any bytes", () => {
+  it("the DER of a certificate request throws no error for any bytes", () => {
     const flips = fc.array(fc.tuple(fc.nat(validBytes.length - 1), fc.integer({ min: 1, max: 255 })), { maxLength: 4 });
     fc.assert(
       fc.property(flips, (flips) => {

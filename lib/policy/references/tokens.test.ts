@@ -13,7 +13,7 @@ describe("a token", () => {
   for (const { body, token, expireAt } of rows.answers)
     it(`${token === undefined ? "is not" : "is"} in ${body}`, () =>
       assert.deepEqual(parseTokenResponse({ status: 200, body }), token && { token, expireAt }));
-  it("is not read from a response with an error status", () => {
+  it("a token is not read from a response with an error status", () => {
     for (const status of [199, 301, 401, 500])
       assert.equal(parseTokenResponse({ status, body: '{"token":"t"}' }), undefined);
   });
@@ -55,7 +55,7 @@ describe("a duration", () => {
   for (const [text, milliseconds] of Object.entries(durations))
     it(`"${text}" has ${milliseconds ?? "no"} milliseconds`, () =>
       assert.equal(parseGoDurationMilliseconds(text), milliseconds));
-  it("is parsed in linear time for any text", () => {
+  it("a duration is parsed in linear time for any text", () => {
     fc.assert(fc.property(fc.string(), (text) => void parseGoDurationMilliseconds(text)));
     assert.equal(parseGoDurationMilliseconds("1".repeat(100_000)), undefined);
     assert.equal(parseGoDurationMilliseconds(`${"1s".repeat(50_000)}x`), undefined);

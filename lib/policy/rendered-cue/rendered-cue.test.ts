@@ -385,7 +385,7 @@ const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, makeOptional(objec
 describe("CUE rendered from any template", () => {
   const capabilities = createPolicyCaseCapabilities();
 
-  it("changes any object as the template does", async () => {
+  it("CUE rendered from any template changes any object as the template does", async () => {
     const property = fc.asyncProperty(template, request, async (template, request) => {
       const expected = await getOutcome(applyTemplate(template, request, capabilities));
       assertSame(
@@ -411,7 +411,7 @@ describe("CUE rendered from any template", () => {
     await fc.assert(property, { numRuns: runCount });
   });
 
-  it("decides as the condition does", async () => {
+  it("CUE rendered from any template decides as the condition does", async () => {
     const property = fc.asyncProperty(condition, request, async (condition, request) => {
       const result = await getOutcome(evaluateRenderedCondition(condition, request, capabilities));
       if ("message" in result && mayBeSame.test(result.message)) return;
@@ -424,7 +424,7 @@ describe("CUE rendered from any template", () => {
     await fc.assert(property, { numRuns: runCount });
   });
 
-  it("compiles as a script", async () => {
+  it("CUE rendered from any template compiles as a script", async () => {
     const scripts = fc.oneof(template.map(renderTemplateAsCue), condition.map(renderConditionAsCue));
     const property = fc.asyncProperty(scripts, async (script) =>
       assert.equal(await findScriptFault(script, capabilities.evaluateCue), undefined),
