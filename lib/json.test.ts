@@ -19,7 +19,7 @@ describe("lookUp", () => {
 });
 
 describe("cloneDeep", () => {
-  it("cloneDeep copies drafts, and __proto__ as a key", () => {
+  it("cloneDeep copies drafts, and copies __proto__ like any other key", () => {
     const value = JSON.parse('{"__proto__":{"a":[1,{"b":2}]}}');
     assert.equal(JSON.stringify(cloneDeep(createDraft(value).value)), JSON.stringify(value));
     assert.notEqual(cloneDeep(value), value);

@@ -78,7 +78,7 @@ describe("needs", () => {
   };
   const bindToRule = (capabilities: Capabilities) => bindNeeds(needs, capabilities, "rule") as unknown as Answers;
 
-  it("a rule's needs pass group, resource and name to the capabilities", async () => {
+  it("a rule's needs pass group, resource and the rule's arguments to the capabilities", async () => {
     const { questions, capabilities } = recordQuestions();
     const { account, ranges, provision, charge, may, call, kinds, plain, volumes } = bindToRule(capabilities);
     await Promise.all([
@@ -107,7 +107,7 @@ describe("needs", () => {
     ]);
   });
 
-  it("a rule's needs keep ledger entries apart by rule", () => {
+  it("a rule's need of a ledger keeps the entries of each rule apart", () => {
     const { questions, capabilities } = recordQuestions();
     bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
     const { quotas } = bindNeeds({ quotas: sharedLedger() }, capabilities, "workload-quota");
@@ -141,7 +141,7 @@ describe("needs", () => {
     assert.equal(questions.length, 4);
   });
 
-  it("a rule's needs send a question again after the rule has written", async () => {
+  it("a rule's needs send a question again after the rule has written to the cluster", async () => {
     const { questions, capabilities } = recordQuestions();
     const { ranges, charge } = bindToRule(capabilities);
     await ranges("a");
@@ -154,7 +154,7 @@ describe("needs", () => {
     );
   });
 
-  it("reject each of several calls that fail at the same time, without an unhandled rejection", async () => {
+  it("a rule's needs reject each of several calls that fail at once, without an unhandled rejection", async () => {
     const { account } = bindToRule(createUnconnectedCapabilities("prod"));
     const [first, second] = [account({ name: "a" }), account({ name: "b" })];
     await assert.rejects(first);

@@ -425,17 +425,17 @@ describe("warnings", () => {
     ]);
   });
 
-  it("warnings are counted in characters, not in UTF-16 units", () => {
+  it("the length of warnings is counted in characters, not in UTF-16 units", () => {
     const emojis = Array.from({ length: 20 }, (_, index) => "😀".repeat(150 + index));
     assert.deepEqual(fitWarnings(emojis), emojis);
   });
 
-  it("warnings end with the number of those that did not fit", () => {
+  it("the last warning states how many warnings did not fit", () => {
     const longWarnings = Array.from({ length: 17 }, (_, index) => `${index + 10}${"😀".repeat(254)}`);
     assert.deepEqual(fitWarnings(longWarnings), [...longWarnings.slice(0, 15), "2 more warnings did not fit"]);
   });
 
-  it("warnings are counted in the last warning if they are dropped", () => {
+  it("the last warning counts all dropped warnings, for any texts", () => {
     fc.assert(
       fc.property(fc.array(anyText, { maxLength: 60 }), (texts) => {
         const cleanTexts = [...new Set(texts.map(clean))].filter(Boolean);
@@ -471,7 +471,7 @@ describe("audit annotations", () => {
   ];
   for (const [name, audit, sent] of cases) it(name, () => assert.deepEqual(fitAuditAnnotationKeys(audit), sent));
 
-  it("audit annotations keep all values", () => {
+  it("audit annotations keep all values, even if keys become equal", () => {
     const keys = fc.oneof(anyText, fc.constantFrom("constructor", "__proto__", "hasOwnProperty", "a", "a ", "/a"));
     fc.assert(
       fc.property(fc.dictionary(keys, anyText), (audit) => {

@@ -44,7 +44,7 @@ describe("mergeWithDefaults", () => {
   });
 
   const maps = fc.dictionary(fc.string(), fc.jsonValue());
-  it("mergeWithDefaults changes neither map, and has the members of both", () => {
+  it("mergeWithDefaults changes no argument, and returns the members of both maps", () => {
     fc.assert(
       fc.property(maps, maps, (left, right) => {
         const before = JSON.stringify([left, right]);
@@ -65,7 +65,7 @@ describe("findSettingsMistakes", () => {
         found,
       ));
 
-  it("compares elements of lists and values of open maps with their examples, and with nothing else", () => {
+  it("findSettingsMistakes compares elements of lists and values of open maps only with their examples", () => {
     const rule = {
       settings: { names: [], labels: { "cost-center": "unknown" }, quotas: [], any: {} },
       elements: { names: "", labels: "", quotas: { hard: {}, on: true }, "quotas.*.hard": 1 },
@@ -98,7 +98,7 @@ describe("findSettingsMistakes", () => {
       { path: ["a"], sentence: "is unknown; there are no settings here" },
     ]));
 
-  it("findSettingsMistakes finds nothing in settings of the same shape", () => {
+  it("findSettingsMistakes finds nothing in settings of the same shape as the defaults", () => {
     const similarSettings = fc.record(
       {
         seconds: fc.integer(),
@@ -116,7 +116,7 @@ describe("findSettingsMistakes", () => {
     );
   });
 
-  it("finds mistakes in all settings that change the shape of the defaults when they are merged", () => {
+  it("merged settings keep the shape of the defaults if findSettingsMistakes finds no mistake", () => {
     const anySettings = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
       fc.property(anySettings, (settings) => {
@@ -159,7 +159,7 @@ describe("findVariantSettings", () => {
       assert.equal(findVariantSettings(ruleConfig, undefined, name, settings), undefined);
     assert.equal(findVariantSettings(ruleConfig, { variants: {} }, "strict", settings), undefined);
   });
-  it("returns the same frozen object for the same settings, and another for a copy of the settings", () => {
+  it("findVariantSettings returns the same frozen object for the same settings, and another for their copy", () => {
     const variantSettings = findVariantSettings(ruleConfig, undefined, "strict", settings);
     assert.ok(Object.isFrozen(variantSettings) && Object.isFrozen(settings.list[0]));
     assert.equal(findVariantSettings(ruleConfig, {}, "strict", settings), variantSettings);

@@ -109,7 +109,7 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(capabilities), "it was started");
     assert.deepEqual(sent, [call, call, call, call]);
   });
-  it("deletion-guard repeats another review's call after a minute if its result isn't in the ledger", async () => {
+  it("deletion-guard repeats another review's call after a minute if the ledger has no result of the call", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const unfinished = { until: 1_800_000_000_000 + 60_000, isDone: false };
     await capabilities.ledger("deletion-guard").change(["u1"], () => [unfinished]);
@@ -117,7 +117,7 @@ describe("deletion-guard", () => {
     seconds = 60;
     assert.equal(await deletePod(capabilities), "it was started");
   });
-  it("keeps the pod if the ledger fails after the call, and repeats the call after a minute", async () => {
+  it("deletion-guard keeps the pod if the ledger fails, and repeats the call after a minute", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const ledger = capabilities.ledger("deletion-guard");
     // The first change stores the call, and the second one stores its result.
@@ -149,7 +149,7 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(buildCapabilities(buildNamespace())), "deleted");
     assert.deepEqual(sent, []);
   });
-  it("starts the clean-up of a pod when a collection is deleted, and the request has no name", async () => {
+  it("deletion-guard starts the clean-up when a collection is deleted by a request without a name", async () => {
     assert.equal(await deletePod(buildCapabilities(buildPod(), buildNamespace()), { name: "" }), "it was started");
     assert.deepEqual(sent, [call]);
   });
@@ -172,7 +172,7 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(buildCapabilities(pod, buildNamespace()), { oldObject: pod }), "deleted");
     assert.equal(await deletePod(buildCapabilities(pod, buildNamespace()), buildEviction()), "deleted");
   });
-  it("admits deletions in a namespace that is being deleted, unless endingNamespaces is set", async () => {
+  it("deletion-guard admits deletions in an ending namespace, unless endingNamespaces is set", async () => {
     const namespace = buildNamespace({ deletionTimestamp: "2026-01-01T00:00:00Z" });
     assert.equal(await deletePod(buildCapabilities(buildPod(), namespace)), "deleted");
     assert.deepEqual(sent, []);
@@ -182,7 +182,6 @@ describe("deletion-guard", () => {
   it("deletion-guard admits a forced deletion by the users and groups of its settings only", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const options = { gracePeriodSeconds: 0 };
-    // The default settings allow this user.
     // The default settings allow this user.
     const byCollector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
     assert.equal(await deletePod(capabilities, { options, ...byCollector }), "deleted");

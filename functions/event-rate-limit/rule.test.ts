@@ -129,7 +129,7 @@ describe("event-rate-limit", () => {
     seconds = 0.5;
     assert.ok(await send(limits));
   });
-  it("takes no token for a dry run, and a token for an event of events.k8s.io only with eventsApi", async () => {
+  it("event-rate-limit takes no token for a dry run, and for events.k8s.io only with eventsApi", async () => {
     const limits = [buildLimit("Server", 1)];
     const messages = await sendAll(limits, { dryRun: true }, newerKind, {}, { dryRun: true }, newerKind, {});
     assert.deepEqual(messages.map(Boolean), [false, false, false, false, false, true]);

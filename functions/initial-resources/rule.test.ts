@@ -104,7 +104,7 @@ describe("initial-resources", () => {
     const everywhere = ["7 tag everywhere", "30 tag everywhere", "30 image everywhere"];
     assert.deepEqual(listStages("memory"), ["7 tag shop", "30 tag shop", ...everywhere]);
   });
-  it("sets nothing if the last answer has no samples, even if an earlier answer had some", async () => {
+  it("initial-resources sets nothing if the last answer has no samples, whatever came before", async () => {
     answer = ({ days }) => (days === 7 ? buildResult(29, 5) : []);
     assert.equal((await createPod()).requests, undefined);
   });
@@ -112,14 +112,14 @@ describe("initial-resources", () => {
     answer = () => buildResult(0, "NaN");
     assert.equal((await createPod()).requests, undefined);
   });
-  it("queries an image once for several containers, and keeps successful answers for ten minutes", async () => {
+  it("initial-resources queries an image once for all containers, and keeps answers for ten minutes", async () => {
     answer = () => buildResult(30, 1);
     const { pod } = await createPod({ containers: [...onePod.containers, { name: "d", image: "shop/app:1" }] });
     assert.deepEqual(pod.metadata?.annotations, {
       "kubernetes.io/initial-resources":
         "Initial Resources plugin set: cpu, memory request for container c; cpu, memory request for container d",
     });
-    assert.equal(sent.length, 2);
+    assert.equal(sent.length, 2, "cpu and memory");
     const keep = requests[0]?.keep;
     assert.deepEqual([keep?.({ status: 200, body: "" }), keep?.({ status: 503, body: "" })], [600, 0]);
   });

@@ -69,7 +69,7 @@ describe("node-restriction", () => {
     }
   });
 
-  it("does not compare those fields of a claim that a kubelet may change, such as deep managedFields", async () => {
+  it("node-restriction ignores the fields of a claim that a kubelet may change, such as managedFields", async () => {
     const buildClaim = (depth: number, phase: string) => {
       const fieldsV1 = JSON.parse(`${'{"f:a":'.repeat(depth)}{}${"}".repeat(depth)}`);
       return { metadata: { name: "a", managedFields: [{ fieldsV1 }] }, spec: {}, status: { phase } };
@@ -120,13 +120,13 @@ describe("the webhook entries of node-restriction", () => {
       return [name.split(".")[0], failurePolicy, ...exempt].join(" ");
     });
 
-  it("fail closed if hardened; only the entry others exempts kube-system and kube-node-lease", () =>
+  it("hardened entries fail closed, and only the entry others exempts kube-system and kube-node-lease", () =>
     assert.deepEqual(listFailurePolicies({}, { harden: true }), [
       "heartbeats Fail",
       "pods Fail",
       "others Fail kube-system kube-node-lease",
     ]));
-  it("fail closed in all namespaces if hardened and the list of exempt namespaces is empty", () =>
+  it("hardened entries fail closed in all namespaces if the list of exempt namespaces is empty", () =>
     assert.deepEqual(listFailurePolicies({ exempt: { namespaces: [] } }, { harden: true }), [
       "heartbeats Fail",
       "pods Fail",

@@ -17,7 +17,7 @@ describe("pod-security-policy", async () => {
   const pods = cases.map(({ mutate, validate }) => (mutate ?? validate) as KubernetesObject);
   const settings = cases.flatMap(({ settings, needs }) => (settings && !needs ? [settings] : []));
 
-  it("changes nothing in a pod that it has already changed, and admits this pod, for all settings and pods of cases", async () => {
+  it("pod-security-policy changes a pod only once, and admits the changed pod, under all settings", async () => {
     let admittedPods = 0;
     for (const setting of settings)
       for (const mutate of pods) {
@@ -42,7 +42,7 @@ describe("pod-security-policy", async () => {
 
 // This request can't be a case, because cases also run against a real API server, which warns of an annotation without
 // the field.
-it("copies a seccomp profile from an annotation to the field", async () => {
+it("pod-security-policy copies a seccomp profile from an annotation to the field", async () => {
   const key = "seccomp.security.alpha.kubernetes.io";
   const metadata = { name: "p", annotations: { [`${key}/allowedProfileNames`]: "unconfined,runtime/default" } };
   const mutate = {
@@ -72,7 +72,7 @@ describe("a refusal of pod-security-policy", () => {
     const reason = `spec.volumes[0].hostPath.pathPrefix: Invalid value: "${path}`;
     assert.equal(message, `${start}${reason.slice(0, 65_536)} …]`);
   });
-  it("a refusal of pod-security-policy reads each mount of a pod once, for any number of volumes", () => {
+  it("listVolumeOffences reads each mount of a pod once, for any number of volumes", () => {
     let reads = 0;
     const volumeMounts = Array.from({ length: 100 }, (_, index) => ({
       mountPath: "/m",
@@ -113,7 +113,7 @@ describe("the use of a policy", () => {
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank"] }), false);
     assert.equal(await mayUse({ users: ["jane"], namespaces: [] }), true);
   });
-  it("is granted by access reviews, which ask about the account before the user", async () => {
+  it("a PodSecurityPolicy is granted by access reviews, first for the account and then for the user", async () => {
     const account = {
       username: "system:serviceaccount:shop:builder",
       groups: ["system:serviceaccounts", "system:serviceaccounts:shop"],

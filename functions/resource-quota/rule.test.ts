@@ -53,14 +53,14 @@ describe("resource-quota", () => {
     ]);
   });
 
-  it("resource-quota charges no quota if another one refuses", async () => {
+  it("resource-quota charges no quota if another quota refuses", async () => {
     const objects = [buildQuota("a", { pods: "2" }), buildQuota("b", { pods: "0" })];
     const capabilities = createRecordedCapabilities({ objects });
     assert.match(await createPod(buildContainers("1"), capabilities), /exceeded quota: b/);
     assert.deepEqual(await readUsed(capabilities), [{ pods: "0" }, { pods: "0" }]);
   });
 
-  it("never charges more than a quota's hard for concurrent requests, and admits all pods if all fit", async () => {
+  it("resource-quota never exceeds hard for concurrent requests, and admits all pods if all fit", async () => {
     for (const [hard, count] of [
       [1000, 32],
       [3000, 32],
@@ -133,7 +133,7 @@ describe("resource-quota", () => {
     );
   });
 
-  it("counts a pod that has ended only as an object, and charges an update in full if the old object isn't stored", async () => {
+  it("resource-quota counts an ended pod as an object, and charges in full without a stored old object", async () => {
     const objects = [buildQuota("a", { "count/pods": "1", pods: "1" }, { "count/pods": "1", pods: "1" })];
     const pod = { metadata: { name: "p" }, spec: { containers: [] }, status: { phase: "Failed" } };
     assert.match(

@@ -82,7 +82,7 @@ describe("a file of policies", () => {
       "a document p: must be a ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1",
     ]));
 
-  it("a file of policies returns the document and the path of a fault", () => {
+  it("readPolicyDocuments returns the document and the path of a fault", () => {
     const items = [buildPolicy({ validations: [{ expression: "true" }, { expression: "1" }] })];
     const { faults } = readPolicyDocuments([null, { kind: "List", items }]);
     assert.deepEqual(faults, [

@@ -36,7 +36,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([entry?.matchPolicy, entry?.failurePolicy], ["Exact", "Fail"]);
   });
 
-  it("fails closed only if the policy's failurePolicy is Fail, and postern.yaml sets neither Ignore nor the mode warn", () => {
+  it("an entry fails closed only if its policy does, and postern.yaml sets neither Ignore nor warn", () => {
     const list = (failurePolicy: string, config: object) => {
       const policies = [buildPolicy("a", { failurePolicy }), buildBinding("a")];
       return entries({ ...config, settings: { policies } })[0]?.failurePolicy;
@@ -57,7 +57,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([only?.name, others], ["b.validating-admission-policy.postern.dev", []]);
   });
 
-  it("has the policy's matchConditions only if the API server handles an error in them as the rule would", () => {
+  it("an entry has its policy's matchConditions only if their errors are handled as the rule would", () => {
     const conditions = (spec: object, ...bindings: object[]) =>
       listEntries(buildPolicy("a", { matchConditions: [isSmall], ...spec }), ...bindings)[0]?.matchConditions;
     assert.deepEqual(conditions({}, buildBinding("a")), [isSmall]);
@@ -66,7 +66,7 @@ describe("the webhook entry of a policy", () => {
     assert.equal(conditions({ paramKind }, buildBinding("a")), undefined);
   });
 
-  it("has no matchConditions if the entry fails open, but the policy fails closed", () => {
+  it("an entry that fails open has no matchConditions if its policy fails closed", () => {
     const list = (failurePolicy: string, config: object) => {
       const policies = [buildPolicy("a", { failurePolicy, matchConditions: [isSmall] }), buildBinding("a")];
       return entries({ ...config, settings: { policies } })[0]?.matchConditions;
@@ -77,7 +77,7 @@ describe("the webhook entry of a policy", () => {
     }
   });
 
-  it("has the conditions of exemptions and of the policy, even if they have the same names", () => {
+  it("an entry has the conditions of exemptions and of its policy, even with the same names", () => {
     const matchConditions = ["user-is-not-exempt", "groups-are-not-exempt"].map((name) => ({ ...isSmall, name }));
     const policies = [buildPolicy("a", { matchConditions }), buildBinding("a")];
     const [entry] = entries({ exempt: { users: ["root"], groups: ["admins"] }, settings: { policies } });
@@ -92,7 +92,7 @@ describe("the webhook entry of a policy", () => {
     );
   });
 
-  it("has only the matchConditions that don't need parameters, if the policy ignores failures", () => {
+  it("an entry has only matchConditions without parameters if its policy ignores failures", () => {
     const hasParams = { name: "has-params", expression: "params != null" };
     const policy = buildPolicy("a", { paramKind, failurePolicy: "Ignore", matchConditions: [hasParams, isSmall] });
     const [entry] = listEntries(policy, buildBinding("a", { validationActions: ["Warn"] }));

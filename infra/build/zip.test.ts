@@ -12,16 +12,16 @@ describe("a zip archive", () => {
   const directory = bytes.readUInt32LE(end + 16);
 
   it("a zip archive ends with a directory that has the position of its file", () => {
-    assert.equal(bytes.readUInt32LE(end), 0x06054b50);
-    assert.equal(bytes.readUInt16LE(end + 10), [contents].length);
-    assert.equal(bytes.readUInt32LE(end + 12), end - directory);
-    assert.equal(bytes.readUInt32LE(directory), 0x02014b50);
-    assert.equal(bytes.readUInt32LE(directory + 42), 0);
+    assert.equal(bytes.readUInt32LE(end), 0x06054b50); // the mark of the end
+    assert.equal(bytes.readUInt16LE(end + 10), [contents].length); // number of files
+    assert.equal(bytes.readUInt32LE(end + 12), end - directory); // size of the directory
+    assert.equal(bytes.readUInt32LE(directory), 0x02014b50); // the mark of an entry
+    assert.equal(bytes.readUInt32LE(directory + 42), 0); // position of the file
     assert.equal(bytes.toString("utf8", directory + 46, end), "index.cjs");
   });
 
   it("a zip archive stores the file unchanged, with its checksum and readable for all users", () => {
-    for (const header of [14, directory + 16]) assert.equal(bytes.readUInt32LE(header), crc32(contents));
+    for (const checksumAt of [14, directory + 16]) assert.equal(bytes.readUInt32LE(checksumAt), crc32(contents));
     assert.equal(bytes.readUInt32LE(directory + 38) >>> 16, 0o100644);
     assert.equal(bytes.subarray(30 + "index.cjs".length, directory).toString(), String(contents));
   });

@@ -54,11 +54,11 @@ describe("a misspelt name", () => {
 });
 
 describe("the name of a function", () => {
-  it("the name of a function has the stage and the whole rule if that has at most 64 characters", () => {
+  it("the name of a function has the stage and the rule's whole name, if it then has at most 64 characters", () => {
     assert.equal(buildFunctionName("prod", "limit-ranger"), "postern-prod-limit-ranger");
     assert.equal(buildFunctionName("a".repeat(13), "b".repeat(42)), `postern-${"a".repeat(13)}-${"b".repeat(42)}`);
   });
-  it("otherwise ends in six digits of the hash of the rule's name, the same in every stage", () => {
+  it("a shortened function name ends in six digits of the hash of the rule's name, in every stage", () => {
     const rule = "owner-references-permission-enforcement";
     assert.equal(
       buildFunctionName("production-eu-central", rule),

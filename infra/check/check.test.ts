@@ -191,7 +191,7 @@ describe("check", () => {
     );
   });
 
-  it("check reports for each call of a policy's variant and of a webhook whether it changed the object", async () => {
+  it("check reports for each call of a policy or a webhook whether the call changed the object", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
     const buildAddition = (name: string, member: string) => {
@@ -243,7 +243,7 @@ describe("check", () => {
     ];
   };
 
-  it("fixes what a policy of the cluster changes, without what plugins fill in and without values of other Secrets", async () => {
+  it("check fixes what a policy changes, but writes no defaults of plugins and no values of Secrets", async () => {
     const metadata = { name: "m", namespace: "default" };
     const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [{ name: "c", image: "a:1" }] } };
     const { fixes } = await runCheck({

@@ -174,7 +174,7 @@ const secret = fc.record(
   },
   { requiredKeys: ["apiVersion", "kind", "metadata"] },
 );
-/** An object of another kind, of which only the copy is secret. */
+/** No Secret. Its only secret is the copy of a Secret in its annotation last-applied-configuration. */
 const other = fc
   .tuple(metadata, copy, fc.constantFrom("ConfigMap", "Pod", "Deployment", "Unknown"))
   .map(([found, text, kind]) => ({
@@ -284,7 +284,7 @@ const printCheck = async (
   }
 };
 
-/** Returns the cores of what a text hides; a core that was cut is found by its begin. */
+/** Returns the first 9 characters of each generated value (core) in a text, in plain text or in base64. */
 const listCores = (text: string): Set<string> => {
   const found = new Set<string>();
   const search = (part: string) => {
@@ -297,7 +297,7 @@ const listCores = (text: string): Set<string> => {
 };
 
 describe("check", () => {
-  it("prints no value of a Secret, and nothing of the copy that kubectl adds, even if the text is broken", async () => {
+  it("check prints no value of a Secret or of the copy that kubectl adds, even if the text is broken", async () => {
     const files = fc.record({
       paths: fc.array(fc.oneof(secretOrWrapper, other), { minLength: 1, maxLength: 3 }),
       state: fc.option(secretOrWrapper, { freq: 2 }),
@@ -343,7 +343,7 @@ describe("check", () => {
     assert.ok(shown > 0, "no policy has shown anything");
   });
 
-  it("check masks what a policy copies from a Secret, and what it writes to the audit log", async () => {
+  it("check masks the values that a policy copies from a Secret or writes to the audit log", async () => {
     const metadata = { name: "parameters", namespace: "shop" };
     const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } };
     const data = { a: Buffer.from("QXZJ0123456789").toString("base64") };

@@ -56,7 +56,7 @@ describe("progress", () => {
     });
   });
 
-  it("progress is lines in CI, even on a terminal", async () => {
+  it("progress is printed as lines in CI, even on a terminal", async () => {
     const { progress, readLines } = runWithCi("true", () => createStream({ isTTY: true }));
     await progress.step("stack", async () => "made");
     assert.equal(readLines(), "   N s  stack: made\n");

@@ -84,7 +84,7 @@ describe("entries that depend on objects", () => {
     assert.deepEqual(listResources(getLocalCluster(await read("[one.yaml, { kind: jobs }]"))), ["secrets", "jobs"]);
   });
 
-  it("are refused with the faulty file and the line of postern.yaml that names it", async () => {
+  it("entries are refused with the faulty file, and the line of postern.yaml that names the file", async () => {
     for (const [wanted, sentence] of [
       ["odd.yaml", /^postern\.yaml:4 rules\.follower\.settings\.wanted odd\.yaml: Wish odd: is none$/],
       ["[one.yaml, broken.yaml]", /^postern\.yaml:4 rules\.follower\.settings\.wanted\.1 broken\.yaml:\d+ is no YAML/],
@@ -108,7 +108,7 @@ describe("entries that depend on objects", () => {
     assert.deepEqual(listResources(getLocalCluster({ ...config, groups: [] })), []);
   });
 
-  it("also cover the objects in the cluster if the rule reads them, as do the rule's rights", async () => {
+  it("entries and rights also cover the objects in the cluster that the rule reads", async () => {
     const [withoutKinds, withKinds] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );

@@ -167,7 +167,7 @@ describe("a postern.yaml", () => {
     assert.deepEqual(parseRuleConfig("rules: { waits: }", "waits"), { mode: "enforce", settings: shape });
   });
 
-  it("a postern.yaml overrides a rule's defaults for all clusters, and these settings again for one cluster", () => {
+  it("a postern.yaml overrides a rule's defaults for all clusters, and the result for one cluster", () => {
     const text = `
 rules:
   waits:
@@ -200,7 +200,7 @@ clusters:
     assert.deepEqual(shape.deep, { level: "low", wait: 1 }, "the defaults stay as they are");
   });
 
-  it("reserves concurrency and warm environments for the function of a rule, the same in every cluster", () => {
+  it("a postern.yaml reserves concurrency and warm environments for a rule, equally in every cluster", () => {
     const text =
       "rules: { plain: { reserved: 5, warm: 2 } }\nclusters: { one: , two: { rules: { plain: { mode: warn } } } }\n";
     assert.deepEqual(

@@ -91,7 +91,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual(requests.slice(2), ["Bearer t3", "Bearer t3"]);
   });
 
-  it("runs again after the API server refused its token, and the request is repeated", async () => {
+  it("the command runs again after the API server refused its token, and the request is repeated", async () => {
     await writePlugin();
     accepted = ["t2"];
     const api = await open();
@@ -106,7 +106,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual(requests.slice(3), ["Bearer t2", "Bearer t3"]);
   });
 
-  it("runs for a kubeconfig in KUBECONFIG if the cluster's connect setting has no kubeconfig", async () => {
+  it("the command of a kubeconfig in KUBECONFIG runs if the connect setting has no kubeconfig", async () => {
     await writePlugin();
     process.env.KUBECONFIG = kubeconfig;
     const connect = { server: "https://203.0.113.7", tokenSecret: "a", region: "eu-west-1" };
@@ -137,7 +137,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual([(await read({ prod: {} }, "aws")).connections.size, await countRuns()], [0, 0]);
   });
 
-  it("never runs for a kubeconfig that postern.yaml names, even if the user also names this kubeconfig", async () => {
+  it("the command of a kubeconfig that postern.yaml names never runs, even with KUBECONFIG", async () => {
     await writePlugin();
     const sentence =
       /would run a program for a token, by exec in \S+config; give this file by --kubeconfig, or by KUBECONFIG and without connect$/;

@@ -182,7 +182,7 @@ function listValues(value: unknown): unknown[] {
 }
 
 describe("the schemas", () => {
-  it("schemas are written to the paths in the first lines of files, and only if they have changed", async () => {
+  it("writeSchemas writes the schemas that first lines of YAML files name, and only if they have changed", async () => {
     const folder = await createTestFolder();
     const listFiles = async () => {
       const names = await readdir(join(folder, ".postern"));
@@ -196,7 +196,7 @@ describe("the schemas", () => {
     assert.deepEqual(await listFiles(), first);
   });
 
-  it("schemas are named by a first line, which is added only once", () => {
+  it("the line that names a schema is added as the first line of a file only once", () => {
     const text = addSchemaLine("rules:\n");
     assert.equal(text, `${schemaLine}\nrules:\n`);
     assert.equal(addSchemaLine(text), text);
@@ -212,7 +212,7 @@ describe("the schemas", () => {
       assert.deepEqual({ missing, unknown }, { missing: [], unknown: [] });
     });
 
-  it("schemas describe a rule's members as docs/reference/configuration.md does", () => {
+  it("the schema of postern.yaml describes a rule's members as docs/reference/configuration.md does", () => {
     const rows = readText("docs/reference/configuration.md").matchAll(/^\| `(\w+)` \| .*? \| (.*) \|$/gm);
     const described = [...rows].map(([, name = "", meaning = ""]) => [name, meaning.replace(/: see \[.*$/, "")]);
     const { properties } = Object(configSchema.definitions).generalRule;

@@ -60,7 +60,7 @@ describe("a difference", () => {
     );
   });
 
-  it("a difference names the rule that changed a line last, and the rule that removed one", () => {
+  it("a difference names the rule that changed a line last, and the rule that removed a line", () => {
     const [hunk] = computeHunks({ a: 1, b: 2 }, [
       { rule: "first", after: { a: 2, b: 2 } },
       { rule: "second", after: { a: 3 } },

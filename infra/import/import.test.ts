@@ -69,7 +69,7 @@ describe("postern import apiserver", () => {
       assert.deepEqual({ code, stderr }, { code: left.length > 0 ? 3 : 0, stderr: left.join("") });
     });
 
-  it("postern import apiserver takes one word, and the word is apiserver", async () => {
+  it("postern import takes one word, and the word is apiserver", async () => {
     for (const [words, sentence] of [
       [[], "name what to import: postern import apiserver"],
       [["kubelet"], "name what to import: postern import apiserver, not postern import kubelet"],
@@ -94,7 +94,7 @@ describe("postern import apiserver", () => {
       });
   });
 
-  it("postern import apiserver writes a file that makes check and manifests do what the plugins did", async () => {
+  it("postern import apiserver prints a postern.yaml whose rules do in check what the plugins did", async () => {
     await using folder = await mkdtempDisposable(join(tmpdir(), "postern-import-"));
     const run = (...words: string[]) => runVerb(folder.path, words);
     const plugins = "AlwaysPullImages,SecurityContextDeny,DenyServiceExternalIPs";

@@ -141,7 +141,7 @@ items:
       assert.ok(eight < 24 * one, `${one} µs, then ${eight} µs`);
     });
 
-  it("that are refused have the line of the first repeated key, or of invalid YAML before this key", () => {
+  it("refused manifests are reported with the line of the first repeated key, or of an earlier error", () => {
     const findLine = (text: string) => read(`apiVersion: v1\nkind: A\n${text}`).faults[0]?.line;
     const repeated = "a:\n  b: {x: 1,\n    x: 2}\n  c: 1\n  c: 2\n";
     assert.deepEqual(
@@ -218,7 +218,7 @@ items:
       assert.equal(Object(manifests[0]?.object.metadata).name, "a");
     });
 
-  it("the manifests of a file may have a repeated key, if the caller accepts this; the last value counts", () => {
+  it("a file may have a repeated key if the caller accepts repeated keys; the last value counts", () => {
     const text = 'apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  "name": b\n';
     assert.match(read(text).faults[0]?.sentence ?? "", /keys must be unique/);
     const { faults, manifests } = parseManifests({ name: "a.yaml", text }, { acceptsRepeated: true });

@@ -61,7 +61,7 @@ const source: SbomSource = {
 };
 
 describe("a software bill of materials", () => {
-  it("lists the bundled packages and those that npm installs, each version once", async () => {
+  it("a bill of materials lists the bundled packages and those that npm installs, each version once", async () => {
     const { components } = await read(source);
     assert.deepEqual(
       components.map(({ "bom-ref": ref, scope, properties }) => [ref, scope, ...properties.map(({ name }) => name)]),
@@ -81,7 +81,7 @@ describe("a software bill of materials", () => {
     );
   });
 
-  it("states which packages a package depends on, in the versions that it finds", async () => {
+  it("a bill of materials states on which packages a package depends, in the installed versions", async () => {
     const { dependencies } = await read(source);
     assert.deepEqual(Object.fromEntries(dependencies.map(({ ref, dependsOn }) => [ref, dependsOn])), {
       "pkg:npm/postern@0.2.0": [

@@ -27,7 +27,7 @@ const read = async (...objects: object[]) => {
 };
 
 describe("a file with a CustomResourceDefinition", () => {
-  it("gives a rule the definition and the types of the version that is stored", async () => {
+  it("a rule gets the definition of a custom kind, and the types of its stored version", async () => {
     const openAPIV3Schema = { type: "object", properties: { size: { type: "integer", description: "Its size." } } };
     const versions = [{ name: "v1alpha1" }, { name: "v1", storage: true, schema: { openAPIV3Schema } }];
     const { files } = await read({ apiVersion: "v1", kind: "Namespace" }, buildDefinition({ versions }));

@@ -85,7 +85,7 @@ describe("the definition of a rule that", () => {
 });
 
 describe("a build", () => {
-  it("refuses a rule for a kind that the manifests of postern.yaml define differently, and only warns without manifests", async () => {
+  it("a build refuses a rule whose match contradicts the CustomResourceDefinitions in the manifests", async () => {
     const row = '{ apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["widget"], operations: ["CREATE"] }';
     const { listed } = await loadRule(`match: [${row}],`);
     const file = join(project, "postern.yaml");

@@ -53,7 +53,7 @@ describe("a folder of recordings", () => {
     assert.deepEqual(modes, [0o700, 0o700, 0o600]);
   });
 
-  it("gets further lines in existing files, after a line break if the last line is incomplete", async () => {
+  it("a folder of recordings gets further lines, after a line break if the last line is incomplete", async () => {
     const to = await createTarget();
     await mkdir(join(to, "prod"), { recursive: true });
     await writeFile(join(to, "prod/limit-it.yaml"), "- {}\n- {");
@@ -73,7 +73,7 @@ describe("a folder of recordings", () => {
     for (const line of lines) assert.ok(["a", "b", "c"].some((writer) => `${line}\n` === buildLine(writer)));
   });
 
-  it("a folder of recordings has a limited number of reviews of each rule, which is reported once", async () => {
+  it("a folder of recordings takes a limited number of reviews of each rule, and reports this once", async () => {
     const to = await createTarget();
     const all = [..."12345"].map((digit) => buildReview(`- ${digit}\n`));
     const { end, sentences } = await record(to, [...all, buildReview("- {}\n", "other")], 2);
@@ -82,7 +82,7 @@ describe("a folder of recordings", () => {
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- 1\n- 2\n");
   });
 
-  it("does not contain reviews that can't be recorded; their number and the reasons are reported", async () => {
+  it("reviews that can't be recorded are left out, and their number and the reasons are reported", async () => {
     const to = await createTarget();
     const large = new Error("too large");
     const { end, sentences } = await record(to, [
@@ -131,7 +131,7 @@ describe("a folder of recordings", () => {
     assert.equal(end, `7 reviews recorded in ${large}; left out: 3 too many at once`);
   });
 
-  it("a folder of recordings is written after the review is answered, even if its size can't be computed", async () => {
+  it("recordings are written after the review is answered, even if the review's size can't be computed", async () => {
     const to = await createTarget();
     const deep = JSON.parse("[".repeat(200_000) + "]".repeat(200_000));
     let isAnswered = false;
@@ -146,7 +146,7 @@ describe("a folder of recordings", () => {
     assert.equal(await recordings.close(), `1 review recorded in ${to}`);
   });
 
-  it("a folder of recordings counts a limited number of reasons separately", async () => {
+  it("at most 20 reasons for which reviews are left out are counted separately", async () => {
     const to = await createTarget();
     const all = Array.from({ length: 100 }, (_, index) => buildReview(new Error(`it\u001b has ${index} bytes`)));
     const { end } = await record(to, all);

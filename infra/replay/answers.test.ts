@@ -68,7 +68,7 @@ describe("an answer", () => {
     assert.deepEqual(listDifferingAspects(denied, { ...denied, mode: "enforce" }), []);
   });
 
-  it("an answer has the default code and reason if it is from a recording without them", () => {
+  it("an answer from a recording without code and reason has the default code and reason", () => {
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), answerWith(deny(status))), []);
     assert.deepEqual(
       listDifferingAspects(
@@ -79,7 +79,7 @@ describe("an answer", () => {
     );
   });
 
-  it("an answer has details that are compared with those of a recording, but not with a hand-written case", () => {
+  it("an answer's details are compared with those of a recording, but not with a hand-written case", () => {
     const detailed = answerWith(deny({ ...status, details: { name: "a" } }));
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), detailed), []);
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no", recorded: {} }), detailed), ["details"]);

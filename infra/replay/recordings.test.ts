@@ -52,7 +52,7 @@ describe("the lines of a file", () => {
 
 describe("a file of recordings", () => {
   const printRecording = (name: string, fields: object = {}) => JSON.stringify({ name, validate: {}, ...fields });
-  const caseLine = `- ${printRecording("is one")}\n`;
+  const caseLine = `- ${printRecording("is a recording")}\n`;
   for (const { name, text, lines: expected } of files)
     it(`may have ${name}`, async () => {
       const lines = (await readInput(text)).map((line) => line.join(" "));
@@ -112,9 +112,9 @@ describe("a file of recordings", () => {
   it("a file of recordings may have recordings after a line that is too long", async () => {
     const lines = await readInput(caseLine, `- {"name":"${"a".repeat(5 * 1024 * 1024)}"}\n`, caseLine);
     assert.deepEqual(lines, [
-      [1, "is one"],
+      [1, "is a recording"],
       [2, "is longer than 4194304 bytes"],
-      [3, "is one"],
+      [3, "is a recording"],
     ]);
   });
 });

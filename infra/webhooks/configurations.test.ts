@@ -98,7 +98,7 @@ const buildSecondEntry = (section: string, change: Partial<WebhookConfigurationO
 };
 
 describe("the configurations", () => {
-  it("are a mutating and a validating one, with the entries of rules in the order of the catalogue", () => {
+  it("there is a mutating and a validating configuration, with entries in the order of the catalogue", () => {
     assert.deepEqual(buildFor(all), rows.expected);
   });
 
@@ -110,7 +110,7 @@ describe("the configurations", () => {
         ["other", "other"],
       ],
     ));
-  it("are made even without entries, so that applying them deletes the entries of rules that were turned off", () =>
+  it("a configuration without entries is built, too, to delete the entries of rules that are off", () =>
     assert.deepEqual(
       buildFor("rules: { third: }").map(({ kind, webhooks }) => [kind, webhooks.length]),
       [
@@ -123,13 +123,13 @@ describe("the configurations", () => {
       buildFor("rules: { third: { mode: off } }").map(({ webhooks }) => webhooks),
       [[], []],
     ));
-  it("the webhook configurations have a CA only if one is given", () => {
+  it("webhook entries have a CA only if the caller gives a CA", () => {
     const pem = "-----BEGIN CERTIFICATE-----\n";
     for (const { clientConfig } of Object.values(buildEntries(all, { ca: pem })))
       assert.equal(clientConfig.caBundle, Buffer.from(pem).toString("base64"));
     for (const { clientConfig } of Object.values(buildEntries(all))) assert.ok(!("caBundle" in clientConfig));
   });
-  it("call a relay by its Service, without a key, and exempt the relay's namespace even if they fail open", () => {
+  it("entries call a relay by its Service, without a key, and exempt the relay's namespace", () => {
     const service = "service: { name: 'relays/one:8443', ca: one.crt }";
     const exempt = "exempt: { namespaces: [a, relays] }";
     const yaml = `rules: { first: , second: { ${exempt} } }\nclusters: { local: { ${service} } }`;
@@ -150,7 +150,7 @@ describe("the configurations", () => {
     assert.deepEqual(buildSecondEntry("{ settings: { kind: services } }").rules[0]?.resources, ["services"]));
   it("the webhook configurations have the timeout of postern.yaml", () =>
     assert.equal(buildSecondEntry("{ timeoutSeconds: 9 }").timeoutSeconds, 9));
-  it("the webhook configurations refuse a rule that matches nothing", () => {
+  it("a rule whose match selects no requests is refused", () => {
     assert.throws(
       () =>
         buildFor("rules: { none: }", {}, [
@@ -279,7 +279,7 @@ describe("entries", () => {
         );
     });
 
-  it("of thirty rules, each with its timeout, are accepted, or refused with the groups that shorten the wait", async () => {
+  it("the warning about long waits names groups, which shorten the wait as much as the warning says", async () => {
     const all = await readCatalogue();
     const config = Object.entries(buildConfigOfEveryRule(all.map(({ name }) => name)));
     const withoutTimeouts = config.map(([name, section]) => [name, { ...section, timeoutSeconds: undefined }] as const);
@@ -302,7 +302,7 @@ describe("entries", () => {
     }
   });
 
-  it("webhook entries that could wait too long for a vital and for another resource are refused with both", () => {
+  it("entries that could wait too long for a vital and another resource are refused with two sentences", () => {
     const rules = [createSlowRule(["a", [5, "leases"]]), createSlowRule(["b", [21, "pods"]])];
     assert.throws(
       () => register(...rules),
@@ -315,7 +315,7 @@ describe("entries", () => {
     );
   });
 
-  it("have a description of their longest waits, which always contains leases and the waits of validating entries", () => {
+  it("the longest waits are described with leases and with the waits of validating entries", () => {
     const rules = [
       createSlowRule(["a", [3, "everything"]]),
       createSlowRule(["b", [2, "pods"]]),
@@ -401,7 +401,7 @@ describe("a rule with variants", () => {
     assert.equal(names.filter((name) => name === "more.levels.postern.dev").length, 2);
   });
 
-  it("has the names and settings of its variants in its bundle, also for a cluster with further variants", () => {
+  it("a bundle has the names and settings of its rule's variants, also of those that one cluster adds", () => {
     const one = createLevelsRule([]);
     const clusters = "clusters: { a: , b: { rules: { levels: { settings: { levels: [more] } } } } }";
     const config = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);

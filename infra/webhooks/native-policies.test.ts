@@ -121,7 +121,7 @@ describe("a native policy", () => {
     assert.deepEqual(matchExpressions[0].values, ["kube-system", "kube-node-lease"]);
   });
 
-  it("isn't evaluated for vital resources that it matches only by a wildcard, as a webhook entry isn't called for them", () => {
+  it("a native policy isn't evaluated for vital resources that it matches only by a wildcard", () => {
     const matchAll = (resources: string[]) => ({
       resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources, operations: ["UPDATE"] }],
     });
@@ -134,7 +134,7 @@ describe("a native policy", () => {
     assert.deepEqual(listConditionNames(["configmaps", "events"]), []);
   });
 
-  it("is recognized as a copy of its policy by its name, its annotation and the label of its rule", () => {
+  it("a copy of a policy is recognized by its name, its annotation and the label of its rule", () => {
     const cluster = buildCluster("Validating", policies);
     const isCopy = createNativeCopyPredicate(catalogue, cluster);
     const natives = buildNativePolicies(catalogue, cluster, "other");
@@ -147,7 +147,7 @@ describe("a native policy", () => {
     assert.deepEqual(others.filter(isCopy), []);
   });
 
-  it("a native policy has an entry where the API server doesn't apply it", () => {
+  it("a policy has an entry where the API server doesn't apply native policies", () => {
     const { policySupport, ...cluster } = buildCluster("Validating", policies);
     assert.ok(policySupport);
     const unapplied = ["ValidatingAdmissionPolicy"];

@@ -108,7 +108,7 @@ describe("a rule's rights", () => {
       );
   });
 
-  it("a rule's rights are given to the service account that has the value of --name as its name and label", () => {
+  it("a rule's rights are given to the service account whose name and label are the value of --name", () => {
     const all = printRoles(`${rules}\nclusters: { prod: { connect: ${token} } }`, "other");
     assert.deepEqual(
       all.map(({ metadata }) => metadata.name),
@@ -119,7 +119,7 @@ describe("a rule's rights", () => {
     assert.deepEqual([...new Set(accounts.map(({ name }) => name))], ["other"]);
   });
 
-  it("of a group are the rights of its members; a member that also validates has rights of its own, too", () => {
+  it("a group has its members' rights, and a member that also validates has rights of its own, too", () => {
     const groups = "groups: { both: [reads, asks] }";
     assert.deepEqual(listNames(`${rules}\n${groups}`), [
       "ClusterRole postern:asks",

@@ -75,11 +75,11 @@ describe("a look-up", () => {
       createFilteredDnsLookup(isAdmitted)(name, options, (...found) => resolve(found)),
     );
 
-  it("a host look-up returns allowed addresses", async () => {
+  it("a host look-up returns the allowed addresses of the host", async () => {
     assert.deepEqual(await lookUp(() => true, { all: false }), [null, "127.0.0.1", 4]);
     assert.deepEqual(await lookUp(() => true, { all: true }), [null, [{ address: "127.0.0.1", family: 4 }]]);
   });
-  it("a host look-up returns no other addresses", async () => {
+  it("a host look-up fails if the host has no allowed address", async () => {
     for (const all of [true, false]) {
       const [error] = await lookUp(createPublicOrListedAddressCheck([]), { all }, "localhost");
       assert.match(String(error), /^Error: it has no address that may be called, but .*127\.0\.0\.1|::1/);

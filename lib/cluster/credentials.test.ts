@@ -40,7 +40,7 @@ describe("a token source", () => {
     assert.deepEqual(await read(getDeadline()), { cert: "c", key: "k" });
   });
 
-  it("a token source presigns a request to STS, and presigns a new one before the last one expires", async (test) => {
+  it("a token source presigns a request to STS, and a new request before the first one expires", async (test) => {
     const passMinutes = mockClock(test);
     const { requests, sources } = answerAws(() => ({ body: {} }));
     const credentials = { eks: "prod", region: "eu-west-1" };

@@ -242,7 +242,7 @@ describe("a rule", () => {
       return found.length === 0 ? "there is none" : undefined;
     },
   });
-  it("a rule is awaited if it has needs", async () => {
+  it("the decision of a rule with needs is a promise", async () => {
     const capabilities = { ...buildContext(), capabilities: ranges };
     const [changed, refused] = [
       evaluateRule(rangesRule, "mutate", request(), capabilities),
@@ -257,7 +257,7 @@ describe("a rule", () => {
     });
     assert.deepEqual((await refused).outcome.status?.message, "there is none");
   });
-  it("a rule is evaluated again with new answers if it refused by cached ones, but not if it admitted", async () => {
+  it("a rule is evaluated again with new answers if it refused by cached answers, but not if it admitted", async () => {
     const noRanges = createRecordedCapabilities({});
     const evaluateCached = async (cached: Capabilities, current: Capabilities) => {
       let repetitions = 0;

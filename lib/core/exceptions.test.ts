@@ -30,7 +30,7 @@ describe("an exception", () => {
       const found = findException([{ ...baseException, ...exception }], created, new Date(now));
       assert.equal(found !== undefined, expected);
     });
-  it("an exception is the first of several that covers the request", () => {
+  it("findException finds the first of several exceptions that cover the request", () => {
     const [other, first, second] = ["other", "legacy", "legacy"].map((namespace, index) => {
       return { ...baseException, namespaces: [namespace], reason: `reason ${index}` };
     });
@@ -86,7 +86,7 @@ describe("an endpoint with an exception", () => {
         assert.deepEqual(await evaluate(createHandler(mode), { phase }), admittedResponse));
   it("an endpoint with an exception does nothing if the rule is off", async () =>
     assert.deepEqual(await evaluate(createHandler("off"), {}), { allowed: true }));
-  it("refuses in another namespace and another cluster, and without a cluster", async () => {
+  it("an endpoint with an exception refuses in other namespaces and clusters, and without a cluster", async () => {
     const handler = createHandler("enforce");
     for (const [event, request] of [[{}, { namespace: "shop" }], [{ cluster: "two" }], [{ cluster: undefined }]])
       assert.equal((await evaluate(handler, event ?? {}, request)).allowed, false);

@@ -125,7 +125,7 @@ describe("a group", () => {
     );
   });
 
-  it("applies an exception only to its member and until its end, and logs it in a line of the member", async () => {
+  it("a group applies an exception only to its member, until the exception's end, and logs it", async () => {
     const exception = { namespaces: ["shop"], until: "2027-01-31", owner: "o", reason: "r" };
     const rules = { a: buildWriter("a"), no: refusing, b: buildWriter("b") };
     const { ask, reports } = createGroup(rules, {
@@ -146,7 +146,7 @@ describe("a group", () => {
     assert.equal((await ask({ namespace: "lab" }, { cluster: "one", now: "2027-01-31T12:00:00Z" })).allowed, false);
   });
 
-  it("refuses with the name and message of its first refusing member, and evaluates no later member", async () => {
+  it("a group refuses with the name and message of its first refusing member, and skips later members", async () => {
     const rules = { a: buildWriter("a"), no: refusing, broken: failing };
     const { ask, reports } = createGroup(rules, { no: { settings: { why: "no!" } } });
     const { allowed, status, patch, warnings, auditAnnotations } = await ask();
@@ -162,7 +162,7 @@ describe("a group", () => {
     );
   });
 
-  it("only reports the changes and refusals of members in modes warn and audit, and evaluates later members without them", async () => {
+  it("a group only reports changes and refusals of members in modes warn and audit; later members don't get them", async () => {
     const rules = {
       warns: buildWriter("warns"),
       audits: buildWriter("audits"),
@@ -248,7 +248,7 @@ describe("a group", () => {
     );
   });
 
-  it("counts the review in the group's log line, and each denial in the log line of the member that denies", async () => {
+  it("a group's log line counts the review, and the log line of each denying member counts its denial", async () => {
     const { ask, reports } = createGroup(
       { warns: refusing, no: refusing },
       { warns: { mode: "warn", settings: { why: "hm" } }, no: { settings: { why: "no" } } },
@@ -273,7 +273,7 @@ describe("a group", () => {
     );
   });
 
-  it("a group reports the warnings of a member as one message, and leaves out members that did nothing", async () => {
+  it("a group reports the warnings of a member as one message, and no members that did nothing", async () => {
     const warning = rule({ summary: "Warns.", match: [], mutate: () => ({ warnings: ["it is old", "it is large"] }) });
     const { ask, reports } = createGroup({ a: buildWriter("a"), warning, quiet: buildFollower("quiet", "none") });
     await ask();

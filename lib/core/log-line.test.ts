@@ -173,7 +173,7 @@ describe("a log line", () => {
     object: {},
   };
   const denied = { ...report, request, refused: true, message: "it has no label" };
-  it("doesn't count a probe's denial in the rule's metric, but counts a denial of the same user without dry run", () => {
+  it("a log line doesn't count a probe's denial, but counts a denial of the probe's user without dry run", () => {
     const probe = { ...denied, request: { ...request, userInfo: { username: "postern:probe" }, dryRun: true } };
     assert.deepEqual(parseMetrics(formatLogLine(probe, "prod", 5)), [
       { Errors: 0, by: "prod" },
@@ -354,7 +354,7 @@ describe("the log of an endpoint", () => {
     );
   });
 
-  it("has the user and the message of a denial, unless logs is minimal in postern.yaml", async () => {
+  it("the log of an endpoint has the user and the message of a denial, unless `logs` is minimal", async () => {
     const event = { phase: "validate", review: review({ metadata: { labels: { bad: "QWZ789" } } }) };
     const minimalConfig: EndpointConfig = { ...config, logs: "minimal" };
     const handlers = [

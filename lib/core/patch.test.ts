@@ -125,7 +125,7 @@ describe("a draft", () => {
   ];
   for (const [name, edit, patch] of edits) it(name, () => assert.deepEqual(buildPatch(buildPod(), edit), patch));
 
-  it("a draft has the final content of values that were moved or inserted twice", () => {
+  it("the patch of a draft has the final content of values that were moved or inserted twice", () => {
     const patch = buildPatch(buildPod(), (p) => {
       const first = p.spec.containers[0];
       p.copy = first;
@@ -148,7 +148,7 @@ describe("a draft", () => {
     assert.deepEqual({ ...value.spec.containers[1] }, { name: "b" });
   });
 
-  it("a draft takes no longer for a deep copy than for a deep value", () => {
+  it("a draft finds the one change in a deep copy of a value with 400 levels", () => {
     let deep: unknown = 1;
     for (let level = 0; level < 400; level++) deep = [deep, level];
     const patch = buildPatch({ deep }, (value) => {
@@ -239,7 +239,7 @@ describe("a draft", () => {
     else if (act === "insert") target.splice(index, 0, replacement);
   };
 
-  it("a draft has a patch that changes any object as any edits did", () => {
+  it("the patch of a draft changes any object as any edits of the draft did", () => {
     fc.assert(
       fc.property(json.object, fc.array(edit, { maxLength: 8 }), (start, edits) => {
         const original = freezeDeep(structuredClone(start) as object);
@@ -266,7 +266,7 @@ describe("a draft", () => {
     assert.deepEqual(applyPatch(original, patch), { map: { k0: "k0" } });
     assert.equal(Object.keys(original.map).length, 50_000);
   });
-  it("a draft is applied to a copy that shares the untouched parts", () => {
+  it("the patch of a draft is applied to a copy that shares the unchanged parts with the original", () => {
     const original = freezeDeep(buildPod());
     const patch = buildPatch(original, (value) => {
       value.spec.containers.splice(0, 1);
@@ -285,7 +285,7 @@ describe("a draft", () => {
     );
   });
 
-  it("a draft has a patch that changes any value to any other", () => {
+  it("the patch of a draft changes any value to any other value", () => {
     fc.assert(
       fc.property(json.any, json.any, (before, after) => {
         const patch = buildPatch({ at: before }, (value) => {

@@ -13,7 +13,7 @@ import { findReviewFault } from "./review-faults.ts";
 const pods: RequestMatch[] = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
 const any: RequestMatch[] = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*", "*/*"], operations: ["*"] }];
 
-describe("a request that no API server sends", () => {
+describe("findReviewFault", () => {
   const customGroup = { group: "example.com", version: "v1" };
   const widget = { kind: { ...customGroup, kind: "Widget" }, resource: { ...customGroup, resource: "widgets" } };
   const scale = { subResource: "scale", kind: { group: "autoscaling", version: "v1", kind: "Scale" } };
@@ -92,10 +92,10 @@ describe("a request that no API server sends", () => {
     ];
   // A row without a fault is a request that an API server may send.
   for (const [name, changes, fault, match = pods] of rows)
-    it(`${fault === undefined ? "is not one with" : "is one with"} ${name}`, () =>
+    it(`finds ${fault === undefined ? "no" : "a"} fault in a request with ${name}`, () =>
       assert.equal(findReviewFault(buildPodRequest(changes), match), fault && `request.${fault}`));
 
-  it("is not one with an object of any built-in kind, unless its metadata has a wrong type", () => {
+  it("findReviewFault finds no fault in an object of any built-in kind, unless its metadata has a wrong type", () => {
     for (const [apiVersion, kindsOfVersion] of Object.entries(kinds))
       for (const [kind, { resource }] of Object.entries(kindsOfVersion)) {
         const [version = "", group = ""] = apiVersion.split("/").reverse();

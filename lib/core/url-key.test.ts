@@ -26,13 +26,13 @@ describe("createUrlKeyVerifier", () => {
     for (let time = 0; time < 2; time++)
       assert.deepEqual(verify(validSegment), { cluster: "prod-eu", key: `${getKeyId(first)}.1` });
   });
-  it("createUrlKeyVerifier accepts both versions during a rotation, and returns the version", () => {
+  it("createUrlKeyVerifier accepts both key versions during a rotation, and returns the version", () => {
     assert.deepEqual(
       [2, 3].map((version) => verify(first.segment("rotated", version))?.key),
       [`${getKeyId(first)}.2`, `${getKeyId(first)}.3`],
     );
   });
-  it("createUrlKeyVerifier accepts signatures of either of two keys, and returns the key", () => {
+  it("createUrlKeyVerifier accepts signatures of either of two public keys, and returns the key's id", () => {
     const verifyEither = createUrlKeyVerifier(`${first.publicKey},${second.publicKey}`, listKeyVersions);
     assert.deepEqual(
       [first, second, unknownSigner].map(({ segment }) => verifyEither(segment("prod-eu"))?.key),
@@ -75,7 +75,7 @@ describe("createUrlKeyVerifier", () => {
       assert.equal(verify(segment), undefined);
     });
 
-  it("rejects a key whose last character has unused bits set, though it decodes to the same signature", () => {
+  it("createUrlKeyVerifier rejects a signature with unused bits set in its last character", () => {
     const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     const bytes = Buffer.from(signature, "base64url");
     const spellings = [...alphabet]
@@ -96,7 +96,7 @@ describe("createUrlKeyVerifier", () => {
     assert.throws(() => createUrlKeyVerifier("garbage", listKeyVersions)(validSegment));
   });
 
-  it("createUrlKeyVerifier rejects any other text", () => {
+  it("createUrlKeyVerifier rejects any text that is no valid key", () => {
     const similar = fc
       .tuple(
         fc.constantFrom("prod-eu", "rotated"),

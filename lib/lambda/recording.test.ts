@@ -102,11 +102,11 @@ describe("a recording function", () => {
     assert.deepEqual([...failedInOneMember.recordings.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
   });
 
-  it("records about the fraction `share` of the reviews, and the same reviews for each rule", async () => {
+  it("a recording function records about the fraction `share` of reviews, the same reviews for each rule", async () => {
     const events = Array.from({ length: 400 }, (_, index) => buildEvent("both/mutate", { uid: `review-${index}` }));
     const tenth = [...(await recordEvents(events, { ...everyReview, share: 0.1 })).recordings.keys()];
     const threeTenths = [...(await recordEvents(events, { ...everyReview, share: 0.3 })).recordings.keys()];
-    assert.ok(tenth.length > 2 * 20 && tenth.length < 2 * 60, `${tenth.length}`);
+    assert.ok(tenth.length > 2 * 20 && tenth.length < 2 * 60, `${tenth.length}, not about 2 * 40`);
     assert.ok(tenth.every((key) => threeTenths.includes(key)));
     const getRecordings = (rule: string) =>
       tenth.filter((key) => key.includes(`/${rule}/`)).map((key) => /review-\d+/.exec(key)?.[0]);
@@ -119,7 +119,7 @@ describe("a recording function", () => {
     );
     for (const key of recordings.keys())
       assert.match(key, /^a\/prod\/(labels|reads)\/DAY\/TIME-[0-9a-f]{64}(-1)?\.yaml$/);
-    assert.equal(recordings.size, 8);
+    assert.equal(recordings.size, 8, "4 reviews of 2 rules");
   });
 
   it("a recording function marks a recording whose answer differs from the original answer", async () => {

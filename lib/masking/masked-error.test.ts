@@ -87,7 +87,7 @@ describe("the message of an error in a log", () => {
     it(`is ${message}`, () =>
       assert.equal(formatError(thrown, { request: buildRequest(object), cluster: "prod" }), message));
 
-  it("keeps the stack, but not the name of the property that V8 could not read", () => {
+  it("the message of an error in a log keeps the stack, but not the property name that V8 could not read", () => {
     const text = formatError(
       getRuleFailure(() => Reflect.get(object, "none").abcd),
       { request: buildRequest(object) },
@@ -309,7 +309,7 @@ describe("the log line of a denial", () => {
           { numRuns: 40 },
         ));
 
-  it("has the unchanged message for other objects, but at most its first 4000 characters", async () => {
+  it("the log line of a denial has the message, cut to 4000 characters, for objects other than Secrets", async () => {
     const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request: buildRequest({}) };
     lines.length = 0;
     for (const value of ['spec.tier: "x" is wrong', "a".repeat(5000)])

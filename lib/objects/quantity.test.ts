@@ -43,7 +43,7 @@ describe("a quantity", () => {
     assert.equal(formatQuantity(addQuantities(requireQuantity("0"), requireQuantity("1536Mi"))), "1536Mi");
   });
 
-  it("is subtracted in the notation of the first quantity; and is rounded away from zero to whole units", () => {
+  it("a difference has the notation of its first quantity; roundUpToUnits rounds away from zero", () => {
     const subtract = (left: string, right: string) =>
       formatQuantity(subtractQuantities(requireQuantity(left), requireQuantity(right)));
     assert.deepEqual(

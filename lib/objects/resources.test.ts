@@ -20,7 +20,7 @@ describe("the resources of a pod", () => {
     assert.deepEqual(computeRequests({ containers }), { cpu: "1500m", memory: "1Gi" });
   });
 
-  it("are the sum of the containers or the largest init container, whichever is more, for each resource", () => {
+  it("a pod needs the sum of its containers or its largest init container: the larger for each resource", () => {
     const [containers, initContainers] = [
       [buildContainer({ cpu: "1", memory: "1Gi" })],
       [buildContainer({ cpu: "3" }), buildContainer({ cpu: "2", "example.com/gpu": "1" })],
@@ -32,7 +32,7 @@ describe("the resources of a pod", () => {
     });
   });
 
-  it("the resources of a pod include sidecars: beside containers, and beside init containers that follow them", () => {
+  it("the resources of a pod include sidecars beside containers and beside later init containers", () => {
     const containers = [buildContainer({ cpu: "1" })];
     assert.deepEqual(computeRequests({ containers, initContainers: [buildSidecar({ cpu: "1" })] }), { cpu: "2" });
     assert.deepEqual(
@@ -53,7 +53,7 @@ describe("the resources of a pod", () => {
     assert.deepEqual(computeRequests({ containers: [], initContainers: initContainers }), { cpu: "2", memory: "3Gi" });
   });
 
-  it("are those of the pod's own `resources` for cpu, memory and hugepages, instead of the containers' sum", () => {
+  it("a pod's own `resources` replace the sum of its containers for cpu, memory and hugepages", () => {
     const resources = { requests: { cpu: "3", "hugepages-2Mi": "4Mi", "example.com/gpu": "2" } };
     const containers = [buildContainer({ cpu: "1", memory: "1Gi", "example.com/gpu": "1" })];
     assert.deepEqual(computeRequests({ containers, resources }), {

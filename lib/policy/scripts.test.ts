@@ -50,7 +50,7 @@ describe("evaluateOverrideScript", () => {
       { numRuns: 60 },
     ));
 
-  it("replaces lone surrogates, and keeps texts that look like escapes of surrogates", async () => {
+  it("evaluateOverrideScript replaces lone surrogates, and keeps texts that look like their escapes", async () => {
     const [patch] = await evaluateOverrideScript(
       'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
       { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },
@@ -100,7 +100,7 @@ describe("evaluateOverrideScript", () => {
     it(`returns no patches for ${none}`, async () =>
       assert.deepEqual(await evaluateOverrideScript(`patches: ${none}`, {}, capabilities), []));
 
-  it("evaluateOverrideScript sends a request with everything that the script states", async () => {
+  it("evaluateOverrideScript sends the HTTP request that the script states, with all its parts", async () => {
     const sent: ScriptHttpRequest[] = [];
     const script = `processing: {
       http: {
@@ -185,7 +185,7 @@ describe("evaluateValidateScript", () => {
   const object = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" } };
   const script = "oldObject: _\nvalidate: {if oldObject.kind != _|_ {valid: false, reason: oldObject.kind}}";
 
-  it("evaluateValidateScript has the old object only on UPDATE", async () => {
+  it("evaluateValidateScript passes the old object to the script only on UPDATE", async () => {
     const evaluateFor = (operation: PolicyRequest["operation"]) =>
       evaluateValidateScript(script, { operation, object, oldObject: object }, capabilities);
     assert.deepEqual(await evaluateFor("UPDATE"), { valid: false, reason: "Pod" });

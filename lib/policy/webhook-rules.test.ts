@@ -197,11 +197,11 @@ describe("requests for which no entry is called", () => {
     describeUnsentRequests(policy, ["CREATE", "UPDATE"], buildCluster([]), [webhookRule]);
   const writesOfPods = buildWebhookRule("", "v1", ["pods"], createAndUpdate);
   const createsOfPods = buildWebhookRule("", "v1", ["pods"], [create]);
-  it("are none if the webhook rules match all requests to which the policy applies", async () => {
+  it("describeUnsentRequests finds none if webhook rules match all requests of the policy", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
     assert.deepEqual(await findUnsent(buildPolicy([pod], [create]), writesOfPods), []);
   });
-  it("requests for which no entry is called are described by operation and resource", async () => {
+  it("describeUnsentRequests describes requests for which no entry is called by operation and resource", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([goose], []), writesOfPods), ["CREATE, UPDATE of geese.example.io"]);
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), createsOfPods), ["UPDATE of pods"]);
     assert.deepEqual(await findUnsent(buildPolicy([], [create]), writesOfPods), ["CREATE of objects of every kind"]);

@@ -118,7 +118,7 @@ describe("a recording", () => {
     assert.ok(recording.becomes);
   });
 
-  it("a recording is marked as redacted if its outcome differs or a script got placeholders", async () => {
+  it("a recording is marked as redacted if its outcome differs, or if a script got placeholders", async () => {
     const [textRule, scriptRule] = [
       rule({
         summary: "Goes through all.",
@@ -172,7 +172,7 @@ describe("a recording", () => {
     assert.deepEqual([recording.validate, recording.oldObject], [object, object]);
   });
 
-  it("has the cluster's minor version of Kubernetes if the rule has data that depends on the version", async () => {
+  it("the recording of a rule with `since` has the cluster's minor version of Kubernetes", async () => {
     const plain = rule({ summary: "Does nothing.", match: [], validate() {} });
     const differing = rule({
       summary: "Refuses since 1.36.",
@@ -222,7 +222,7 @@ describe("a recording", () => {
     assert.equal(parseRecording(line).mutate?.metadata?.annotations?.[specialText], specialText);
   });
 
-  it("a recording fails for a rule that can't be evaluated again", async () => {
+  it("the recording of a rule that can't be evaluated again fails", async () => {
     let times = 0;
     const moody = rule({
       summary: "Fails at times.",

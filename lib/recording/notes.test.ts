@@ -111,7 +111,7 @@ describe("the notes on a review", () => {
     assert.deepEqual(noted(), { objects: [buildPod("one", { app: "a" })], reads });
   });
 
-  it("the notes on a review don't state that an object or a list is absent if no question was about it", async () => {
+  it("the notes on a review state that an object or list is absent only if a question was about it", async () => {
     const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     await capabilities.get(pods, "none", "shop");
     await capabilities.list(pods, "elsewhere");
@@ -132,7 +132,7 @@ describe("the notes on a review", () => {
       await assert.rejects(ask, /^Error: no answer is recorded to/);
   });
 
-  it("have only the answers of the second evaluation if a refusal led to a second evaluation", async () => {
+  it("the notes on a review have only the answers of the second evaluation if there was a second one", async () => {
     const createNamed = (name: string): Capabilities => ({
       ...createRecordedCapabilities({}),
       get: async (): Promise<KubernetesObject> => buildPod(name),
@@ -148,7 +148,7 @@ describe("the notes on a review", () => {
     assert.deepEqual(withoutSecond.noted().objects, [buildPod("old")]);
   });
 
-  it("the notes on a review have the ledger entry as the last attempt to change the entry found it", async () => {
+  it("the notes have a ledger entry as the last attempt to change the entry found it", async () => {
     const contended = {
       change: async <T>(
         _: readonly string[],

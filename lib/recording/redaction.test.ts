@@ -89,7 +89,7 @@ describe("a redaction", () => {
     assert.equal(createRedactor()(policy).cue, buildScript('"redacted0001"', '"redacted0002"'));
   });
 
-  it("a redaction keeps no data of a Secret, whether the object or the request has its kind", () => {
+  it("a redaction keeps no data of a Secret, whether the object or the request has the kind Secret", () => {
     const content = { data: { name: "Zm9v" }, stringData: { type: "text" } };
     const redacted = { data: { name: "redacted0001" }, stringData: { type: "redacted0002" } };
     const secret = { kind: "Secret", ...content };

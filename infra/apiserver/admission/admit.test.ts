@@ -90,7 +90,7 @@ const run = async (
 };
 
 describe("a write", () => {
-  it("calls mutating hooks in order, calls again the hooks before one that changed the object, and then all validating hooks", async () => {
+  it("a write calls mutating hooks in order, those before a change again, and then all validating hooks", async () => {
     const label = (uid: string, _: unknown) =>
       answer(uid, buildPatch([{ op: "add", path: "/metadata/labels/new", value: "1" }]));
     const { trace, called } = await run(
@@ -109,7 +109,7 @@ describe("a write", () => {
     );
   });
 
-  it("a write is refused with the hook's message, and calls no other hook", async () => {
+  it("a write is refused with the message of the first hook that denies, and calls no later hook", async () => {
     const deny: HookStub = (uid) =>
       answer(uid, { allowed: false, status: { code: 403, message: "no" }, warnings: ["w"] });
     const { trace, called } = await run([buildEntry("a"), buildEntry("b")], [buildEntry("v")], { a: deny });
@@ -128,7 +128,7 @@ describe("a write", () => {
     );
   });
 
-  it("fails if a webhook fails, unless failurePolicy is Ignore, and is undecided if a plugin takes long", async () => {
+  it("a write fails if a webhook times out, unless it ignores failures; a slow plugin decides nothing", async () => {
     const neverAnswer: HookStub = () => new Promise(() => {});
     const text =
       'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';
@@ -151,7 +151,7 @@ describe("a write", () => {
     assert.match(String(trace.status?.message), /^Internal error occurred: remove operation does not apply/);
   });
 
-  it("fails with the API server's text if a patch is no JSON patch, unless failurePolicy is Ignore", async () => {
+  it("a write fails with the API server's text for a malformed patch, unless the hook ignores failures", async () => {
     const sendNoPatch: HookStub = (uid) => answer(uid, buildPatch({}));
     const { trace } = await run([buildEntry("a")], [], { a: sendNoPatch });
     const text =

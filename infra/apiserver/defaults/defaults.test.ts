@@ -60,7 +60,7 @@ describe("an object with defaults", () => {
     assert.match(JSON.stringify(filled), /"data":\{"__proto__":"a"\}/);
     assert.deepEqual(strays, ["__proto__"]);
   });
-  it("is not changed if the API server couldn't decode it, and the reasons are reported", () => {
+  it("fillDefaults changes no object that the API server couldn't decode, and reports why", () => {
     const given = buildPod({
       containers: [{ name: 7, env: { A: "1" }, resources: { limits: { cpu: "one" } } }],
       hostPID: "yes",
@@ -91,7 +91,7 @@ describe("an object with defaults", () => {
         )
         .chain((parts) => fc.constantFrom(...kinds).map((kind) => ({ ...parts, ...fields, ...kind }))),
     );
-  it("an object with defaults is never changed in place, and no input throws", () =>
+  it("fillDefaults never changes its argument, and throws for no input", () =>
     fc.assert(
       fc.property(unusualObject, (given) => {
         const text = JSON.stringify(given, (_, value) => (typeof value === "bigint" ? 1 : value));

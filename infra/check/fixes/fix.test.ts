@@ -89,7 +89,7 @@ describe("a fix", () => {
     });
   });
 
-  it("a fix makes a text with the wanted object, for any object in any style of YAML", () => {
+  it("a fix makes a text that has the wanted object, for any object in any style of YAML", () => {
     const key = fc.constantFrom("a", "b", "c", "k8s.io/d", "__proto__", "x y", "on", "1");
     const scalar = fc.oneof(
       fc.constantFrom<unknown>("x", "", "yes", "1", "a\nb", "a\nb\n", " lead\n", "# no", "a: b", "~"),

@@ -85,7 +85,7 @@ const anyResult: fc.Arbitrary<ObjectCheckResult> = fc
 const anyResults = fc.array(anyResult, { maxLength: 4 });
 
 describe("the text report", () => {
-  it("the text report has findings only, those of one kind together, denials first", () => {
+  it("the text report has only findings, grouped by kind, with denials first", () => {
     const pods = ["a", "b", "c", "d", "e", "f", "g"].map((name, index): ObjectCheckResult => {
       // The names of some Pods end with what the API server adds to a generateName.
       const podName = index > 4 ? `${name}x7d4k` : name;
@@ -120,7 +120,7 @@ describe("a report without known findings", () => {
     assert.doesNotMatch(write(all, [warningId]), /warning of/);
     assert.match(write(all, [denialId, warningId]), /^Pod shop\/db .*undecided\n.*\n4 objects\n$/);
   });
-  it("a report without known findings takes a denial of another rule, object or sentence as new", () => {
+  it("a denial is new if it has another rule, object or sentence than the known denials", () => {
     const known = new Set([denialId]);
     assert.equal(hasNewDenial(denied, known), false);
     const others = [{ namespace: "till" }, { name: "db" }, { kind: "PodTemplate" }, { apiVersion: "v2" }];
@@ -133,7 +133,7 @@ describe("a report without known findings", () => {
 });
 
 describe("what can't be read", () => {
-  it("is listed with only some of the inputs that have the same fault, unless all are wanted", () => {
+  it("unreadable inputs with the same fault are listed only in part, unless all are wanted", () => {
     const unread = ["a", "b", "c", "d", "e"].map((file) => {
       const sentence = file === "b" ? "is no text in UTF-8" : "is a Helm template";
       return { fault: { file, line: 1, sentence }, text: `${file}:1 ${sentence}`, checked: denied };
@@ -190,7 +190,7 @@ describe("the result for a Pod that a controller would create from a workload", 
   const deployment = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
   const { file: _, line: __, ...deniedLive } = denied;
   const podOfDeployment: ObjectCheckResult = { ...deniedLive, name: "web-", madeBy: deployment };
-  it("has the workload's name in every report", () => {
+  it("the result for a Pod of a workload has the workload's name in every report", () => {
     assert.match(
       writeReport(createGithubReport(), [podOfDeployment]),
       /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/,
@@ -208,7 +208,7 @@ describe("the result for a Pod that a controller would create from a workload", 
 describe("the JUnit report", () => {
   it("the JUnit report has a suite for each file, and a test for each rule that evaluated an object", () =>
     assert.equal(writeReport(createJunitReport(now), all), reports.junit));
-  it("the JUnit report gives each test its own name, because some viewers show only the first of several", () => {
+  it("the JUnit report gives each test its own name, because some viewers show only the first test of a name", () => {
     const undecidedWeb = { ...web, undecided: ["who may", "what is there"] };
     const text = writeReport(createJunitReport(now), [
       denied,
@@ -324,7 +324,7 @@ describe("the SARIF report", () => {
         locations: [{ logicalLocations: [{ fullyQualifiedName: "Pod shop/db", kind: "object" }] }],
       },
     ]));
-  it("the SARIF report has a file for each result, as GitHub requires, even if the object has none", () => {
+  it("the SARIF report has a file for each result, as GitHub requires, even for an object without a file", () => {
     const listUris = (one: ObjectCheckResult) =>
       parseRun([one]).results.map(
         ({ locations }: { locations: { physicalLocation: { artifactLocation: { uri: string } } }[] }) =>
@@ -335,7 +335,7 @@ describe("the SARIF report", () => {
     assert.deepEqual(listUris({ ...denied, file: "-" }), ["stdin", "stdin"]);
     assert.deepEqual(listUris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
   });
-  it("the SARIF report reports that the check ended early, and lists read failures", () => {
+  it("the SARIF report states that the check ended early, and lists read failures", () => {
     const [{ executionSuccessful, toolExecutionNotifications }] = parseRun([], {
       ...withUnread([undecidedResult]),
       isCut: true,
@@ -380,7 +380,7 @@ describe("the PolicyReports", () => {
   const parseItems = (all: ObjectCheckResult[]) =>
     JSON.parse(writeReport(createPolicyReport({ passes: true }, now), all)).items;
 
-  it("the PolicyReports are one for each namespace, and one for cluster-scoped objects", () => {
+  it("there is one PolicyReport for each namespace, and one for cluster-scoped objects", () => {
     const found = parseItems(all);
     assert.deepEqual(
       found.map(({ kind, metadata, summary }: Record<string, { namespace?: string }>) => [
@@ -402,7 +402,7 @@ describe("the PolicyReports", () => {
       timestamp: { seconds: 1795309323, nanos: 0 },
     });
   });
-  it("the PolicyReports are of openreports.io if that version is chosen, with the same members", () => {
+  it("the PolicyReports are of openreports.io if this version is chosen, with the same members", () => {
     const options = { passes: true, apiVersion: "openreports.io/v1alpha1" } as const;
     const [found, others] = [createPolicyReport(options, now), createPolicyReport({ passes: true }, now)].map(
       (report): Record<string, unknown>[] => JSON.parse(writeReport(report, all)).items,
@@ -449,7 +449,7 @@ describe("the PolicyReports", () => {
     assert.ok(JSON.stringify(one).length < 64_000);
     assert.match(one.results[0].message, /^x{4000,}…$/);
   });
-  it("the PolicyReports only count results that passed unchanged, if a cluster stores the reports", () => {
+  it("PolicyReports count results that passed unchanged, but don't list them, if a cluster stores reports", () => {
     const [report] = JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [denied, changed, web])).items;
     assert.equal(report.summary.pass, 3);
     assert.deepEqual(
@@ -462,7 +462,7 @@ describe("the PolicyReports", () => {
       ],
     );
   });
-  it("the PolicyReports skip the rules that an exception exempts from", () => {
+  it("a PolicyReport has the result skip for a rule from which an exception exempts the object", () => {
     const [report] = JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [results.exempt])).items;
     const [{ policy, result, message }] = report.results;
     assert.deepEqual(

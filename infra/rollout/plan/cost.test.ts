@@ -40,7 +40,7 @@ describe("the cost of a million reviews", () => {
     it(`is ${dollars} dollars, and the price of the log, for ${name}`, () =>
       assert.equal(estimateDollarsPerMillionCalls(use, "url").toFixed(4), (dollars + log).toFixed(4)));
 
-  it("behind the HTTP API is higher by the price of a call and of an access log; more time or memory never lowers it", () => {
+  it("a million reviews cost 1.125 dollars more behind the HTTP API; more time or memory costs more", () => {
     const use = fc.record({
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
@@ -66,7 +66,7 @@ describe("the cost of a month", () => {
   const find = (months: MonthlyCost[], writes: number, type: "http" | "url") =>
     months.find((month) => month.writes === writes && month.endpointType === type)?.dollars ?? {};
 
-  it("grows with the number of writes, except for metrics, alarms, the dashboard and warm environments", () => {
+  it("the cost of a month grows with the number of writes, except for its fixed parts", () => {
     const months = estimateMonths([{ ...small, warm: 2 }]);
     const [few, many] = [find(months, 1e6, "url"), find(months, 100e6, "url")];
     const fixed = ["metrics", "alarms", "dashboard", "warm environments"];
@@ -157,7 +157,7 @@ describe("the pages on networks", async () => {
     assert.ok(vpc.includes(interfaces), interfaces);
   });
   // A line for such a request is a third as long: 0.25 GB for a million requests, and not 0.75 GB.
-  it("state the cost of requests without a valid key: that of reviews of a small rule, with a shorter log line", () => {
+  it("the pages on networks state the cost of requests without a valid key", () => {
     const [http, url] = (["http", "url"] as const).map((type) =>
       (estimateDollarsPerMillionCalls(small, type) - prices.logs * 0.5).toFixed(2),
     );

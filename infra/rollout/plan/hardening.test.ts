@@ -149,13 +149,13 @@ describe("a rule", () => {
       assert.deepEqual([hardened, notes], [[], [note]]);
     });
 
-  it("a rule has its reviews counted by cluster, with one query of each of two logs for all clusters", async () => {
+  it("a rule's reviews are counted by cluster, with one query of each of two logs for all clusters", async () => {
     const { hardened, other, spans } = await choose({ reviews: Array(3).fill({ cluster: "dev" }) });
     const notes = [`${rule} still fails open: 3 of 10 reviews without a failure`];
     assert.deepEqual([hardened, other, spans.length], [[rule], { hardened: [], notes }, 2]);
   });
 
-  it("a rule has its reviews counted since it has entries in the cluster, but at most for seven days", async () => {
+  it("a rule's reviews are counted since it has entries in the cluster, but at most for seven days", async () => {
     for (const [since, hours] of [
       [5 * hour, 5],
       [1000 * hour, 7 * 24],
@@ -166,7 +166,7 @@ describe("a rule", () => {
     }
   });
 
-  it("continues to fail closed despite errors if its entry in the cluster fails closed, unless --soften is given", async () => {
+  it("a rule whose entry fails closed continues to fail closed despite errors, unless --soften is given", async () => {
     const failing = {
       reviews: [{ code: 500 }],
       entries: [{ name: `${rule}.postern.dev`, failurePolicy: "Fail" as const }],

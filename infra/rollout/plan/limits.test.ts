@@ -59,7 +59,7 @@ const find = (
   given: Partial<LambdaQuotas> = {},
   deployed?: StackTemplate,
 ) => findExceededLimits({ template, parts: buildChanges(samples), warm: [] }, deployed, { ...quotas, ...given });
-/** Builds a template with a function for each of these numbers of reserved concurrent executions. */
+/** Builds a template with a function for each of the given numbers of reserved concurrent executions. */
 const buildReserving = (...numbers: number[]): StackTemplate => ({
   Resources: Object.fromEntries(
     numbers.map((ReservedConcurrentExecutions, index) => [
@@ -153,7 +153,7 @@ describe("the limits of an account", () => {
     assert.deepEqual(find(buildReserving(400), [], { unreserved: 50 }, buildReserving(400)), []);
   });
 
-  it("the limits of an account have room for warm environments, including those of the previous version", () => {
+  it("an account must have room for warm environments, including those of the previous version", () => {
     /** Plans `count` environments of a new version. The old version has 400, until all aliases have moved. */
     const plan = (count: number, reserved?: number, changes = ["code"]) => {
       const parts = buildChanges([{ reserved }], changes);
@@ -184,7 +184,7 @@ describe("the limits of an account", () => {
     const tenExecutions = { ...quotas, concurrency: 10, unreserved: 10 };
     assert.deepEqual(findExceededLimits({ template: oneTopic, parts, warm: [] }, undefined, tenExecutions), []);
   });
-  it("don't count functions that only mutate, are off, match other requests or reserve concurrency", () => {
+  it("functions that only mutate, are off, match other requests or reserve concurrency don't count", () => {
     const tenExecutions = { concurrency: 10, unreserved: 10 };
     const nodes = buildRule([{ ...matchPods, resources: ["nodes"] }]);
     for (const other of [{ phases: ["mutate"] }, { mode: "off" }, { rule: nodes }, { reserved: 5 }] as const)

@@ -62,13 +62,13 @@ describe("the fault of a new version", () => {
   });
   const factor = fc.integer({ min: 1, max: 50 });
 
-  it("the fault of a new version is undefined if both versions have the same shares of errors and denials", () => {
+  it("findCanaryFault finds no fault if both versions have the same shares of errors and denials", () => {
     const check = (one: CanaryVersionCounts, old: number, fresh: number) =>
       assert.equal(findCanaryFault(multiply(one, old), multiply(one, fresh)), undefined);
     fc.assert(fc.property(counts, factor, factor, check));
   });
 
-  it("the fault of a new version is undefined if the new version fails less often and answers sooner", () => {
+  it("findCanaryFault finds no fault if the new version fails less often and answers sooner", () => {
     const check = (one: CanaryVersionCounts, fewer: number) => {
       const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
       assert.equal(findCanaryFault(one, better), undefined);
@@ -77,10 +77,10 @@ describe("the fault of a new version", () => {
   });
 
   // One canary in thirty begins like this, with a share of 1% and a rule that denies one review in three hundred.
-  it("the fault of a new version is undefined for a single denial", () =>
+  it("findCanaryFault finds no fault for a single denial", () =>
     assert.equal(findCanaryFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
 
-  it("the fault of a new version is undefined for fewer than ten denials or three failures", () => {
+  it("findCanaryFault finds no fault for fewer than ten denials or three failures", () => {
     const fewCounts = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
     const check = (old: CanaryVersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
       assert.equal(
@@ -284,7 +284,7 @@ describe("a canary", () => {
       assert.deepEqual(versionsWithCases, ["a:2"]);
     });
 
-  it("a canary rolls back all versions with few reviews if the cases of one of them fail", async () => {
+  it("a canary rolls back all versions with few reviews if the cases of one version fail", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
     const run: CanaryRun = { ...quick, runCases: async (rule) => ({ cases: 1, faults: rule === "a" ? ["no"] : [] }) };
     const outcomes = await runCanary({ functions, ...createCounts(reviewed) }, [a, b], run);
@@ -306,7 +306,7 @@ describe("a canary", () => {
     assert.deepEqual([outcome?.is, moves.at(-1)], ["rolled back", "a 1"]);
   });
 
-  it("rolls back a version whose reviews come in the extra time, and whose crashes CloudWatch shows later", async () => {
+  it("a canary rolls back a version whose crashes CloudWatch shows only after the extra time", async () => {
     const { functions, moves } = createAliases([a]);
     const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...reviewed };
     // The first decision is due after 260 milliseconds: the 200 of the canary and the 60 that metrics are late.
@@ -354,7 +354,7 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1", "9"]);
   });
 
-  it("does not move an alias that another command has moved meanwhile, whether it promotes or rolls back", async () => {
+  it("a canary moves no alias that another command has moved meanwhile", async () => {
     const crashing = { ...healthy, "a-b:7": { crashes: 5 } };
     for (const found of [healthy, crashing, reviewed]) {
       const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
@@ -411,7 +411,7 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1", "4"]);
   });
 
-  it("a canary rolls all versions back if it is interrupted before it begins or at any later time", async () => {
+  it("a canary rolls all versions back if it is interrupted before its beginning or at any later time", async () => {
     for (const readsBefore of [0, 1, 3]) {
       const { functions, describeAliases } = createAliases([a, b]);
       const stop = new AbortController();

@@ -77,7 +77,7 @@ describe("warm environments", () => {
     }
   });
 
-  it("warm environments report why Lambda can't start them", async () => {
+  it("waitUntilWarm reports why Lambda can't start warm environments", async () => {
     const failed = [{ version: "5", count: 2, status: "FAILED" as const, reason: "FUNCTION_ERROR_INIT_FAILURE" }];
     await assert.rejects(
       waitFor(createFunctions([], failed).functions),
@@ -85,14 +85,14 @@ describe("warm environments", () => {
     );
   });
 
-  it("warm environments are awaited only for a time, and not after an interrupt", async () => {
+  it("waitUntilWarm waits only for a time, and not after an interrupt", async () => {
     const { functions } = createFunctions(buildWarm("IN_PROGRESS"));
     await assert.rejects(waitFor(functions, undefined, 0), /has not started 2 warm environments of version 5 of a/);
     const interrupt = () => Promise.reject(new Error("interrupted"));
     await assert.rejects(waitFor(functions, interrupt), /^Error: interrupted$/);
   });
 
-  it("warm environments are reported as missing for a version without any if another version has some", async () => {
+  it("a version without warm environments is reported if another version has some", async () => {
     const { functions } = createFunctions(buildWarm("READY"));
     const sentence = "version 4 of a has no warm environments, so its first reviews take longer";
     assert.equal(await describeColdVersion(functions, "a", "4"), sentence);

@@ -67,7 +67,7 @@ describe("a pattern", () => {
     assert.notEqual(compilePattern("kept"), pattern);
   });
 
-  it("is compiled only once for calls in which it is a constant, however many other patterns are used", () => {
+  it("a constant pattern of a call is compiled only once, however many other patterns are used", () => {
     const functions = regexFunctions.flatMap(({ usePattern }) => usePattern?.("[a-c]") ?? []);
     const patterns = Array.from({ length: 100 }, (_, index) => compilePattern(`${index}`));
     const results = functions.map((apply) => apply("abc", "[a-c]"));

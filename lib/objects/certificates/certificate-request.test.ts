@@ -66,7 +66,7 @@ describe("a certificate request", () => {
     );
   });
 
-  it("has the last of its common names and all organizations, even if one set has several", () => {
+  it("a certificate request has its last common name and all its organizations, even if one set has several", () => {
     assert.deepEqual(
       readSubject(
         encodeX509NameSet(encodeX509NameAttribute("CN", "a"), encodeX509NameAttribute("O", "system:masters")),
@@ -106,14 +106,14 @@ describe("a certificate request", () => {
   });
 
   it("a certificate request fails for malformed strings", () => {
-    assertMalformed(readCommonName(0x0c, 0xff));
-    assertMalformed(readCommonName(0x0c, 0xed, 0xa0, 0x80));
-    assertMalformed(readCommonName(0x12, 0x61));
-    assertMalformed(readCommonName(0x13, 0x40));
-    assertMalformed(readCommonName(0x16, 0x80));
-    assertMalformed(readCommonName(0x1e, 0));
-    assertMalformed(readCommonName(0x1e, 0xd8, 0));
-    assertMalformed(readCommonName(0x1e, 0xff, 0xff));
+    assertMalformed(readCommonName(0x0c, 0xff)); // UTF8String: no UTF-8
+    assertMalformed(readCommonName(0x0c, 0xed, 0xa0, 0x80)); // UTF8String: a surrogate
+    assertMalformed(readCommonName(0x12, 0x61)); // NumericString: a
+    assertMalformed(readCommonName(0x13, 0x40)); // PrintableString: @
+    assertMalformed(readCommonName(0x16, 0x80)); // IA5String: not ASCII
+    assertMalformed(readCommonName(0x1e, 0)); // BMPString: half a character
+    assertMalformed(readCommonName(0x1e, 0xd8, 0)); // BMPString: a surrogate
+    assertMalformed(readCommonName(0x1e, 0xff, 0xff)); // BMPString: no character
   });
 });
 
@@ -132,20 +132,20 @@ describe("the PEM of a certificate request", () => {
     assert.deepEqual(parse(validPem.replace("\n", "\n\n \n")), expectedSubject);
   });
 
-  it("is parsed only if its first block is a request; later blocks are ignored", () => {
+  it("a PEM is parsed only if its first block is a certificate request; later blocks are ignored", () => {
     assert.deepEqual(parse(validPem + otherPem), expectedSubject);
     assert.deepEqual(parse(toPem(bytes, "CERTIFICATE") + validPem), noBlock);
     assert.deepEqual(parse(toPem(bytes, "NEW CERTIFICATE REQUEST") + validPem), noBlock);
   });
 
-  it("the PEM of a certificate request skips text that is not a block", () => {
+  it("a PEM may have text that is no complete block before the block of the certificate request", () => {
     assert.deepEqual(parse(otherPem.replace("-----END C", "-----END X") + validPem), expectedSubject);
     assert.deepEqual(parse(otherPem.replace(/\nM/, "\n!") + validPem), expectedSubject);
     assert.deepEqual(parse(`x${otherPem}${validPem}`), expectedSubject);
     assert.deepEqual(parse(otherPem.replace("T-----\n", "T---\n") + validPem), expectedSubject);
   });
 
-  it("the PEM of a certificate request must exist and contain a request", () => {
+  it("a PEM without the block of a certificate request, or with a malformed one, is refused", () => {
     for (const text of ["", "hello", bytes.toString("base64"), validPem.slice(0, -20), `${validPem.slice(0, -1)}x`])
       assert.deepEqual(parse(text), noBlock);
     for (const value of [undefined, null, 5, {}, [validPem], { length: 1e9 }])
@@ -176,22 +176,22 @@ describe("the DER of a certificate request", () => {
     for (let length = 0; length < validBytes.length; length++) assertMalformed(parse(validBytes.subarray(0, length)));
   });
 
-  it("is refused if bytes follow it", () => assertMalformed(parse(Buffer.concat([validBytes, Buffer.from([0])]))));
+  it("a DER with bytes at its end is refused", () => assertMalformed(parse(Buffer.concat([validBytes, Buffer.from([0])]))));
 
   it("the DER of a certificate request is refused if lengths are too long, too large or indefinite", () => {
     const content = validBytes.subarray(2 + (Number(validBytes[1]) & 0x80 ? Number(validBytes[1]) & 0x7f : 0));
     for (const length of [
-      [0x80],
-      [0x83, 0, 0, content.length],
-      [0x84, 0x7f, 0xff, 0xff, 0xff],
-      [0x88, ...content],
-      [0xff],
+      [0x80], // indefinite
+      [0x83, 0, 0, content.length], // with leading zeros
+      [0x84, 0x7f, 0xff, 0xff, 0xff], // 2 GB
+      [0x88, ...content], // a length of eight bytes
+      [0xff], // reserved
     ])
       assertMalformed(parse(Buffer.from([0x30, ...length, ...content, 0, 0])));
   });
 
-  it("is refused if it is nested deeply, but may have 10,000 empty sets of attributes", () => {
-    assertMalformed(parse(Buffer.alloc(1_000_000, 0x30)));
+  it("the DER of a certificate request must not nest deeply, but may have 10,000 empty sets", () => {
+    assertMalformed(parse(Buffer.alloc(1_000_000, 0x30))); // 0x30 begins a sequence
     assertMalformed(parse(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
     assert.deepEqual(readSubject(...Array(10_000).fill(encodeX509NameSet())), {
       subject: { commonName: "", organizations: [] },

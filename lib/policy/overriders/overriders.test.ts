@@ -114,7 +114,7 @@ describe("a template", () => {
 });
 
 describe("a list of origin overriders", () => {
-  it("changes the labels of an object of any kind, but changes pod fields only if the object has a pod spec", () => {
+  it("origin overriders change the labels of any object, but pod fields only if it has a pod spec", () => {
     const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: {} };
     const labels = { type: "labels", operation: "add", labels: { a: "1" } };
     apply(object, { origin: [labels, { type: "hostNetwork", operation: "replace", hostNetwork: true }] });
@@ -269,7 +269,7 @@ const sortMembers = (_: string, value: unknown) =>
     : value;
 
 describe("any template, list of origin overriders or patch", () => {
-  it("changes a draft as it changes an object, and leaves the draft's object unchanged", () => {
+  it("overriders change a draft as they change an object, and leave the draft's object unchanged", () => {
     fc.assert(
       fc.property(object, overriders, (before, sample) => {
         const textBefore = JSON.stringify(before);
@@ -290,7 +290,7 @@ describe("any template, list of origin overriders or patch", () => {
     );
   });
 
-  it("any template, list of origin overriders or patch succeeds or fails with an Error for any JSON", () => {
+  it("overriders succeed or fail with an Error for any JSON", () => {
     const mixWithAnything = (parts: Record<string, fc.Arbitrary<unknown>>) =>
       Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, fc.oneof(part, anything)]));
     const changes = fc.oneof(

@@ -397,7 +397,7 @@ describe("CUE rendered from any template", () => {
     await fc.assert(property, { numRuns: runCount });
   });
 
-  it("fails for an object with wrong types, or changes the object as the template does", async () => {
+  it("rendered CUE fails for an object with wrong types, or changes the object as the template does", async () => {
     const property = fc.asyncProperty(template, misshapen, async (template, object) => {
       const request: PolicyRequest = { operation: "CREATE", object };
       const result = await getOutcome(applyRendering(template, request, capabilities));
@@ -411,7 +411,7 @@ describe("CUE rendered from any template", () => {
     await fc.assert(property, { numRuns: runCount });
   });
 
-  it("CUE rendered from any template decides as the condition does", async () => {
+  it("CUE rendered from any condition decides as the condition does", async () => {
     const property = fc.asyncProperty(condition, request, async (condition, request) => {
       const result = await getOutcome(evaluateRenderedCondition(condition, request, capabilities));
       if ("message" in result && mayBeSame.test(result.message)) return;
@@ -424,7 +424,7 @@ describe("CUE rendered from any template", () => {
     await fc.assert(property, { numRuns: runCount });
   });
 
-  it("CUE rendered from any template compiles as a script", async () => {
+  it("CUE rendered from any template or condition compiles as a script", async () => {
     const scripts = fc.oneof(template.map(renderTemplateAsCue), condition.map(renderConditionAsCue));
     const property = fc.asyncProperty(scripts, async (script) =>
       assert.equal(await findScriptFault(script, capabilities.evaluateCue), undefined),

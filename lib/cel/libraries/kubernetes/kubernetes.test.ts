@@ -92,7 +92,7 @@ describe("the authorizer", () => {
     assert.deepEqual(questions, [{ user: "system:serviceaccount:ns:app", groups, nonResourceAttributes }]);
   });
 
-  it("the authorizer is asked with selectors as they were written", () => {
+  it("the authorizer gets field and label selectors as the expression states them", () => {
     const chain = 'group("").resource("pods").fieldSelector("a=b").labelSelector("c in (")';
     const [question] = ask(`authorizer.${chain}.check("list").allowed()`);
     assert.ok(question && "resourceAttributes" in question);
@@ -115,7 +115,7 @@ describe("the authorizer", () => {
       assert.deepEqual(outcome, { value, cost: 350_003 });
     });
 
-  it("the authorizer stops an evaluation if it needs an answer that isn't known yet", () => {
+  it("an evaluation that needs an unknown answer of the authorizer fails, unless another operand decides", () => {
     const check = 'authorizer.path("/").check("get").allowed()';
     const decide = () => {
       throw new MissingAuthorization();
