@@ -109,7 +109,7 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(capabilities), "it was started");
     assert.deepEqual(sent, [call, call, call, call]);
   });
-  it("deletion-guard repeats another review's call after a minute if the ledger has no result of the call", async () => {
+  it("deletion-guard repeats another review's call after a minute if the ledger has no result for it", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const unfinished = { until: 1_800_000_000_000 + 60_000, isDone: false };
     await capabilities.ledger("deletion-guard").change(["u1"], () => [unfinished]);

@@ -117,7 +117,7 @@ describe("the metrics of override policies", () => {
     buildPolicy("cap", { ...addLabel("a"), origin: [{ type: "labels", operation: "add", labels: { b: "c" } }] }),
   ];
 
-  it("metrics count the rules that match, and those that change the object by no origin overrider", async () =>
+  it("metrics count policy rules that match or change the object, but not changes by origin overriders", async () =>
     assert.deepEqual(await countMetrics({ policies }), [
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],

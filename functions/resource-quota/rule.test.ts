@@ -16,7 +16,7 @@ const buildQuota = (name: string, hard: Record<string, string>, used: Record<str
 const buildContainers = (...cpu: string[]) =>
   cpu.map((cpu, index) => ({ name: `c${index}`, resources: { requests: { cpu } } }));
 
-/** Sends the creation of a pod with these containers. Returns the refusal, or an empty text if the pod is admitted. */
+/** Sends the creation of a pod with containers. Returns the refusal, or an empty text if the pod is admitted. */
 const createPod = async (
   containers: object[],
   capabilities: Capabilities,
@@ -69,7 +69,7 @@ describe("resource-quota", () => {
     ] as const) {
       const objects = [buildQuota("a", { "requests.cpu": `${hard}m` }), buildQuota("b", { pods: "20" })];
       const capabilities = createRecordedCapabilities({ objects });
-      // Different amounts from 1m to 900m, the same ones in each run.
+      // Different amounts from 1m to 900m, the same amounts in each run.
       const amounts = Array.from({ length: count }, (_, index) => 1 + ((index * 271) % 900));
       const answers = await Promise.all(
         amounts.map((amount) => createPod(buildContainers(`${amount}m`), capabilities)),

@@ -7,7 +7,7 @@ import { getInflatedContents, readOwnZip, zip } from "./zip.ts";
 describe("a zip archive", () => {
   const contents = Buffer.from("module.exports = 1;\n");
   const bytes = zip({ "index.cjs": contents });
-  // The fields at the positions that the tests add to these two are those of the zip format.
+  // To `end` and `directory`, the tests add the offsets of fields in the zip format.
   const end = bytes.length - 22;
   const directory = bytes.readUInt32LE(end + 16);
 

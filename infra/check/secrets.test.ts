@@ -209,7 +209,7 @@ const secretOrWrapper = fc
   });
 
 type Break = (text: string, at: number) => string;
-/** Changes at a place of a YAML text that make the text unreadable, or make it mean something else. */
+/** Changes of a YAML text at a place. The changed text is unreadable, or means something else. */
 const breaks: Break[] = [
   (text, at) => text.slice(0, at),
   (text, at) => `${text.slice(0, at)}\t${text.slice(at)}`,
@@ -229,7 +229,7 @@ const breaks: Break[] = [
   (text) => `${text}\n${text}`,
   (text) => text.replace(/(\w+): (?=[^\n{[])/, "$1: &x ").concat("\nsame: *x\n"),
 ];
-/** One of these changes, or none, and its place in the text: from 0 for its beginning to 1 for its end. */
+/** One of `breaks`, or none, and the place of the change in the text: from 0 (beginning) to 1 (end). */
 const damage = fc.tuple(fc.option(fc.constantFrom(...breaks), { freq: 3 }), fc.double({ min: 0, max: 1, noNaN: true }));
 
 /** Runs a check as the command does, and returns all that it prints in all forms. */
@@ -337,7 +337,7 @@ describe("check", () => {
         for (const core of listCores(printed)) assert.ok(!hidden.has(core), `${core} is in\n${printed}`);
       },
     );
-    // A policy shows something in few runs, so that further ones follow until one does.
+    // A policy shows something only in few runs, so there are up to ten rounds of runs.
     for (let round = 0; round === 0 || (shown === 0 && round < 10); round++)
       await fc.assert(property, { numRuns, seed: seed + round });
     assert.ok(shown > 0, "no policy has shown anything");

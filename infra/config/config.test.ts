@@ -384,7 +384,7 @@ groups: { some: [lost], whole: [waits-long] }`;
 describe("the chosen cluster", () => {
   const [one, two] = [parse("clusters: { one: }"), parse("clusters: { one: , two: }")];
   it("the chosen cluster is the cluster with this name", () => assert.equal(chooseCluster(two, "two")[0], "two"));
-  it("is the only cluster if no name is given", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
+  it("one cluster needs no name", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
   it("the chosen cluster must be named if there are several", () =>
     assert.throws(() => chooseCluster(two, undefined), {
       message: "--cluster is missing; it must name one of one, two",

@@ -56,7 +56,7 @@ describe("the command of a kubeconfig", {
     await writeFile(join(folder, "runs"), "");
   });
 
-  /** Writes a plugin that prints the tokens t1, t2, … and this expirationTimestamp. */
+  /** Writes a plugin that prints the tokens t1, t2, … and the given expirationTimestamp. */
   const writePlugin = async (expirationTimestamp?: string) => {
     const status = JSON.stringify({ token: "tCOUNT", expirationTimestamp }).replace("COUNT", "'$count'");
     const lines = [

@@ -103,7 +103,7 @@ items:
     assert.notEqual(a, c);
   });
 
-  it("have texts of a point, signs and underscores without a digit, as kubectl reads them", () => {
+  it("points, signs and underscores without a digit are texts, as in kubectl", () => {
     const words = [".", "-.", "+.", "._", "._5", ".5", "-.5", "1.", "1_0.5", ".5_5", "-._5"];
     const { manifests } = read(`apiVersion: v1\nkind: A\nall:\n${words.map((word) => `- ${word}\n`).join("")}`);
     assert.deepEqual(manifests[0]?.object.all, [".", "-.", "+.", "._", "._5", 0.5, -0.5, 1, 10.5, 0.55, -0.5]);
@@ -253,7 +253,7 @@ items:
     assert.match(read('{"apiVersion":"v1","kind":"A","kind":"B"}').faults[0]?.sentence ?? "", /keys must be unique/);
   });
 
-  it("have keys with escapes in JSON, even if V8 misreads them because of a text before", () => {
+  it("keys of JSON may have escapes, even if V8 misreads such keys because of a text before", () => {
     const metadata = '"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}';
     for (let count = 0; count < 20; count++) JSON.parse(`{${metadata},"\\\\u00":1}`);
     const { manifests, faults } = read(`{${metadata},"\\u0073pec":{"hostNetwork":true}}`);
@@ -268,7 +268,7 @@ items:
     };
     assert.deepEqual(summarize(JSON.stringify(list, null, 2)), [
       [
-        ["a", 0, 5],
+        ["a", 0, 5], // the name, the document and the line
         ["b", 0, 12],
       ],
       [],

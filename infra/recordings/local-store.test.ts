@@ -212,7 +212,7 @@ describe("recordings in a bucket", () => {
 
   it("recordings in a bucket are fetched, and other objects of the bucket are not", async () => {
     const { invalid, end, to } = await fetchInto("a/");
-    assert.deepEqual([invalid, end], [7, "2 reviews recorded"]);
+    assert.deepEqual([invalid, end], [7, "2 reviews recorded"]); // a/3 to a/9 are invalid
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), good + good);
     assert.ok(!read.includes("a/8.yaml"), "it is too large and must not be read");
   });

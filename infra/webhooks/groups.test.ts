@@ -218,7 +218,7 @@ describe("a group's entry", () => {
     assert.equal(isCalled("services", { metadata: { name: "a" } }, "DELETE"), false);
   });
 
-  it("a group's entry has no condition if a member has none", () => {
+  it("a group's entry has no condition if a member has no condition", () => {
     assert.equal(
       findGroupEntry(`rules: { early: , always: }\n${printGroup("early", "always")}`).matchConditions,
       undefined,

@@ -9,7 +9,7 @@ const answer = (status: number, retryAfter?: number): HttpsAnswer => ({ status, 
 const unanswered = (reason: UnansweredError["reason"]) => new UnansweredError("no answer", reason);
 
 /**
- * Sends a request to a server with these answers. Returns each try's token, followed by "anew" if its connection was
+ * Sends a request to a server that gives `answers`. Returns each try's token, followed by "anew" if its connection was
  * new, and the last answer's status or why there was no answer.
  */
 const ask = async (

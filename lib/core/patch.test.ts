@@ -169,7 +169,7 @@ describe("a draft", () => {
         /the rule wrote/,
       ));
 
-  // A random edit of the part of a draft at `path`; it uses `value` or the part at `sourcePath`.
+  // A random edit of the part of a draft at `path`. The edit uses `value` or the part at `sourcePath`.
   type Edit = { path: number[]; act: string; key: string; index: number; value: unknown; sourcePath: number[] };
   const key = fc.oneof(
     fc.constantFrom("a", "b", "~", "/", "a/~b", "", "0", "__proto__", "constructor", "toJSON", "length"),

@@ -34,7 +34,7 @@ describe("splitCueScript", () => {
       fc.asyncProperty(fc.array(fc.constantFrom(...pieces), { maxLength: 7 }), async (parts) => {
         const script = parts.join("");
         const isAccepted = (source: string) =>
-          // These errors don't count: a script may have values that are not concrete, and unused or repeated imports.
+          // A script may have values that aren't concrete, and unused or repeated imports: such errors don't count.
           evaluateCue(source).then(
             () => true,
             ({ message }: Error) =>

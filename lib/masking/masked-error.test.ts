@@ -233,7 +233,7 @@ describe("the log line of a failed review", () => {
             const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
             const answer = await handler({ phase: "validate", review }, context as Parameters<typeof handler>[1]);
             const logText = lines.join("\n");
-            // Some of these functions fail only for some values.
+            // Some functions in `failures` fail only for some values.
             fc.pre(logText.includes('"verdict":"failed"'));
             for (const { core } of [used, ...others]) assert.ok(!logText.includes(core.slice(0, 9)), logText);
             if (kind === "Secret") assert.ok(!JSON.stringify(answer).includes(used.core.slice(0, 9)));

@@ -64,7 +64,7 @@ describe("the resources of a pod", () => {
     });
   });
 
-  it("the resources of a pod are none if no container has any", () => {
+  it("a pod has no resources if no container has resources", () => {
     assert.deepEqual(formatAmounts(computePodAmounts({}, "limits")), {});
     assert.deepEqual(computeRequests({ containers: null }), {});
   });

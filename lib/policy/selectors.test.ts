@@ -27,7 +27,7 @@ suite("a selector", () => {
   for (const { name, selector, matches } of cases.objects)
     test(name, () => assert.equal(matchesAnySelector([{ ...pod, ...selector }], object, "default"), matches));
 
-  test("selects nothing if it is null", () => assert.equal(matchesAnySelector([null], object, "default"), false));
+  test("null selects nothing", () => assert.equal(matchesAnySelector([null], object, "default"), false));
 
   test("a selector can be one of several selectors, of which one must match", () => {
     const node = { ...pod, kind: "Node" };

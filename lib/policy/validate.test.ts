@@ -44,9 +44,9 @@ suite("validate policies", () => {
     assert.deepEqual(
       await validate([buildPolicy("d", hit), buildPolicy("c", miss, hit), buildPolicy("a"), buildPolicy("b", miss)]),
       {
-        denied: ["c", 1, "has a"],
+        denied: ["c", 1, "has a"], // the policy, the index of its rule and the reason
         matched: [
-          ["a", false],
+          ["a", false], // a matched policy, and whether its rules refuse
           ["b", false],
           ["c", true],
         ],

@@ -197,7 +197,7 @@ describe("requests for which no entry is called", () => {
     describeUnsentRequests(policy, ["CREATE", "UPDATE"], buildCluster([]), [webhookRule]);
   const writesOfPods = buildWebhookRule("", "v1", ["pods"], createAndUpdate);
   const createsOfPods = buildWebhookRule("", "v1", ["pods"], [create]);
-  it("describeUnsentRequests finds none if webhook rules match all requests of the policy", async () => {
+  it("describeUnsentRequests finds nothing if webhook rules match all requests of the policy", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
     assert.deepEqual(await findUnsent(buildPolicy([pod], [create]), writesOfPods), []);
   });

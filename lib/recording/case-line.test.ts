@@ -44,7 +44,7 @@ const base = { name: "gossip", mode: "enforce" as const, now: new Date(0), varia
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
 const silentHost = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
 
-/** Returns the recording of a request to the rule `gossip`. Every question of the rule gets this answer. */
+/** Returns the recording of a request to the rule `gossip`. Every question of the rule gets the given answer. */
 const recordLine = async (
   request: AdmissionRequest,
   settings: object,
@@ -193,7 +193,7 @@ describe("a recording", () => {
     }
   });
 
-  it("redacts texts that a rule only copied with structuredClone, which fails for the views that track reads", async () => {
+  it("if a rule's structuredClone throws for the proxies that track reads, no text counts as read", async () => {
     const copying = rule({
       summary: "Copies.",
       match: [],

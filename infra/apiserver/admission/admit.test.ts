@@ -128,7 +128,7 @@ describe("a write", () => {
     );
   });
 
-  it("a write fails if a webhook times out, unless it ignores failures; a slow plugin decides nothing", async () => {
+  it("a write fails if a webhook times out, unless that is ignored, and is undecided for a slow plugin", async () => {
     const neverAnswer: HookStub = () => new Promise(() => {});
     const text =
       'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';

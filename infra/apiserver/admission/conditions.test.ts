@@ -12,7 +12,7 @@ const object = {
 const resource = { group: "apps", version: "v1", resource: "deployments" };
 const request = { operation: "CREATE", resource, dryRun: false, userInfo: { username: "jane" } };
 
-/** Evaluates a condition in an API server of a minor version; without one, in the newest. */
+/** Evaluates a condition in an API server of a minor version, by default of the newest. */
 const evaluate = (expression: string, object: object, kubernetes?: string, budget = celEvaluator.createBudget()) =>
   celEvaluator.compile(expression, kubernetes)({ object, oldObject: null, request }, budget);
 

@@ -18,7 +18,7 @@ const buildObject = (name: string) => ({ metadata: { name, namespace: name.slice
 const toKey = (name: string) => `${name.slice(0, 1)}/${name}`;
 
 /**
- * Returns a reader of a list as an API server pages it, by the key of the last object, with a trouble for each page.
+ * Returns a reader of a list with the pages of an API server: each begins after a key. Each page has its trouble.
  */
 const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
   const remaining = new Set(names);

@@ -21,7 +21,7 @@ import { computeFingerprint, hasNewDenial, leaveOutKnownFindings } from "./known
 import { createPolicyReport, findPolicyReportVersion } from "./policyreport.ts";
 import { createSarifReport } from "./sarif.ts";
 
-// The variable, if it is set, names another checkout than the one of these files.
+// In a workflow, the variable may name another checkout than that of this test.
 delete process.env.GITHUB_WORKSPACE;
 const now = new Date("2026-11-22T01:02:03.456Z");
 const { results, hostile, ...reports } = readRows<{
@@ -43,21 +43,21 @@ const finished: FinishedCheck = {
 };
 
 const uncoloured = createPainter(false);
-/** Returns the text that a report writes for these results. */
+/** Returns the text that a report writes for results. */
 const writeReport = (
   report: CheckResultReportWriter,
   all: readonly ObjectCheckResult[],
   last: FinishedCheck = finished,
 ): string => [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
-/** Returns a report on evaluations as one on results without a trace. */
+/** Converts a report on evaluations to a report on results, for which it needs no trace of the evaluation. */
 const toResultWriter = (report: CheckReportWriter): CheckResultReportWriter => {
   const nothing = { audit: {}, steps: [], before: {}, after: {} };
   const subject = {} as ObjectEvaluation["subject"];
   return { ...report, add: ({ checked }) => report.add({ ...nothing, subject, checked }) };
 };
 
-/** Returns the end of a check that could not read these objects. */
+/** Returns the end of a check that could not read some objects. */
 const withUnread = (all: readonly ObjectCheckResult[]): FinishedCheck => {
   return { ...finished, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
 };
@@ -331,7 +331,7 @@ describe("the SARIF report", () => {
           locations[0]?.physicalLocation.artifactLocation.uri,
       );
     const { file: _, line: __, ...live } = denied;
-    // Each has a result for its denial, and one for its warning.
+    // Each object has a result for its denial, and a result for its warning.
     assert.deepEqual(listUris({ ...denied, file: "-" }), ["stdin", "stdin"]);
     assert.deepEqual(listUris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
   });
@@ -503,7 +503,7 @@ describe("the PolicyReports", () => {
 });
 
 describe("a file's path in reports", () => {
-  it("is relative to the checkout", () => assert.equal(toRepositoryPath("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
+  it("paths begin at the checkout", () => assert.equal(toRepositoryPath("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
   it("a file's path in reports is unchanged outside of the checkout", () =>
     assert.equal(toRepositoryPath("/elsewhere/a.yaml", "/checkout"), "/elsewhere/a.yaml"));
   it("a file's path in reports may begin with two dots in the checkout", () =>

@@ -161,7 +161,7 @@ describe("a rule", () => {
       [1000 * hour, 7 * 24],
     ] as const) {
       const { spans } = await choose({ since });
-      assert.equal(spans.length, 2);
+      assert.equal(spans.length, 2, "a query of each of two logs");
       for (const [from, to] of spans) assert.equal(Math.round((to.getTime() - from.getTime()) / hour), hours);
     }
   });

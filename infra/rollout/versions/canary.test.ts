@@ -131,7 +131,7 @@ const createAliases = (trials: CanaryVersionPair[]) => {
   return { functions, moves, moveElsewhere, describeAliases };
 };
 
-/** Creates the CloudWatch of a stage. It has these counts of versions such as `a:2`, and calls `before` at each read. */
+/** Creates the CloudWatch of a stage: `countsOf` has the counts by version, such as `a:2`. Each read calls `before`. */
 const createCounts = (
   countsOf: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
@@ -177,7 +177,7 @@ describe("a canary", () => {
       { trial: a, is: "promoted", evidence: "100 reviews, 0 faults" },
       { trial: b, is: "promoted", evidence: "100 reviews, 0 faults" },
     ]);
-    assert.deepEqual(moves, ["a 1, 2 at 0.1", "a-b 4, 7 at 0.1", "a 2", "a-b 7"]);
+    assert.deepEqual(moves, ["a 1, 2 at 0.1", "a-b 4, 7 at 0.1", "a 2", "a-b 7"]); // rules and versions
     assert.deepEqual(describeAliases(), ["2", "7"]);
     assert.ok(progress.length > 0 && progress.every(([done, total]) => done <= total && total === 0.02));
   });

@@ -29,7 +29,7 @@ const createFunctions = (...lists: WarmVersion[][]) => {
       if (method === "listWarmVersions") return async () => (lists.length > 1 ? lists.shift() : lists[0]);
       if (method === "requestWarmEnvironments")
         return async (rule: string, version: string, count: number) => {
-          requests.push(`${count} of ${rule} ${version}`);
+          requests.push(`${count} of version ${version} of ${rule}`);
         };
       return refuseCall;
     },
@@ -60,7 +60,7 @@ describe("warm environments", () => {
   it("warm environments are requested once, and awaited", async () => {
     const { functions, requests } = createFunctions([], buildWarm("IN_PROGRESS"), buildWarm("READY"));
     await waitFor(functions);
-    assert.deepEqual(requests, ["2 of a 5"]);
+    assert.deepEqual(requests, ["2 of version 5 of a"]);
   });
 
   it("warm environments are not requested again if an earlier deployment has requested them", async () => {
@@ -73,7 +73,7 @@ describe("warm environments", () => {
     for (const before of [buildWarm("READY", 1), buildWarm("FAILED")]) {
       const { functions, requests } = createFunctions(before, buildWarm("READY"));
       await waitFor(functions);
-      assert.deepEqual(requests, ["2 of a 5"]);
+      assert.deepEqual(requests, ["2 of version 5 of a"]);
     }
   });
 

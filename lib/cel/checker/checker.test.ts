@@ -66,7 +66,7 @@ describe("check", () => {
     assert.deepEqual(elementTypes, ["list(int)", "list(int)"]);
   });
 
-  // Upstream panics for these expressions.
+  // Upstream panics for such expressions.
   it("check accepts optional elements of type dyn in lists and maps", () => {
     assert.equal(formatType(checkValid("[?object.a]").type), "list(dyn)");
     assert.equal(formatType(checkValid('{?"a": object.a}').type), "map(string, dyn)");

@@ -45,7 +45,7 @@ describe("a pattern", () => {
   for (const source of slowElsewhere)
     it(`takes linear time: ${source}`, () => {
       const pattern = compilePattern(source);
-      // If the time were more than linear, this would not end.
+      // If the time were more than linear, the test would not end.
       assert.equal(pattern.test(`${long}!`), pattern.find(`${long}!`) !== "");
     });
 

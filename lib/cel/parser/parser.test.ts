@@ -115,7 +115,7 @@ describe("parse", () => {
       assert.deepEqual(listIssues(repeat(most + 1)), [error]);
     });
 
-  it("parse parses 100,000 code points and no more", () => {
+  it("parse accepts 100,000 code points and no more", () => {
     assert.deepEqual(listIssues(`'${"😀".repeat(99_998)}'`), []);
     const error = "expression code point size exceeds limit: size: 100001, limit 100000";
     assert.deepEqual(listIssues(`'${"😀".repeat(99_999)}'`), [error]);

@@ -58,7 +58,7 @@ describe("a request", () => {
     assert.deepEqual(buildPolicyRequestHeaders({}, undefined), {});
     assert.deepEqual(Object.keys(buildPolicyRequestHeaders(JSON.parse('{"__proto__":"x"}'), undefined)), ["__proto__"]);
   });
-  it("a request refuses headers of the connection and the transfer", () => {
+  it("a request must not have headers of the connection or the transfer", () => {
     for (const name of ["Host", "connection", "TE", "Upgrade", "Expect", "Proxy-Connection", "content-length"])
       assert.throws(() => buildPolicyRequestHeaders({ [name]: "x" }, undefined), /^Error: header must not set /);
   });

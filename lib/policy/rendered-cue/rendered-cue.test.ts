@@ -35,7 +35,7 @@ const assertSame = (left: Awaited<ReturnType<typeof getOutcome>>, right: typeof 
   assert.deepEqual(right, left, what);
 };
 
-/** Wraps a value in maps and lists, so that it is at this path. */
+/** Wraps a value in maps and lists, so that the value is at a path. */
 const plantValue = ([step, ...rest]: PathStep[], value: unknown): unknown => {
   if (step === undefined) return value;
   return typeof step === "number"
@@ -293,7 +293,7 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
     }),
   )
   .chain((sample) => operation.map((chosen) => toJson({ ...sample, operation: chosen }) as OverrideTemplate))
-  // Policies with other affinities don't pass the checks.
+  // The checks refuse templates that add an affinity without terms.
   .filter(
     ({ operation, affinity }) =>
       !affinity || operation === "remove" || countTermsPerAffinityList(affinity).some(Boolean),
