@@ -23,14 +23,14 @@ interface CheckCase {
   /** The rules in postern.yaml: the name of one, or a list of names with settings. */
   rules: string;
   manifests: object[];
-  state?: object[];
-  old?: object[];
+  state?: object[]; // other objects in the cluster
+  old?: object[]; // the stored objects before an update
   webhooks?: object[];
   operation?: Operation;
   namespace?: string;
   kubernetes?: string;
   user?: UserInfo;
-  alsoPods?: boolean;
+  alsoPods?: boolean; // checks the Pods of workloads, too
   strict?: boolean;
   validate?: FieldValidation;
   /** True for a case that needs Kubernetes' own handlers; other cases have the same outcome without the handlers. */
@@ -38,16 +38,16 @@ interface CheckCase {
   /** By default none, so that a case shows what rules do. */
   plugins?: string[];
   verdicts?: Record<string, string>;
-  assumed?: Record<string, string[]>;
+  assumed?: Record<string, string[]>; // what check assumed about each object
   notes?: string[];
-  passed?: Record<string, string[]>;
+  passed?: Record<string, string[]>; // the rules that each object passed
   /** The rules that exceptions exempt each object from, with the texts of the exceptions. */
   exempt?: Record<string, string[]>;
   /** The rules and policies that change each object. */
   changes?: Record<string, string[]>;
   /** The annotations for the audit log of the objects that have some. */
   audit?: Record<string, Record<string, string>>;
-  after?: Record<string, object>;
+  after?: Record<string, object>; // members of each object after all changes
   /** What an API server would store. */
   stored?: Record<string, object>;
   error?: string;

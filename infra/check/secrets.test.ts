@@ -133,7 +133,7 @@ const values = fc.oneof(
   marked,
   number,
 );
-const copy = fc.oneof(
+const lastAppliedCopy = fc.oneof(
   fc
     .dictionary(key, marked, { minKeys: 1 })
     .map((data) => JSON.stringify({ kind: "Secret", data, metadata: { name: "one" } })),
@@ -150,7 +150,7 @@ const metadata = fc.record(
     name: fc.constantFrom("one", "parameters", "password"),
     namespace: fc.constantFrom("shop", "default"),
     annotations: fc.oneof(
-      copy.map((text) => ({ [copyAnnotation]: text, other: "kept" })),
+      lastAppliedCopy.map((text) => ({ [copyAnnotation]: text, other: "kept" })),
       fc.constant({ other: "kept" }),
     ),
     labels: fc.constantFrom({ a: "b" }, { a: 1 }, "text"),
@@ -176,7 +176,7 @@ const secret = fc.record(
 );
 /** No Secret. Its only secret is the copy of a Secret in its annotation last-applied-configuration. */
 const other = fc
-  .tuple(metadata, copy, fc.constantFrom("ConfigMap", "Pod", "Deployment", "Unknown"))
+  .tuple(metadata, lastAppliedCopy, fc.constantFrom("ConfigMap", "Pod", "Deployment", "Unknown"))
   .map(([found, text, kind]) => ({
     apiVersion: kind === "Deployment" ? "apps/v1" : "v1",
     kind,

@@ -109,13 +109,13 @@ describe("a kubeconfig of a service", () => {
       });
     });
 
-  it("a kubeconfig of a service that is missing is refused", () =>
+  it("a missing kubeconfig of a service is refused", () =>
     assert.rejects(
       readServices({ backend: { kubeconfig: "none" } }),
       /rules\.asking\.settings\.backend\.kubeconfig .*none/,
     ));
 
-  it("a kubeconfig of a service is refused beside settings of the service, in either section", async () => {
+  it("a kubeconfig is refused beside settings of its service, also if only one is a cluster's", async () => {
     await writeKubeconfig("a", {});
     const written = { service: { url: "https://c.example" } };
     const sentence = /settings\.service must be left out, because backend\.kubeconfig names a kubeconfig$/m;

@@ -12,7 +12,7 @@ import { findRuleMistakes, readConfigManifests, requireRightRules } from "./rule
 interface DefinitionRow {
   what: string;
   members?: string;
-  /** Null for none. */
+  /** Null if the definition has no match. */
   match?: string | null;
   mistakes?: string[];
   warnings?: string[];

@@ -6,7 +6,7 @@ import { createReplaySideOfVersion, findRuleModeAndSettings, findServingFunction
 
 interface Row {
   name: string;
-  /** The config of the version: one of the two of the file, or another one. */
+  /** Which config in the YAML file the version has; otherwise, it has `given`. */
   of?: "config" | "group";
   given?: object;
   cluster?: string;

@@ -209,7 +209,7 @@ describe("an exemption", () => {
     );
   });
 
-  it("an exemption comes before the rule's own conditions, each on one line", () => {
+  it("the conditions of exemptions come before the rule's own conditions; each condition is one line", () => {
     const { matchConditions = [] } = buildSecondEntry(
       `{ exempt: { users: [${JSON.stringify("a\nb")}], groups: [g] } }`,
     );
@@ -229,7 +229,7 @@ describe("a CEL expression that is put on one line", () => {
       assert.equal(joinCelExpressionLines(text), text));
 });
 
-describe("entries", () => {
+describe("webhook entries", () => {
   const matches: Record<string, readonly RequestMatch[]> = {
     pods,
     namespaces,

@@ -226,6 +226,7 @@ describe("a group's entry", () => {
   });
 
   it("a group's entry is called for a vital resource only if a member's match names the resource", () => {
+    /** Returns for each path the members for which the entry is called. */
     const findCalls = (...members: string[]) => {
       const yaml = `rules: { ${members.map((name) => `${name}: `).join(", ")} }\n${printGroup(...members)}`;
       const { rules, matchConditions = [] } = findGroupEntry(yaml);
@@ -246,13 +247,13 @@ describe("a group's entry", () => {
         const isMatched = rules.some((row) => matchesRequest(row, request));
         const isCalled =
           isMatched && matchConditions.every(({ expression }) => evaluateMatchCondition(expression, request));
-        const concerned = members.filter((name) => {
+        const matchingMembers = members.filter((name) => {
           const { match, exempt } = memberships[name] ?? { match: [], exempt: {} };
           const isExempt = exempt.resources?.includes(toResourceKey("", path)) ?? false;
           return !isExempt && match.some((row) => matchesRequest(row, request));
         });
-        assert.ok(isCalled || concerned.length === 0, `${path} must be sent to ${concerned}`);
-        return isCalled ? concerned : "isn't called";
+        assert.ok(isCalled || matchingMembers.length === 0, `${path} must be sent to ${matchingMembers}`);
+        return isCalled ? matchingMembers : "isn't called";
       });
     };
     assert.deepEqual(findCalls("core", "subs"), [["core"], "isn't called", "isn't called", ["subs"]]);

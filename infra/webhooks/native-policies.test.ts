@@ -27,8 +27,8 @@ const rows = readRows<{
     /** Why the policy isn't native; undefined for a native one. */
     reason?: string;
   }[];
-  objects: { kind: string; metadata: object; spec: { validationActions?: string[] } }[];
-  actions: Record<string, string[]>;
+  objects: { kind: string; metadata: object; spec: { validationActions?: string[] } }[]; // expected native objects
+  actions: Record<string, string[]>; // validationActions by mode
 }>(import.meta.filename);
 
 const catalogue = await readCatalogue();

@@ -10,9 +10,9 @@ const find = (method: string, path: string, server?: string) =>
   parseTarget(method, new URL(path, "https://host:6443"), server === undefined ? undefined : new URL(server));
 interface TargetCase {
   name: string;
-  write: string;
-  server?: string;
-  target?: Partial<WriteTarget>;
+  write: string; // such as POST /api/v1/pods
+  server?: string; // the address of the API server
+  target?: Partial<WriteTarget>; // what the path names
 }
 const cases: TargetCase[] = parse(readFileSync(new URL("target.yaml", import.meta.url), "utf8"));
 const common = { group: "", version: "v1", dryRun: false, server: "https://host:6443" };

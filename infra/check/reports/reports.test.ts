@@ -431,12 +431,12 @@ describe("the PolicyReports", () => {
       });
       assert.equal(findPolicyReportVersion(served), version);
     });
-  it("the PolicyReports are of no group if a cluster serves only one of its kinds", () =>
+  it("no version of PolicyReports is chosen if a cluster serves only one kind of the group", () =>
     assert.equal(
       findPolicyReportVersion([{ kind: { group: "openreports.io", version: "v1alpha1", kind: "Report" } }]),
       undefined,
     ));
-  it("the PolicyReports are split if one would be too large for kubectl, each with its own name", () => {
+  it("a PolicyReport that would be too large for kubectl is split into reports with different names", () => {
     const many = parseItems(Array.from({ length: 3000 }, () => denied));
     assert.ok(many.length > 3);
     assert.equal(new Set(many.map(({ metadata }: { metadata: { name: string } }) => metadata.name)).size, many.length);

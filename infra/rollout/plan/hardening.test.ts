@@ -34,10 +34,10 @@ const buildAccessLine = (status: string, ofFunction: string, routeKey = `POST /{
 /** What the logs and metrics of a stage have, and options of its deployment. */
 interface StageHistory {
   reviews?: Partial<AnsweredReviewFacts>[];
-  access?: string[];
+  access?: string[]; // lines of the gateway's log
   crashes?: number;
   outputs?: Record<string, string>;
-  /** The milliseconds since which the rule has entries in the cluster. */
+  /** For how many milliseconds the rule has had entries in the cluster. */
   since?: number;
   entries?: PresentEntries["entries"];
   soften?: string[];

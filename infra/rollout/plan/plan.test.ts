@@ -49,7 +49,7 @@ interface ReleaseRow {
 }
 interface ClusterRow {
   name: string;
-  release?: "none" | "unrecorded" | "unsigned" | "newest";
+  release?: "none" | "unrecorded" | "unsigned" | "newest"; // without record of the cluster, or of its signer
   entries?: object[];
   hasRole?: boolean;
   hasRelay?: boolean;

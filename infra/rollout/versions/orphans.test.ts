@@ -18,7 +18,7 @@ interface Entries {
 }
 interface VersionRow {
   phases: AnsweringLambdaVersion["phases"];
-  /** What differs in the cluster shop from its usual setup. */
+  /** In what the setup of the cluster shop differs from the usual setup. */
   own?: Partial<ClusterSetup>;
   variants?: Config["variants"];
 }

@@ -12,11 +12,11 @@ interface Row {
   wanted?: number;
   live?: string;
   changes?: string[];
-  there?: WarmVersion[];
+  there?: WarmVersion[]; // what Lambda has
   /** True if the newest release records that the rule may have warm environments. */
   recorded?: boolean;
   isOff?: boolean;
-  says: string[];
+  says: string[]; // the expected plan
 }
 const rows = readRows<Row[]>(import.meta.filename);
 

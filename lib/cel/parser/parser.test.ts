@@ -9,7 +9,7 @@ import type { Expression, Issue } from "./syntax.ts";
 
 interface LiteralRow {
   text: string;
-  value?: Value;
+  value?: Value; // the expected value, here or below by its type
   int?: string;
   uint?: string;
   double?: number;

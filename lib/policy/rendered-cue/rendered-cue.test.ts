@@ -231,7 +231,7 @@ const kinds = {
 };
 const object: fc.Arbitrary<KubernetesObject> = fc
   .tuple(
-    fc.oneof(pickFrom(Object.entries(kinds)), pickFrom(Object.entries(kinds).slice(0, 2))),
+    fc.oneof(pickFrom(Object.entries(kinds)), pickFrom(Object.entries(kinds).slice(0, 2))), // often one of the first two
     fc.record({ annotations: map, labels: map }, { requiredKeys: [] }),
     fc.option(podSpec, { nil: undefined, freq: 10 }),
   )
@@ -356,7 +356,7 @@ const places = [
   `/spec/affinity/nodeAffinity/${required}`,
   `/spec/affinity/podAffinity/${required}`,
 ];
-const misshapen = fc
+const podWithWrongType = fc
   .tuple(
     object.filter(({ apiVersion, kind }) => apiVersion === "v1" && kind === "Pod"),
     pickFrom(places),
@@ -398,7 +398,7 @@ describe("CUE rendered from any template", () => {
   });
 
   it("rendered CUE fails for an object with wrong types, or changes the object as the template does", async () => {
-    const property = fc.asyncProperty(template, misshapen, async (template, object) => {
+    const property = fc.asyncProperty(template, podWithWrongType, async (template, object) => {
       const request: PolicyRequest = { operation: "CREATE", object };
       const result = await getOutcome(applyRendering(template, request, capabilities));
       if ("value" in result)
