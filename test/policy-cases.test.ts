@@ -64,7 +64,7 @@ describe("a policy's case", () => {
     // `held` has the settings of a rule that hold policies. The policy that validates is for only one of the rules.
     const configured = { mode: "enforce" as const, settings: { scripts: false } };
     const rules = findRulesForPolicies(catalogue, [validatePolicy], new Map([["policy-validate", configured]]));
-    const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
+    const setups = rules.map(({ listed, policySettings }) => [listed.name, held, Object(listed.rule.settings)] as const);
     assert.deepEqual(
       setups.map(([name, held, { policies, scripts }]) => [name, held, policies.length, scripts]),
       [

@@ -94,7 +94,7 @@ describe("the logical id of a rule's function", () => {
     for (const rule of [...rules, "a", "a-b", "dash", "dash-x", "x-dash-1", "lambda-function"])
       assert.equal(findRuleOfLogicalId(`${toLogicalId(rule)}LambdaFunction`, "LambdaFunction"), rule);
   });
-  it("the logical id of a rule's function differs from the ids of other resources", () => {
+  it("the ids of other resources belong to no rule", () => {
     for (const id of ["LambdaFunction", "Bucket", "ABRole", "ABLambdaFunction", "aLambdaFunction", ""])
       assert.equal(findRuleOfLogicalId(id, "LambdaFunction"), undefined, id);
   });

@@ -288,7 +288,7 @@ describe("a group", () => {
     );
   });
 
-  it("a group answers each member's own need if needs of two members have the same name", async () => {
+  it("each member of a group gets the answers of its own need, even if two needs have the same name", async () => {
     const buildReader = (kind: "nodes" | "secrets") =>
       rule({
         summary: "Reads.",

@@ -205,7 +205,7 @@ const originType = pickFrom(
   "hostNetwork",
   "schedulerName",
   "resourceRequirements",
-  "resourceOversell",
+  "resourceOversell", // the type; the field has an s
   "affinity",
   "tolerations",
   "topologySpreadConstraints",
