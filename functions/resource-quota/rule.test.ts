@@ -133,7 +133,7 @@ describe("resource-quota", () => {
     );
   });
 
-  it("resource-quota counts an ended pod as an object, and charges in full without a stored old object", async () => {
+  it("an ended pod counts only as an object, and in full if its old object may not be stored", async () => {
     const objects = [buildQuota("a", { "count/pods": "1", pods: "1" }, { "count/pods": "1", pods: "1" })];
     const pod = { metadata: { name: "p" }, spec: { containers: [] }, status: { phase: "Failed" } };
     assert.match(

@@ -30,7 +30,7 @@ const record = async (folder: string, all: RecordedReview[], most = 100) => {
 };
 
 describe("a folder of recordings", () => {
-  it("a folder of recordings has a file for each rule of each cluster, which only its owner can read", async () => {
+  it("a folder of recordings has a file for each rule of each cluster, readable only by its owner", async () => {
     const to = await createTarget();
     const all = [
       buildReview("- {}\n"),
@@ -151,7 +151,7 @@ describe("a folder of recordings", () => {
     const all = Array.from({ length: 100 }, (_, index) => buildReview(new Error(`it\u001b has ${index} bytes`)));
     const { end } = await record(to, all);
     assert.match(end, /; left out: 1 it\? has 0 bytes, /);
-    assert.equal(end.split(", ").length, 21);
+    assert.equal(end.split(", ").length, 21, "20 reasons and the rest");
     assert.match(end, /, 80 for other reasons$/);
   });
 

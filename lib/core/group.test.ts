@@ -125,7 +125,7 @@ describe("a group", () => {
     );
   });
 
-  it("a group applies an exception only to its member, until the exception's end, and logs it", async () => {
+  it("a group applies an exception only to its member, until the end of the exception, with a log line", async () => {
     const exception = { namespaces: ["shop"], until: "2027-01-31", owner: "o", reason: "r" };
     const rules = { a: buildWriter("a"), no: refusing, b: buildWriter("b") };
     const { ask, reports } = createGroup(rules, {

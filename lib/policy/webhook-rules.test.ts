@@ -163,7 +163,7 @@ describe("the inspection of a cluster", () => {
     assert.deepEqual(guessReferencedResources([policy]), []);
   });
 
-  it("the inspection of a cluster guesses the resources of a group that doesn't answer, and notes this", async () => {
+  it("the inspection of a cluster guesses the resources of a group that doesn't answer, and notes why", async () => {
     const cluster = buildCluster([buildPolicy([deployment, pod], [])]);
     const discover = async (groupVersion: string) => {
       if (groupVersion === "apps/v1") throw new Error("the API server answers 503");

@@ -19,7 +19,7 @@ describe("a version without CUE", () => {
 });
 
 describe("any version", () => {
-  it("no version gets the cases with expressions of CEL, which are not in its bundle", async () => {
+  it("cases with expressions of CEL are left out, because a version has only those of its settings", async () => {
     const listed = (await readCatalogue()).find(({ name }) => name === "validating-admission-policy");
     assert.ok(listed);
     const expressions: string[] = [];
