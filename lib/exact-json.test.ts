@@ -29,7 +29,7 @@ describe("exact JSON", () => {
   ];
   for (const [text, value] of rows) it(`reads ${text}`, () => assert.deepEqual(exactJson.parse(text), value));
 
-  it("keeps all digits of all integers, and changes nothing else", () =>
+  it("exact JSON keeps all digits of integers of 64 bits, and changes no other value", () =>
     fc.assert(
       fc.property(fc.json(), fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), (json, integer) => {
         const text = `{"json":${json},"list":[${integer},\t${integer}]}`;
@@ -71,20 +71,20 @@ describe("a rule with exactIntegers", () => {
     return [response.auditAnnotations.type, Buffer.from(response.patch, "base64").toString()];
   };
 
-  it("has integers of 64 bits, and writes them into its patch", async () => {
+  it("a rule with exactIntegers gets integers of 64 bits, and writes them into its patch", async () => {
     const patch = `[{"op":"add","path":"/copy","value":${list}}]`;
     assert.deepEqual(await mutate(rule({ ...definition, exactIntegers: true })), ["bigint", patch]);
     assert.deepEqual(await mutate(rule(definition)), ["number", patch.replaceAll("993", "992")]);
   });
 
-  it("answers 413 if an object is nested too deep to read its integers exactly", () => {
+  it("a review with exact integers is refused with 413 if its object is nested too deep", () => {
     const lists = `${"[".repeat(100_000)}9007199254740993${"]".repeat(100_000)}`;
     const deepReview = JSON.stringify(buildPodReview({ object: { a: 0 } })).replace('"a":0', `"a":${lists}`);
     assert.throws(() => decodeReview(deepReview, exactJson.parse), { code: 413 });
     assert.ok(decodeReview(deepReview));
   });
 
-  it("is recorded with all digits", async () => {
+  it("the recording of a rule with exactIntegers has all digits of the integers", async () => {
     const counting = rule({ ...definition, exactIntegers: true });
     const { request } = exactJson.parse(review) as { request: AdmissionRequest };
     const context = { name: "counting", mode: "enforce" as const, settings: {}, now: new Date(0) };

@@ -19,7 +19,7 @@ describe("lookUp", () => {
 });
 
 describe("cloneDeep", () => {
-  it("copies drafts, and __proto__ as a key", () => {
+  it("cloneDeep copies drafts, and copies __proto__ like any other key", () => {
     const value = JSON.parse('{"__proto__":{"a":[1,{"b":2}]}}');
     assert.equal(JSON.stringify(cloneDeep(createDraft(value).value)), JSON.stringify(value));
     assert.notEqual(cloneDeep(value), value);
@@ -27,7 +27,7 @@ describe("cloneDeep", () => {
 });
 
 describe("setMemberToCopy and deleteMember", () => {
-  it("report whether they changed anything", () => {
+  it("setMemberToCopy and deleteMember report whether they changed anything", () => {
     const { value, changes } = createDraft({ a: { b: [1] } });
     assert.deepEqual(
       [setMemberToCopy(value, "a", { b: [1] }), deleteMember(value, "c"), deleteMember(value, "toString")],
@@ -59,7 +59,7 @@ describe("hasMisreadKey", () => {
 });
 
 describe("isSame", () => {
-  it("agrees with isDeepStrictEqual on JSON values", () =>
+  it("isSame agrees with isDeepStrictEqual on JSON values", () =>
     fc.assert(
       fc.property(fc.jsonValue(), fc.jsonValue(), (first, second) => {
         const [left, right] = [first, second].map((value) => JSON.parse(JSON.stringify(value)));
@@ -67,17 +67,17 @@ describe("isSame", () => {
         assert.ok(isSame(left, JSON.parse(JSON.stringify(left))));
       }),
     ));
-  it("compares keys such as __proto__ like other keys", () => {
+  it("isSame compares keys such as __proto__ like other keys", () => {
     assert.equal(isSame(JSON.parse('{"__proto__":{}}'), {}), false);
     assert.equal(isSame({ a: 1 }, JSON.parse('{"__proto__":1}')), false);
     assert.equal(isSame({ constructor: 1 }, { toString: 1 }), false);
   });
-  it("distinguishes lists, maps and null", () => {
+  it("isSame distinguishes lists, maps and null", () => {
     assert.equal(isSame([], {}), false);
     assert.equal(isSame(null, {}), false);
     assert.equal(isSame({ a: undefined }, { b: undefined }), false);
   });
-  it("compares values that nest deeper than the call stack allows", () => {
+  it("isSame compares values that nest deeper than the call stack allows", () => {
     const parseNested = (inner: string) => JSON.parse(`${"[".repeat(100_000)}${inner}${"]".repeat(100_000)}`);
     assert.equal(isSame(parseNested("1"), parseNested("1")), true);
     assert.equal(isSame(parseNested("1"), parseNested("2")), false);

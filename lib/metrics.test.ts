@@ -5,7 +5,7 @@ import { formatMetricLines } from "./metrics.ts";
 const buildCount = (metric: string, name: string) => ({ metric, labels: { name, resource_type: "/v1/Pod" } });
 
 describe("formatMetricLines", () => {
-  it("returns one line for each set of labels, with the cluster as a dimension", () => {
+  it("formatMetricLines returns one line for each set of labels, with the cluster as a dimension", () => {
     const lines = formatMetricLines(
       "prod",
       [buildCount("matched", "a"), buildCount("matched", "a"), buildCount("changed", "a"), buildCount("matched", "b")],
@@ -54,5 +54,5 @@ describe("formatMetricLines", () => {
     );
   });
 
-  it("returns no lines without counts", () => assert.deepEqual(formatMetricLines("prod", [], 7), []));
+  it("formatMetricLines returns no lines without counts", () => assert.deepEqual(formatMetricLines("prod", [], 7), []));
 });

@@ -78,7 +78,7 @@ describe("needs", () => {
   };
   const bindToRule = (capabilities: Capabilities) => bindNeeds(needs, capabilities, "rule") as unknown as Answers;
 
-  it("pass group, resource and name to the capabilities", async () => {
+  it("a rule's needs pass group, resource and the rule's arguments to the capabilities", async () => {
     const { questions, capabilities } = recordQuestions();
     const { account, ranges, provision, charge, may, call, kinds, plain, volumes } = bindToRule(capabilities);
     await Promise.all([
@@ -107,7 +107,7 @@ describe("needs", () => {
     ]);
   });
 
-  it("keep ledger entries apart by rule", () => {
+  it("a rule's need of a ledger keeps the entries of each rule apart", () => {
     const { questions, capabilities } = recordQuestions();
     bindNeeds({ buckets: ledger() }, capabilities, "event-rate-limit");
     const { quotas } = bindNeeds({ quotas: sharedLedger() }, capabilities, "workload-quota");
@@ -118,7 +118,7 @@ describe("needs", () => {
     ]);
   });
 
-  it("send the same question once in a review, and again in the next review", async () => {
+  it("a rule's needs send the same question once in a review, and again in the next review", async () => {
     const { questions, capabilities } = recordQuestions();
     const { account, ranges, may } = bindToRule(capabilities);
     await Promise.all([
@@ -134,14 +134,14 @@ describe("needs", () => {
     assert.equal(questions.length, 4);
   });
 
-  it("send a question with effects each time, even if it is the same", async () => {
+  it("a rule's needs send a question with effects each time, even if it is the same", async () => {
     const { questions, capabilities } = recordQuestions();
     const { provision, call } = bindToRule(capabilities);
     await Promise.all([provision({}), provision({}), call({ url: "u" }), call({ url: "u" })]);
     assert.equal(questions.length, 4);
   });
 
-  it("send a question again after the rule has written", async () => {
+  it("a rule's needs send a question again after the rule has written to the cluster", async () => {
     const { questions, capabilities } = recordQuestions();
     const { ranges, charge } = bindToRule(capabilities);
     await ranges("a");
@@ -154,7 +154,7 @@ describe("needs", () => {
     );
   });
 
-  it("reject each of several calls that fail at the same time, without an unhandled rejection", async () => {
+  it("a rule's needs reject each of several calls that fail at once, without an unhandled rejection", async () => {
     const { account } = bindToRule(createUnconnectedCapabilities("prod"));
     const [first, second] = [account({ name: "a" }), account({ name: "b" })];
     await assert.rejects(first);
@@ -162,13 +162,13 @@ describe("needs", () => {
     await assert.rejects(second);
   });
 
-  it("send no question before the rule asks it", () => {
+  it("a rule's needs send no question before the rule asks it", () => {
     const { questions, capabilities } = recordQuestions();
     bindToRule(capabilities);
     assert.deepEqual(questions, []);
   });
 
-  it("list the verbs and resources from which the rule's rights follow", () => {
+  it("a rule's needs list the verbs and resources from which the rule's rights follow", () => {
     const kinds = Object.values({
       ...needs,
       classes: get("storageclasses"),
@@ -190,12 +190,12 @@ describe("needs", () => {
     ]);
   });
 
-  it("throw if get is called with a text instead of { name, namespace }", () => {
+  it("a rule's needs throw if get is called with a text instead of { name, namespace }", () => {
     const { account } = bindToRule(createUnconnectedCapabilities("prod"));
     assert.throws(() => account("default" as never), /^Error: get takes \{ name, namespace \}, not "default"$/);
   });
 
-  it("fail with 503 if the cluster is not connected", async () => {
+  it("a rule's needs fail with 503 if the cluster is not connected", async () => {
     const { account, ranges, provision, charge, may, call } = bindToRule(createUnconnectedCapabilities("prod"));
     const sentence = 'nothing can be read from cluster "prod": it has no connection here';
     for (const ask of [

@@ -111,7 +111,7 @@ describe("a refusal", () => {
     { field: "spec.a", type: "Required value" },
     { field: "spec.b", type: "Invalid value", value: "x" },
   ] as const;
-  it("has the reason Invalid and no brackets for one field", () => {
+  it("a refusal for one wrong field has the reason Invalid, and no brackets around the error", () => {
     assert.deepEqual(invalid(request(), "a", [requiredError]), {
       code: 422,
       reason: "Invalid",
@@ -123,7 +123,7 @@ describe("a refusal", () => {
       },
     });
   });
-  it("has the reason Invalid and a cause for each of several fields", () => {
+  it("a refusal for several wrong fields has the reason Invalid, and a cause for each field", () => {
     assert.deepEqual(
       invalid(request(deployment), "", [
         requiredError,

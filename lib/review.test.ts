@@ -166,14 +166,14 @@ describe("decodeReview", () => {
       assert.deepEqual([failure?.code, failure?.message], [400, sentence]);
     });
 
-  it("takes the last of duplicate keys", () => {
+  it("decodeReview takes the last of duplicate keys", () => {
     assert.equal(
       decodeReview(JSON.stringify(review).replace('"dryRun":false', '"dryRun":false,"dryRun":true')).request.dryRun,
       true,
     );
   });
 
-  it("keeps __proto__ as a key, which sets no prototype", () => {
+  it("decodeReview keeps __proto__ as a key, which sets no prototype", () => {
     const { object } = decodeReview(
       JSON.stringify(request({ object: 1 })).replace('"object":1', '"object":{"__proto__":{"a":1}}'),
     ).request;
@@ -193,7 +193,7 @@ describe("decodeReview", () => {
     lists: "[".repeat(depth) + "]".repeat(depth),
     objects: ['{"a":'.repeat(depth), 1, "}".repeat(depth)].join(""),
   };
-  it("takes an object 200,000 levels deep", () => {
+  it("decodeReview takes an object 200,000 levels deep", () => {
     assert.equal(
       findFailure(JSON.stringify(request({ object: 1 })).replace('"object":1', `"object":${nested.objects}`)),
       undefined,
@@ -214,7 +214,7 @@ describe("decodeReview", () => {
     .tuple(fc.constantFrom(...listPaths(review)), fc.jsonValue({ maxDepth: 3 }))
     .map(([path, value]) => JSON.stringify(replaceAt(review, path, value)));
 
-  it("decodes any text or fails with 400", () => {
+  it("decodeReview decodes any text or fails with 400", () => {
     const text = fc.oneof(fc.string({ unit: "binary" }), fc.json(), reviewWithRandomValue);
     fc.assert(
       fc.property(text, (body) => [undefined, 400].includes(findFailure(body)?.code)),
@@ -222,7 +222,7 @@ describe("decodeReview", () => {
     );
   });
 
-  it("quotes nothing of the body in a failure", () => {
+  it("decodeReview quotes nothing of the body in a failure", () => {
     const secret = fc
       .array(fc.constantFrom("Q", "W", "Z", "7", "8", "9"), { minLength: 4, maxLength: 40 })
       .map((letters) => letters.join(""));
@@ -346,7 +346,7 @@ describe("encodeReview", () => {
     decodeReview(JSON.stringify({ ...request({ uid }), apiVersion: `admission.k8s.io/${version}` }));
   const uids = fc.oneof(fc.uuid(), fc.string({ minLength: 1 }));
 
-  it("returns what the API server accepts for any outcome of mutate", () => {
+  it("encodeReview returns what the API server accepts for any outcome of mutate", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, patches, (version, uid, outcome, patch) => {
         const received = receive(
@@ -362,7 +362,7 @@ describe("encodeReview", () => {
     );
   });
 
-  it("returns what the API server accepts for any outcome of validate", () => {
+  it("encodeReview returns what the API server accepts for any outcome of validate", () => {
     fc.assert(
       fc.property(fc.constantFrom("v1", "v1beta1"), uids, outcomes, (version, uid, outcome) => {
         assert.equal(
@@ -389,7 +389,7 @@ describe("encodeReview", () => {
         message: "no",
       }));
 
-  it("keeps the details of a status", () => {
+  it("encodeReview keeps the details of a status", () => {
     const status = {
       code: 422,
       reason: "Invalid",
@@ -399,7 +399,7 @@ describe("encodeReview", () => {
     assert.deepEqual(sendStatus(status), status);
   });
 
-  it("refuses with 403 if there is no status", () => {
+  it("encodeReview refuses with 403 if there is no status", () => {
     assert.deepEqual(receive(encodeReviewResponse(buildReview("v1", "1"), { allowed: false }), "v1", "1", "validate"), {
       allowed: false,
       code: 403,
@@ -415,7 +415,7 @@ describe("warnings", () => {
       .replace(/\p{Cc}+/gu, " ")
       .trim();
 
-  it("are unchanged if they fit, except for control characters", () => {
+  it("warnings are unchanged if they fit, except for control characters", () => {
     assert.deepEqual(fitWarnings(["a\nb", "", "\t", "a b", 'say "x" \\', "\ud83d", "😀", "x".repeat(300)]), [
       "a b",
       'say "x" \\',
@@ -425,17 +425,17 @@ describe("warnings", () => {
     ]);
   });
 
-  it("are counted in characters, not in UTF-16 units", () => {
+  it("the length of warnings is counted in characters, not in UTF-16 units", () => {
     const emojis = Array.from({ length: 20 }, (_, index) => "😀".repeat(150 + index));
     assert.deepEqual(fitWarnings(emojis), emojis);
   });
 
-  it("end with the number of those that did not fit", () => {
+  it("the last warning states how many warnings did not fit", () => {
     const longWarnings = Array.from({ length: 17 }, (_, index) => `${index + 10}${"😀".repeat(254)}`);
     assert.deepEqual(fitWarnings(longWarnings), [...longWarnings.slice(0, 15), "2 more warnings did not fit"]);
   });
 
-  it("are counted in the last warning if they are dropped", () => {
+  it("the last warning counts all dropped warnings, for any texts", () => {
     fc.assert(
       fc.property(fc.array(anyText, { maxLength: 60 }), (texts) => {
         const cleanTexts = [...new Set(texts.map(clean))].filter(Boolean);
@@ -471,7 +471,7 @@ describe("audit annotations", () => {
   ];
   for (const [name, audit, sent] of cases) it(name, () => assert.deepEqual(fitAuditAnnotationKeys(audit), sent));
 
-  it("keep all values", () => {
+  it("audit annotations keep all values, even if keys become equal", () => {
     const keys = fc.oneof(anyText, fc.constantFrom("constructor", "__proto__", "hasOwnProperty", "a", "a ", "/a"));
     fc.assert(
       fc.property(fc.dictionary(keys, anyText), (audit) => {

@@ -37,14 +37,14 @@ describe("mergeWithDefaults", () => {
   for (const [name, settings, merged] of table)
     it(name, () => assert.deepEqual(mergeWithDefaults(defaults, settings), merged));
 
-  it("keeps __proto__ as a key, which sets no prototype", () => {
+  it("mergeWithDefaults keeps __proto__ as a key, which sets no prototype", () => {
     const merged = mergeWithDefaults({ open: {} }, JSON.parse('{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}'));
     assert.equal(JSON.stringify(merged), '{"open":{"__proto__":{"a":1}},"__proto__":{"b":2}}');
     assert.deepEqual([Reflect.get(merged, "b"), Object.getPrototypeOf(merged) === Object.prototype], [undefined, true]);
   });
 
   const maps = fc.dictionary(fc.string(), fc.jsonValue());
-  it("changes neither map, and has the members of both", () => {
+  it("mergeWithDefaults changes no argument, and returns the members of both maps", () => {
     fc.assert(
       fc.property(maps, maps, (left, right) => {
         const before = JSON.stringify([left, right]);
@@ -65,7 +65,7 @@ describe("findSettingsMistakes", () => {
         found,
       ));
 
-  it("compares elements of lists and values of open maps with their examples, and with nothing else", () => {
+  it("findSettingsMistakes compares elements of lists and values of open maps only with their examples", () => {
     const rule = {
       settings: { names: [], labels: { "cost-center": "unknown" }, quotas: [], any: {} },
       elements: { names: "", labels: "", quotas: { hard: {}, on: true }, "quotas.*.hard": 1 },
@@ -93,12 +93,12 @@ describe("findSettingsMistakes", () => {
     );
   });
 
-  it("reports that a rule has no settings", () =>
+  it("findSettingsMistakes reports that a rule has no settings", () =>
     assert.deepEqual(findSettingsMistakes({}, { a: 1 }), [
       { path: ["a"], sentence: "is unknown; there are no settings here" },
     ]));
 
-  it("finds nothing in settings of the same shape", () => {
+  it("findSettingsMistakes finds nothing in settings of the same shape as the defaults", () => {
     const similarSettings = fc.record(
       {
         seconds: fc.integer(),
@@ -116,7 +116,7 @@ describe("findSettingsMistakes", () => {
     );
   });
 
-  it("finds mistakes in all settings that change the shape of the defaults when they are merged", () => {
+  it("merged settings keep the shape of the defaults if findSettingsMistakes finds no mistake", () => {
     const anySettings = fc.dictionary(fc.constantFrom(...Object.keys(defaults), "other"), fc.jsonValue());
     fc.assert(
       fc.property(anySettings, (settings) => {
@@ -130,14 +130,14 @@ describe("findSettingsMistakes", () => {
 });
 
 describe("freezeDeep", () => {
-  it("freezes all of a value that nests deeply", () => {
+  it("freezeDeep freezes all of a value that nests deeply", () => {
     const deep = JSON.parse(`{"a":[${"[".repeat(9900)}{"b":1}${"]".repeat(9900)}]}`);
     assert.equal(freezeDeep(deep), deep);
     let inner: unknown = deep.a;
     for (; Array.isArray(inner); [inner] = inner) assert.ok(Object.isFrozen(inner));
     assert.ok(Object.isFrozen(inner) && Object.isFrozen(deep));
   });
-  it("freezes long lists, and returns primitive values", () => {
+  it("freezeDeep freezes long lists, and returns primitive values", () => {
     const longList = Array.from({ length: 300_000 }, () => ({}));
     assert.ok(freezeDeep(longList).every(Object.isFrozen));
     for (const value of [undefined, null, 1, "a"]) assert.equal(freezeDeep(value), value);
@@ -148,18 +148,18 @@ describe("findVariantSettings", () => {
   const ruleConfig = { variants: { strict: { limit: 2, deep: { a: 1 } } } };
   const settings = { limit: 1, deep: { a: 0, b: 0 }, list: [{}] };
 
-  it("returns the settings with what the variant changes", () => {
+  it("findVariantSettings returns the settings with what the variant changes", () => {
     const variantSettings = { limit: 2, deep: { a: 1, b: 0 }, list: [{}] };
     assert.deepEqual(findVariantSettings(ruleConfig, undefined, "strict", settings), variantSettings);
     assert.deepEqual(findVariantSettings(ruleConfig, {}, "strict", settings), variantSettings);
     assert.deepEqual(findVariantSettings(ruleConfig, { variants: { strict: {} } }, "strict", settings), settings);
   });
-  it("returns nothing for a variant that the cluster doesn't have", () => {
+  it("findVariantSettings returns nothing for a variant that the cluster doesn't have", () => {
     for (const name of [undefined, "loose", "toString"])
       assert.equal(findVariantSettings(ruleConfig, undefined, name, settings), undefined);
     assert.equal(findVariantSettings(ruleConfig, { variants: {} }, "strict", settings), undefined);
   });
-  it("returns the same frozen object for the same settings, and another for a copy of the settings", () => {
+  it("findVariantSettings returns the same frozen object for the same settings, and another for their copy", () => {
     const variantSettings = findVariantSettings(ruleConfig, undefined, "strict", settings);
     assert.ok(Object.isFrozen(variantSettings) && Object.isFrozen(settings.list[0]));
     assert.equal(findVariantSettings(ruleConfig, {}, "strict", settings), variantSettings);

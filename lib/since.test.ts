@@ -37,7 +37,7 @@ describe("data by the minor version of Kubernetes", () => {
   for (const [minor, data] of rows)
     it(`is "${data}" for ${minor ?? "an unknown version"}`, async () => assert.equal(await readData(minor), data));
 
-  it("is not selected for a text that is no minor version: selectSince throws", () => {
+  it("selectSince throws for a text that is no minor version of Kubernetes", () => {
     for (const minor of ["", "1", "1.x", "v1.34", "1.34.2", "35+"])
       assert.throws(() => selectSince({ "1.0": 1 }, minor), {
         message: `"${minor}" is no minor version of Kubernetes, such as 1.35`,
@@ -91,7 +91,7 @@ describe("data by the minor version of Kubernetes", () => {
       assert.deepEqual(Object.values(toMap(toMap(response).auditAnnotations)), [data]);
     });
 
-  it("is refused in one sentence if a direct invocation names no minor version", async () => {
+  it("a direct invocation with a text that is no minor version of Kubernetes is refused in one sentence", async () => {
     const event = { phase: "mutate", review: buildPodReview({ object: {} }), kubernetes: "35" };
     const { code, message } = toMap(await endpoints.rule(event, {} as Context));
     assert.deepEqual([code, message], [400, '"35" is no minor version of Kubernetes, such as 1.35']);

@@ -61,12 +61,12 @@ describe("a policy's case", () => {
     });
 
   it("a policy's case is evaluated by rules that read policies, with the rules' configured settings", () => {
-    // `held` has the settings of a rule that hold policies. The policy that validates is for only one of the rules.
+    // `policyKeys` are settings that contain policies. The policy that validates is for only one of the rules.
     const configured = { mode: "enforce" as const, settings: { scripts: false } };
     const rules = findRulesForPolicies(catalogue, [validatePolicy], new Map([["policy-validate", configured]]));
-    const setups = rules.map(({ listed, held }) => [listed.name, held, Object(listed.rule.settings)] as const);
+    const setups = rules.map((one) => [one.listed.name, one.policyKeys, Object(one.listed.rule.settings)] as const);
     assert.deepEqual(
-      setups.map(([name, held, { policies, scripts }]) => [name, held, policies.length, scripts]),
+      setups.map(([name, keys, { policies, scripts }]) => [name, keys, policies.length, scripts]),
       [
         ["policy-override", ["policies"], 0, true],
         ["policy-validate", ["policies"], 1, false],

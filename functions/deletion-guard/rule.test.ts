@@ -78,7 +78,7 @@ describe("deletion-guard", () => {
   };
   const call = "POST http://127.0.0.1/shop/a/u1";
 
-  it("starts the clean-up once for any number of deletions and evictions", async () => {
+  it("deletion-guard starts the clean-up once for any number of deletions and evictions", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     assert.equal(await deletePod(capabilities), "it was started");
     for (const days of [0, 1, 20, 40]) {
@@ -88,7 +88,7 @@ describe("deletion-guard", () => {
     }
     assert.deepEqual(sent, [call]);
   });
-  it("starts the clean-up once for concurrent requests", async () => {
+  it("deletion-guard starts the clean-up once for concurrent requests", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const outcomes = await Promise.all(
       Array.from({ length: 20 }, (_, index) => deletePod(capabilities, { uid: `${index}` })),
@@ -96,20 +96,20 @@ describe("deletion-guard", () => {
     assert.equal(outcomes.filter((outcome) => outcome === "it was started").length, 1);
     assert.deepEqual(sent, [call]);
   });
-  it("starts the clean-up once for concurrent requests with the same uid", async () => {
+  it("deletion-guard starts the clean-up once for concurrent requests with the same uid", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const outcomes = await Promise.all(Array.from({ length: 20 }, () => deletePod(capabilities)));
     assert.equal(outcomes.filter((outcome) => outcome === "it was started").length, 1);
     assert.deepEqual(sent, [call]);
   });
-  it("repeats the call after every answer other than 2xx, also after a redirect", async () => {
+  it("deletion-guard repeats the call after every answer other than 2xx, also after a redirect", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     for (status of [500, 302, 404]) assert.equal(await deletePod(capabilities), `it could not be started: ${status}`);
     status = 200;
     assert.equal(await deletePod(capabilities), "it was started");
     assert.deepEqual(sent, [call, call, call, call]);
   });
-  it("repeats another review's call after a minute if its result isn't in the ledger", async () => {
+  it("deletion-guard repeats another review's call after a minute if the ledger has no result for it", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const unfinished = { until: 1_800_000_000_000 + 60_000, isDone: false };
     await capabilities.ledger("deletion-guard").change(["u1"], () => [unfinished]);
@@ -117,7 +117,7 @@ describe("deletion-guard", () => {
     seconds = 60;
     assert.equal(await deletePod(capabilities), "it was started");
   });
-  it("keeps the pod if the ledger fails after the call, and repeats the call after a minute", async () => {
+  it("deletion-guard keeps the pod if the ledger fails, and repeats the call after a minute", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const ledger = capabilities.ledger("deletion-guard");
     // The first change stores the call, and the second one stores its result.
@@ -140,26 +140,26 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(capabilities), "it was started");
     assert.deepEqual(sent, [call, call]);
   });
-  it("admits the deletion of a pod that was replaced by a pod with the same name", async () => {
+  it("deletion-guard admits the deletion of a pod that was replaced by a pod with the same name", async () => {
     assert.equal(await deletePod(buildCapabilities(buildPod({ uid: "u2" }), buildNamespace())), "deleted");
     assert.deepEqual(sent, []);
   });
-  it("admits the deletion of a pod that is marked only in the review", async () => {
+  it("deletion-guard admits the deletion of a pod that is marked only in the review", async () => {
     assert.equal(await deletePod(buildCapabilities(buildPod({ labels: {} }), buildNamespace())), "deleted");
     assert.equal(await deletePod(buildCapabilities(buildNamespace())), "deleted");
     assert.deepEqual(sent, []);
   });
-  it("starts the clean-up of a pod when a collection is deleted, and the request has no name", async () => {
+  it("deletion-guard starts the clean-up when a collection is deleted by a request without a name", async () => {
     assert.equal(await deletePod(buildCapabilities(buildPod(), buildNamespace()), { name: "" }), "it was started");
     assert.deepEqual(sent, [call]);
   });
-  it("starts no clean-up on a dry run", async () => {
+  it("deletion-guard starts no clean-up on a dry run", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     assert.equal(await deletePod(capabilities, { dryRun: true }), "kept");
     assert.equal(await deletePod(capabilities, buildEviction({ deleteOptions: { dryRun: ["All"] } })), "kept");
     assert.deepEqual(sent, []);
   });
-  it("calls the URL of `check` on a dry run, and decides by its answer", async () => {
+  it("deletion-guard calls the URL of `check` on a dry run, and decides by its answer", async () => {
     settings = { ...settings, finished: { annotation: "", check: "http://{ip}/done" } };
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     assert.equal(await deletePod(capabilities, { dryRun: true }), "deleted");
@@ -167,22 +167,21 @@ describe("deletion-guard", () => {
     assert.equal(await deletePod(capabilities, { dryRun: true }), "kept");
     assert.deepEqual(sent, ["GET http://127.0.0.1/done", "GET http://127.0.0.1/done"]);
   });
-  it("admits the deletion and the eviction of a pod that is already being deleted", async () => {
+  it("deletion-guard admits the deletion and the eviction of a pod that is already being deleted", async () => {
     const pod = buildPod({ deletionTimestamp: "2026-01-01T00:00:00Z" });
     assert.equal(await deletePod(buildCapabilities(pod, buildNamespace()), { oldObject: pod }), "deleted");
     assert.equal(await deletePod(buildCapabilities(pod, buildNamespace()), buildEviction()), "deleted");
   });
-  it("admits deletions in a namespace that is being deleted, unless endingNamespaces is set", async () => {
+  it("deletion-guard admits deletions in an ending namespace, unless endingNamespaces is set", async () => {
     const namespace = buildNamespace({ deletionTimestamp: "2026-01-01T00:00:00Z" });
     assert.equal(await deletePod(buildCapabilities(buildPod(), namespace)), "deleted");
     assert.deepEqual(sent, []);
     settings = { ...settings, endingNamespaces: true };
     assert.equal(await deletePod(buildCapabilities(buildPod(), namespace)), "it was started");
   });
-  it("admits a forced deletion by the users and groups of its settings only", async () => {
+  it("deletion-guard admits a forced deletion by the users and groups of its settings only", async () => {
     const capabilities = buildCapabilities(buildPod(), buildNamespace());
     const options = { gracePeriodSeconds: 0 };
-    // The default settings allow this user.
     // The default settings allow this user.
     const byCollector = { userInfo: { username: "system:serviceaccount:kube-system:pod-garbage-collector" } };
     assert.equal(await deletePod(capabilities, { options, ...byCollector }), "deleted");
@@ -203,12 +202,12 @@ describe("deletion-guard", () => {
     );
     assert.equal(await deletePod(capabilities, byCollector), "it was started before");
   });
-  it("throws if the URL of `check` can't be called, so that the failurePolicy decides", async () => {
+  it("deletion-guard throws if the URL of `check` can't be called, so that the failurePolicy decides", async () => {
     settings = { finished: { annotation: "", check: "http://{ip}/done" }, addresses: ["127.0.0.1"] };
     const http = async () => assert.fail("unreachable");
     await assert.rejects(deletePod({ ...buildCapabilities(buildPod(), buildNamespace()), http }), /unreachable/);
   });
-  it("escapes the name, namespace and uid of a pod in a URL", () => {
+  it("deletion-guard escapes the name, namespace and uid of a pod in a URL", () => {
     const pod = {
       metadata: { name: "../a?b#c", namespace: "$&", uid: "{name}/{ip}" },
       status: { podIPs: [{ ip: "fd00::1" }] },
@@ -224,12 +223,12 @@ describe("an address of a pod", () => {
   const isCallable = (ip: string, ...networks: string[]) =>
     buildPodUrl("http://{ip}/", { status: { podIP: ip } }, networks) !== undefined;
 
-  it("is allowed within a listed network", () => {
+  it("an address of a pod is allowed within a listed network", () => {
     for (const { ip, network, expected } of rows.unreserved)
       assert.equal(isCallable(ip, network), expected, `${ip} in ${network}`);
     assert.ok(!isCallable("10.1.2.3"));
   });
-  it("is refused in a reserved range, unless a network within that range is listed", () => {
+  it("an address of a pod is refused in a reserved range, unless a network within that range is listed", () => {
     const reserved =
       "127.0.0.1 169.254.169.254 ::1 fe80::1 fd00:ec2::254 0.0.0.0 :: ::ffff:169.254.169.254 ::169.254.169.254 " +
       "64:ff9b::169.254.169.254 2002:a9fe:a9fe::1";
@@ -238,12 +237,12 @@ describe("an address of a pod", () => {
     for (const { ip, network, expected } of rows.reserved)
       assert.equal(isCallable(ip, network), expected, `${ip} in ${network}`);
   });
-  it("is allowed in the notation of IPv4 and of IPv6, by a network in either notation", () => {
+  it("an address of a pod is allowed in the notation of IPv4 and of IPv6, by a network in either notation", () => {
     assert.ok(isCallable("::ffff:10.1.2.3", "10.0.0.0/8"));
     assert.ok(isCallable("::ffff:a01:203", "10.0.0.0/8"));
     assert.ok(isCallable("10.1.2.3", "::ffff:10.0.0.0/104"));
   });
-  it("is refused in any other notation", () => {
+  it("an address of a pod is refused in any other notation", () => {
     const addresses =
       "10.0.0 10.0.0.256 010.0.0.1 0x0a.0.0.1 1:2:3:4:5:6:7 1:2:3:4:5:6:7:8:9 ::1:: ::: 12345:: g:: ::1.2.3 " +
       "fe80::1%eth0 1:2:3:4:5:6:7::8 localhost";

@@ -50,7 +50,7 @@ describe("event-rate-limit", () => {
     object: { ...event, involvedObject, source },
   });
 
-  it("refuses with 429 and the API server's message", async () => {
+  it("event-rate-limit refuses with 429 and the API server's message", async () => {
     await send([buildLimit("Namespace", 1)]);
     assert.deepEqual(await send([buildLimit("Namespace", 1)]), {
       code: 429,
@@ -79,13 +79,13 @@ describe("event-rate-limit", () => {
       assert.equal(withOtherKey, type === "Server" ? `Too many requests: ${describeLimit("Server", "")}` : "");
       assert.equal(second, `Too many requests: ${describeLimit(type, key)}`);
     });
-  it("uses a key without the fields that an event doesn't have", async () => {
+  it("event-rate-limit uses a key without the fields that an event doesn't have", async () => {
     const request = { object: {}, userInfo: {} };
     const limits = [buildLimit("SourceAndObject", 1), buildLimit("User", 1)];
     const [, second] = await sendAll(limits, request, request);
     assert.equal(second, `Too many requests: [${describeLimit("SourceAndObject", "")}, ${describeLimit("User", "")}]`);
   });
-  it("uses a key without the fields that are not strings", async () => {
+  it("event-rate-limit uses a key without the fields that are not strings", async () => {
     const unconvertible = JSON.parse('{"toString": 1, "valueOf": 1}');
     const limits = [buildLimit("SourceAndObject", 1)];
     const messages = await sendAll(
@@ -96,7 +96,7 @@ describe("event-rate-limit", () => {
     assert.deepEqual(messages, ["", `Too many requests: ${describeLimit("SourceAndObject", "Pod")}`]);
     assert.equal((await sendAll(limits, buildEvent("Pod" as never, "kubelet")))[0], "");
   });
-  it("names every limit that refuses an event once in the message", async () => {
+  it("event-rate-limit names every limit that refuses an event once in the message", async () => {
     const limits = [buildLimit("Namespace", 1), buildLimit("User", 1), buildLimit("Namespace", 1)];
     const [, second] = await sendAll(limits, {}, {});
     assert.equal(
@@ -104,13 +104,13 @@ describe("event-rate-limit", () => {
       `Too many requests: [${describeLimit("Namespace", "shop")}, ${describeLimit("User", "jane")}]`,
     );
   });
-  it("takes a token of a limit even if another limit refuses", async () => {
+  it("event-rate-limit takes a token of a limit even if another limit refuses", async () => {
     const limits = [buildLimit("Namespace", 1), buildLimit("User", 2)];
     const [, second, third] = await sendAll(limits, {}, {}, { namespace: "bank" });
     assert.equal(second, `Too many requests: ${describeLimit("Namespace", "shop")}`);
     assert.equal(third, `Too many requests: ${describeLimit("User", "jane")}`);
   });
-  it("refills a bucket over time, up to the burst", async () => {
+  it("event-rate-limit refills a bucket over time, up to the burst", async () => {
     const limits = [buildLimit("Server", 2)];
     await sendAll(limits, {}, {});
     seconds = 0.5;
@@ -121,7 +121,7 @@ describe("event-rate-limit", () => {
     seconds = 1000;
     assert.deepEqual((await sendAll(limits, {}, {}, {})).map(Boolean), [false, false, true]);
   });
-  it("refills nothing if the clock goes back", async () => {
+  it("event-rate-limit refills nothing if the clock goes back", async () => {
     const limits = [buildLimit("Server", 1)];
     await send(limits);
     seconds = -1000;
@@ -129,19 +129,19 @@ describe("event-rate-limit", () => {
     seconds = 0.5;
     assert.ok(await send(limits));
   });
-  it("takes no token for a dry run, and a token for an event of events.k8s.io only with eventsApi", async () => {
+  it("event-rate-limit takes no token for a dry run, and for events.k8s.io only with eventsApi", async () => {
     const limits = [buildLimit("Server", 1)];
     const messages = await sendAll(limits, { dryRun: true }, newerKind, {}, { dryRun: true }, newerKind, {});
     assert.deepEqual(messages.map(Boolean), [false, false, false, false, false, true]);
     assert.ok(await send(limits, newerKind, { eventsApi: true }));
   });
-  it("reads the source and the object of an event of events.k8s.io", async () => {
+  it("event-rate-limit reads the source and the object of an event of events.k8s.io", async () => {
     const limits = [buildLimit("SourceAndObject", 1)];
     await send(limits);
     const object = { metadata: { name: "b" }, deprecatedSource: event.source, regarding: pod };
     assert.ok(await send(limits, { ...newerKind, object }, { eventsApi: true }));
   });
-  it("admits no more concurrent events than the burst", async () => {
+  it("event-rate-limit admits no more concurrent events than the burst", async () => {
     const statuses = await Promise.all(Array.from({ length: 50 }, () => send([buildLimit("Server", 7)])));
     assert.equal(statuses.filter((status) => status === undefined).length, 7);
   });

@@ -39,7 +39,7 @@ const openProcesses = (count: number) => Array.from({ length: count }, () => cre
 const createLimit = (qps: number, burst: number): EventLimit => ({ type: "Server", qps, burst });
 
 describe("a bucket that several processes share", () => {
-  it("gives in each span of time at most its burst, the refill by the fastest clock, and the tokens that processes kept", async () => {
+  it("a shared bucket gives at most its burst, its refill, and the tokens that processes kept", async () => {
     // `count` is the number of processes, `difference` the largest difference of their clocks in milliseconds.
     for (const [qps, burst, count, difference] of [
       [1, 5, 3, 0],
@@ -77,7 +77,7 @@ describe("a bucket that several processes share", () => {
       assert.ok(taken.length >= burst, `${taken.length} of ${burst}`);
     }
   });
-  it("gives all tokens of its burst and its refill, even if there are many more requests", async () => {
+  it("a shared bucket gives all its tokens, even if there are many more requests", async () => {
     for (const [qps, count] of [
       [10, 8],
       [100, 1],
@@ -98,7 +98,7 @@ describe("a bucket that several processes share", () => {
       );
     }
   });
-  it("is written at most 50 times a second by each process, even if processes take all tokens", async () => {
+  it("a shared bucket is written at most 50 times a second by each process", async () => {
     const limit = createLimit(1000, 1000);
     const [buckets, processes] = [createSlowLedger(), openProcesses(4)];
     for (let now = 0; now < 10_000; now++)
@@ -106,7 +106,7 @@ describe("a bucket that several processes share", () => {
     // Eleven seconds, because the bucket was full at the beginning.
     assert.ok(buckets.changes <= 11 * 50 * processes.length, `${buckets.changes}`);
   });
-  it("gives one token at a time below 100 a second, and otherwise the tokens of 20 ms, at most its burst", () => {
+  it("a process takes one token below 100 a second, and otherwise the tokens of 20 ms, at most the burst", () => {
     assert.deepEqual([getShare(createLimit(99, 500)), getShare(createLimit(100, 500))], [1, 2]);
     assert.deepEqual([getShare(createLimit(5000, 500)), getShare(createLimit(5000, 5))], [100, 5]);
   });

@@ -87,48 +87,48 @@ describe("initial-resources", () => {
         [days, isSameTag ? "tag" : "image", namespace ?? "everywhere"].join(" "),
       );
 
-  it("queries only the last week of the namespace if that has enough samples", async () => {
+  it("initial-resources queries only the last week of the namespace if that has enough samples", async () => {
     answer = ({ resource }) => buildResult(30, resource === "cpu" ? 0.2501 : 104_857_600);
     assert.deepEqual((await createPod()).requests, { cpu: "251m", memory: "104857600" });
     assert.deepEqual(listStages("cpu"), ["7 tag shop"]);
     assert.deepEqual(listStages("memory"), ["7 tag shop"]);
   });
-  it("queries 30 days and then other tags if there are too few samples", async () => {
+  it("initial-resources queries 30 days and then other tags if there are too few samples", async () => {
     answer = () => buildResult(29, 1);
     assert.deepEqual((await createPod()).requests, { cpu: "1", memory: "1" });
     assert.deepEqual(listStages("cpu"), ["7 tag shop", "30 tag shop", "30 image shop"]);
   });
-  it("queries all namespaces if namespaceOnly is false", async () => {
+  it("initial-resources queries all namespaces if namespaceOnly is false", async () => {
     answer = ({ isSameTag }) => (isSameTag ? [] : buildResult(1, 2_000_000));
     assert.equal((await createPod(onePod, { namespaceOnly: false })).requests?.memory, "2M");
     const everywhere = ["7 tag everywhere", "30 tag everywhere", "30 image everywhere"];
     assert.deepEqual(listStages("memory"), ["7 tag shop", "30 tag shop", ...everywhere]);
   });
-  it("sets nothing if the last answer has no samples, even if an earlier answer had some", async () => {
+  it("initial-resources sets nothing if the last answer has no samples, whatever came before", async () => {
     answer = ({ days }) => (days === 7 ? buildResult(29, 5) : []);
     assert.equal((await createPod()).requests, undefined);
   });
-  it("sets nothing if there are no samples", async () => {
+  it("initial-resources sets nothing if there are no samples", async () => {
     answer = () => buildResult(0, "NaN");
     assert.equal((await createPod()).requests, undefined);
   });
-  it("queries an image once for several containers, and keeps successful answers for ten minutes", async () => {
+  it("initial-resources queries an image once for all containers, and keeps answers for ten minutes", async () => {
     answer = () => buildResult(30, 1);
     const { pod } = await createPod({ containers: [...onePod.containers, { name: "d", image: "shop/app:1" }] });
     assert.deepEqual(pod.metadata?.annotations, {
       "kubernetes.io/initial-resources":
         "Initial Resources plugin set: cpu, memory request for container c; cpu, memory request for container d",
     });
-    assert.equal(sent.length, 2);
+    assert.equal(sent.length, 2, "cpu and memory");
     const keep = requests[0]?.keep;
     assert.deepEqual([keep?.({ status: 200, body: "" }), keep?.({ status: 503, body: "" })], [600, 0]);
   });
-  it("queries at most ten images of a pod", async () => {
+  it("initial-resources queries at most ten images of a pod", async () => {
     answer = () => buildResult(30, 1);
     await createPod({ containers: Array.from({ length: 50 }, (_, n) => ({ name: `c${n}`, image: `shop/app:${n}` })) });
     assert.equal(sent.length, 20);
   });
-  it("queries an image under the names that runtimes report", async () => {
+  it("initial-resources queries an image under the names that runtimes report", async () => {
     answer = () => [];
     const names = [
       "nginx",
@@ -142,25 +142,25 @@ describe("initial-resources", () => {
     assert.deepEqual(selectNames(sameTag), names.slice(0, 2));
     assert.deepEqual(selectNames(anyTag), names.slice(0, 3));
   });
-  it("escapes the dots of an image, and accepts a registry with a port", async () => {
+  it("initial-resources escapes the dots of an image, and accepts a registry with a port", async () => {
     answer = () => [];
     await createPod({ containers: [{ name: "c", image: "reg.example:5000/a/b:1.2" }] });
     const [sameTag, , anyTag] = sent.filter(({ resource }) => resource === "cpu");
     assert.ok(sameTag?.matches("reg.example:5000/a/b:1.2") && !sameTag.matches("reg.example:5000/a/b:1x2"));
     assert.ok(anyTag?.matches("reg.example:5000/a/b:3") && !anyTag.matches("regxexample:5000/a/b:3"));
   });
-  it("queries nothing for an invalid image", async () => {
+  it("initial-resources queries nothing for an invalid image", async () => {
     answer = () => assert.fail("it queries Prometheus");
     for (const image of ['a"} or vector(1) #', "a|.*", "a\\", "A", ".*", "", `${"a/".repeat(5000)}b`])
       assert.equal((await createPod({ containers: [{ name: "c", image }] })).requests, undefined, image);
   });
-  it("sets the other values if one query fails", async () => {
+  it("initial-resources sets the other values if one query fails", async () => {
     answer = ({ resource }) => (resource === "cpu" ? 503 : buildResult(30, 7));
     const { requests, audit } = await createPod();
     assert.deepEqual(requests, { memory: "7" });
     assert.deepEqual(audit, { "not-answered": "Prometheus answers 503: query timed out" });
   });
-  it("admits a pod if Prometheus can't be reached", async () => {
+  it("initial-resources admits a pod if Prometheus can't be reached", async () => {
     const fail = async () => {
       throw new Failure(503, "could not ask 127.0.0.1:1");
     };
@@ -177,7 +177,7 @@ describe("parsePrometheusUsage", () => {
   };
   const nothing = { samples: 0, usage: 0 };
 
-  it("returns 0 for malformed samples and series", () => {
+  it("parsePrometheusUsage returns 0 for malformed samples and series", () => {
     const odd = JSON.parse('{ "toString": 1, "valueOf": 1 }');
     for (const value of [undefined, null, 7, "text", {}, [], [1], [1, null], [1, odd], [1, ["5"]], [1, "-5"], [1, "x"]])
       assert.deepEqual(readResult([{ metric: { is: "usage" }, value }]), nothing, JSON.stringify(value));

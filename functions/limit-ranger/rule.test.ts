@@ -27,7 +27,7 @@ const cases: Case[] = [
 // These requests can't be cases, because cases also run against a real API server. It refuses changes of an object that
 // is being deleted.
 for (const deletionCase of cases)
-  it(`${"mutate" in deletionCase ? "adds no defaults to" : "checks no bounds of"} an object of ${deletionCase.resource} that is being deleted`, async () => {
+  it(`limit-ranger ${"mutate" in deletionCase ? "adds no defaults to" : "checks no bounds of"} an object of ${deletionCase.resource} that is being deleted`, async () => {
     const isChangedOrRefused = async (oldObject: Case["oldObject"]) => {
       const caseWithRange: Case = { ...deletionCase, ...(oldObject && { oldObject }), needs: { objects: [range] } };
       const { refused, operations } = await decideCase(caseWithRange);

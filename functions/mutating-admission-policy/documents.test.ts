@@ -50,7 +50,7 @@ for (const [list, object, build] of kinds)
   });
 
 describe("a CustomResourceDefinition in a file", () => {
-  it("is reduced to its schemas, without their descriptions", () => {
+  it("a CustomResourceDefinition in a file is reduced to its schemas, without their descriptions", () => {
     const properties = { description: { type: "string", description: "A text." } };
     const schema = { openAPIV3Schema: { type: "object", description: "A widget.", properties } };
     const versions = [{ name: "v1", served: true, storage: true, schema, subresources: { status: {} } }];

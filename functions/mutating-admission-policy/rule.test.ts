@@ -29,7 +29,7 @@ const buildBinding = (policyName: string, spec: object = {}) => ({
 const listEntries = (...policies: object[]) => entries({ exempt: { namespaces: [] }, settings: { policies } });
 
 describe("the webhook entry of a policy", () => {
-  it("matches all operations except DELETE, and has the policy's reinvocationPolicy", () => {
+  it("an entry matches all operations except DELETE, and has its policy's reinvocationPolicy", () => {
     const [first, second] = listEntries(
       buildPolicy("a", {}),
       buildBinding("a"),
@@ -40,7 +40,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([first?.reinvocationPolicy, second?.reinvocationPolicy], ["IfNeeded", "Never"]);
   });
 
-  it("has the policy's matchConditions only if the API server handles an error in them as the rule would", () => {
+  it("an entry has its policy's matchConditions only if their errors are handled as the rule would", () => {
     const matchConditions = [{ name: "has-a", expression: "has(object.data.a)" }];
     const listConditions = (spec: object, binding: object) =>
       listEntries(buildPolicy("a", { matchConditions, ...spec }), buildBinding("a", binding))[0]?.matchConditions;
@@ -49,7 +49,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual(listConditions({ failurePolicy: "Ignore" }, { matchResources: {} }), matchConditions);
   });
 
-  it("has no matchConditions if the entry fails open, but the policy fails closed", () => {
+  it("an entry that fails open has no matchConditions if its policy fails closed", () => {
     const matchConditions = [{ name: "has-a", expression: "has(object.data.a)" }];
     const policies = [buildPolicy("a", { matchConditions }), buildBinding("a")];
     for (const config of [{ failurePolicy: "Ignore" }, { mode: "warn" }, { mode: "audit" }])
@@ -66,17 +66,17 @@ describe("policies that change an object whenever they are applied", () => {
   };
   const appendingY = [buildMutation(`[JSONPatch{op: "add", path: "/data/a", value: object.data.a + "y"}]`)];
 
-  it("are applied twice if their reinvocationPolicy is IfNeeded", async () => assert.equal(await apply({}), "xx"));
+  it("policies with reinvocationPolicy IfNeeded run twice", async () => assert.equal(await apply({}), "xx"));
 
-  it("are applied once if their reinvocationPolicy is Never", async () =>
+  it("policies are applied once if their reinvocationPolicy is Never", async () =>
     assert.equal(await apply({ reinvocationPolicy: "Never" }), "x"));
 
-  it("are applied one after the other, and then those with reinvocationPolicy IfNeeded once more", async () => {
+  it("policies are applied in order, and then those with reinvocationPolicy IfNeeded once more", async () => {
     assert.equal(await apply({}, { mutations: appendingY }), "xyxy");
     assert.equal(await apply({}, { mutations: appendingY, reinvocationPolicy: "Never" }), "xyx");
   });
 
-  it("are not applied in the second round if their conditions were false in the first round", async () => {
+  it("policies are not applied in the second round if their conditions were false in the first round", async () => {
     const matchConditions = [{ name: "has-x", expression: "object.data.a != ''" }];
     assert.equal(await apply({ mutations: appendingY, matchConditions }, {}), "xx");
   });

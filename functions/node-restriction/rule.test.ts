@@ -24,18 +24,18 @@ const buildRequest = (operation: Operation, overrides: Partial<AdmissionRequest>
 const decideStatus = async (request: AdmissionRequest) => (await decide("mutate", request)).outcome.status;
 
 describe("node-restriction", () => {
-  it("answers 404 to the deletion of a collection, so that no pod is deleted", async () => {
+  it("node-restriction answers 404 to the deletion of a collection, so that no pod is deleted", async () => {
     const oldObject = { metadata: { name: "a" }, spec: { nodeName: "n1" } };
     const status = await decideStatus(buildRequest("DELETE", { oldObject }));
     assert.deepEqual(status, { code: 404, reason: "NotFound", message: 'pod "" not found', details: { kind: "pod" } });
   });
 
-  it("refuses an eviction without a name", async () => {
+  it("node-restriction refuses an eviction without a name", async () => {
     const status = await decideStatus(buildRequest("CREATE", { subResource: "eviction", object: { metadata: {} } }));
     assert.equal(status?.message, 'pods "Unknown" is forbidden: could not determine pod from request data');
   });
 
-  it("is not called for ordinary heartbeats", () => {
+  it("node-restriction is not called for ordinary heartbeats", () => {
     const isCalled = (request: AdmissionRequest) =>
       Object.values({ ...isKubeletCondition, ...skipOrdinaryHeartbeatConditions }).every((expression) =>
         evaluateMatchCondition(expression, request),
@@ -69,7 +69,7 @@ describe("node-restriction", () => {
     }
   });
 
-  it("does not compare those fields of a claim that a kubelet may change, such as deep managedFields", async () => {
+  it("node-restriction ignores the fields of a claim that a kubelet may change, such as managedFields", async () => {
     const buildClaim = (depth: number, phase: string) => {
       const fieldsV1 = JSON.parse(`${'{"f:a":'.repeat(depth)}{}${"}".repeat(depth)}`);
       return { metadata: { name: "a", managedFields: [{ fieldsV1 }] }, spec: {}, status: { phase } };
@@ -83,7 +83,7 @@ describe("node-restriction", () => {
     assert.match(String(await decideMessage("Lost")), /: status\.phase$/);
   });
 
-  it("compares amounts of claims for resources of the node by value", async () => {
+  it("node-restriction compares amounts of claims for resources of the node by value", async () => {
     const buildPod = (quantity: string) => {
       const claim = { resourceClaimName: "c", mapping: [{ name: "memory", quantity }] };
       const status = { nodeAllocatableResourceClaimStatuses: [claim] };
@@ -97,7 +97,7 @@ describe("node-restriction", () => {
     assert.match(String(await decideMessage("2Gi")), / cannot update node allocatable resource claim statuses$/);
   });
 
-  it("compares labels with keys such as __proto__ and constructor like other labels", async () => {
+  it("node-restriction compares labels with keys such as __proto__ and constructor like other labels", async () => {
     const buildNode = (labels: object) => ({ metadata: { name: "n1", labels } });
     const nodes = { name: "n1", resource: { ...pods, resource: "nodes" } };
     const labels = JSON.parse('{ "__proto__": "a", "constructor": "b", "toString": "c", "/": "d", "k8s.io/": "e" }');
@@ -120,19 +120,19 @@ describe("the webhook entries of node-restriction", () => {
       return [name.split(".")[0], failurePolicy, ...exempt].join(" ");
     });
 
-  it("fail closed if hardened; only the entry others exempts kube-system and kube-node-lease", () =>
+  it("hardened entries fail closed, and only the entry others exempts kube-system and kube-node-lease", () =>
     assert.deepEqual(listFailurePolicies({}, { harden: true }), [
       "heartbeats Fail",
       "pods Fail",
       "others Fail kube-system kube-node-lease",
     ]));
-  it("fail closed in all namespaces if hardened and the list of exempt namespaces is empty", () =>
+  it("hardened entries fail closed in all namespaces if the list of exempt namespaces is empty", () =>
     assert.deepEqual(listFailurePolicies({ exempt: { namespaces: [] } }, { harden: true }), [
       "heartbeats Fail",
       "pods Fail",
       "others Fail",
     ]));
-  it("fail open if not hardened", () =>
+  it("the webhook entries of node-restriction fail open if not hardened", () =>
     assert.deepEqual(listFailurePolicies({}, { harden: false }), [
       "heartbeats Ignore",
       "pods Ignore",

@@ -17,7 +17,7 @@ describe("pod-security-policy", async () => {
   const pods = cases.map(({ mutate, validate }) => (mutate ?? validate) as KubernetesObject);
   const settings = cases.flatMap(({ settings, needs }) => (settings && !needs ? [settings] : []));
 
-  it("changes nothing in a pod that it has already changed, and admits this pod, for all settings and pods of cases", async () => {
+  it("pod-security-policy changes a pod only once, and admits the changed pod, under all settings", async () => {
     let admittedPods = 0;
     for (const setting of settings)
       for (const mutate of pods) {
@@ -42,7 +42,7 @@ describe("pod-security-policy", async () => {
 
 // This request can't be a case, because cases also run against a real API server, which warns of an annotation without
 // the field.
-it("copies a seccomp profile from an annotation to the field", async () => {
+it("pod-security-policy copies a seccomp profile from an annotation to the field", async () => {
   const key = "seccomp.security.alpha.kubernetes.io";
   const metadata = { name: "p", annotations: { [`${key}/allowedProfileNames`]: "unconfined,runtime/default" } };
   const mutate = {
@@ -61,7 +61,7 @@ describe("a refusal of pod-security-policy", () => {
   const buildPolicy = (fields: object): PodSecurityPolicyObject =>
     JSON.parse(JSON.stringify({ metadata: { name: "p" }, spec: { ...spec, ...fields }, use }));
 
-  it("is cut if a single reason is too long", async () => {
+  it("a refusal of pod-security-policy is cut if a single reason is too long", async () => {
     const path = "a".repeat(100_000);
     const policies = [buildPolicy({ volumes: ["hostPath"], allowedHostPaths: [{ pathPrefix: "/srv" }] })];
     const volumes = [{ name: "v", hostPath: { path } }];
@@ -72,7 +72,7 @@ describe("a refusal of pod-security-policy", () => {
     const reason = `spec.volumes[0].hostPath.pathPrefix: Invalid value: "${path}`;
     assert.equal(message, `${start}${reason.slice(0, 65_536)} …]`);
   });
-  it("reads each mount of a pod once, for any number of volumes", () => {
+  it("listVolumeOffences reads each mount of a pod once, for any number of volumes", () => {
     let reads = 0;
     const volumeMounts = Array.from({ length: 100 }, (_, index) => ({
       mountPath: "/m",
@@ -102,18 +102,18 @@ describe("the use of a policy", () => {
   };
   const mayUse = async (use: object, request?: object) => !(await decideUse(use, request)).refused;
 
-  it("is granted to the pod's service account, in its own namespace", async () => {
+  it("the use of a PodSecurityPolicy is granted to the pod's service account, in its own namespace", async () => {
     assert.equal(await mayUse({ serviceAccounts: ["shop:builder"] }), true);
     assert.equal(await mayUse({ serviceAccounts: ["bank:builder"] }), false);
     assert.equal(await mayUse({ groups: ["system:serviceaccounts:shop"] }), true);
     assert.equal(await mayUse({ groups: ["system:serviceaccounts:bank"] }), false);
   });
-  it("is granted only in the listed namespaces", async () => {
+  it("the use of a PodSecurityPolicy is granted only in the listed namespaces", async () => {
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank", "shop"] }), true);
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank"] }), false);
     assert.equal(await mayUse({ users: ["jane"], namespaces: [] }), true);
   });
-  it("is granted by access reviews, which ask about the account before the user", async () => {
+  it("a PodSecurityPolicy is granted by access reviews, first for the account and then for the user", async () => {
     const account = {
       username: "system:serviceaccount:shop:builder",
       groups: ["system:serviceaccounts", "system:serviceaccounts:shop"],
@@ -132,7 +132,7 @@ describe("the use of a policy", () => {
     const denialsAndPermission = { may: [...accountDenials, { ...question, user, allowed: true }] };
     assert.equal(await mayUse({}, { settings, user, needs: denialsAndPermission }), true);
   });
-  it("is not granted to a user without a name", async () => {
+  it("the use of a PodSecurityPolicy is not granted to a user without a name", async () => {
     assert.equal(await mayUse({ users: ["john"] }, { user: {} }), false);
   });
 });

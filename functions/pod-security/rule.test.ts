@@ -42,7 +42,7 @@ describe("a namespace with a stricter level", () => {
     };
   };
 
-  it("is admitted with a warning if its pods can't be listed", async () => {
+  it("a namespace with a stricter level is admitted with a warning if its pods can't be listed", async () => {
     const list = async () => {
       throw new Error("it is late");
     };
@@ -51,7 +51,7 @@ describe("a namespace with a stricter level", () => {
     ]);
   });
 
-  it("is admitted with warnings about its first 500 pods", async () => {
+  it("a namespace with a stricter level is admitted with warnings about its first 500 pods", async () => {
     const buildPods = (count: number, uid: string) =>
       Array.from({ length: count }, (_, index) => buildPod(`${uid}-${String(index).padStart(3, "0")}`, uid));
     const warning = 'existing pods in namespace "a" violate the new PodSecurity enforce level "baseline:latest"';
@@ -68,7 +68,7 @@ describe("a namespace with a stricter level", () => {
 });
 
 describe("an AppArmor or seccomp profile without a type", () => {
-  it("is named as an empty text in a violation, as in upstream", () => {
+  it("an AppArmor or seccomp profile without a type is named as an empty text in a violation, as in upstream", () => {
     const container: object = { name: "c", securityContext: { appArmorProfile: {}, seccompProfile: {} } };
     const subject = toSubject({ metadata: {}, spec: { containers: [container as Container] } });
     const details = [appArmorProfile.since["1.0"], seccompProfileBaseline.since["1.19"]].map(

@@ -36,13 +36,13 @@ const bindTwice = async (...labels: [object, object]) => {
 
 describe("pod-topology-labels", () => {
   const zoneAndRegion = { [zone]: "z1", [region]: "r1" };
-  it("reads a node only once if it has both labels", async () => {
+  it("pod-topology-labels reads a node only once if it has both labels", async () => {
     assert.deepEqual(await bindTwice(zoneAndRegion, zoneAndRegion), {
       written: [zoneAndRegion, zoneAndRegion],
       reads: 1,
     });
   });
-  it("reads a node again if it lacked a label before", async () => {
+  it("pod-topology-labels reads a node again if it lacked a label before", async () => {
     for (const before of [{}, { [zone]: "z1" }])
       assert.deepEqual((await bindTwice(before, zoneAndRegion)).written.at(-1), zoneAndRegion, JSON.stringify(before));
   });

@@ -65,7 +65,7 @@ const failing: [name: string, settings: object, sentence: RegExp][] = [
     /overrideRules\[0\]: the cluster serves no Goose of v1$/,
   ],
   [
-    "for a reference to a Secret that the setting reads doesn't list",
+    "for a reference to a Secret that the setting `reads` doesn't list",
     { policies: [buildReferencePolicy()] },
     /Secrets are read only if the setting reads lists them$/,
   ],
@@ -89,13 +89,13 @@ describe("an override policy", () => {
         },
       ));
 
-  it("reads a Secret that the setting reads lists", async () => {
+  it("an override policy reads a Secret if the setting `reads` lists Secrets", async () => {
     const reads = [{ group: "", resource: "secrets" }];
     const { operations } = await change({ policies: [buildReferencePolicy()], reads });
     assert.equal(operations, 1);
   });
 
-  it("fails if policies in the cluster can't be read, unless the cluster doesn't serve their kinds", async () => {
+  it("an override policy fails if policies can't be read, unless the cluster doesn't serve their kinds", async () => {
     const list = () => Promise.reject(new Failure(503, "no answer"));
     const kinds = async (groupVersion: string) => (groupVersion === "v1" ? discovery.v1 : []);
     await assert.rejects(async () => change({}, { list, discover: kinds }), /no answer/);
@@ -117,15 +117,15 @@ describe("the metrics of override policies", () => {
     buildPolicy("cap", { ...addLabel("a"), origin: [{ type: "labels", operation: "add", labels: { b: "c" } }] }),
   ];
 
-  it("count policy rules that match, and those that change the object, except by overriders of type origin", async () =>
+  it("metrics count policy rules that match or change the object, but not changes by origin overriders", async () =>
     assert.deepEqual(await countMetrics({ policies }), [
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],
     ]));
-  it("count failures", async () =>
+  it("the metrics of override policies count failures", async () =>
     assert.deepEqual(await countMetrics({ policies: [buildPolicy("cap", { cue: "patches: 1" })], scripts: false }), [
       ["policy_error_count", "cap", "/v1/Pod"],
     ]));
-  it("are not counted if the setting metrics is false", async () =>
+  it("the metrics of override policies are not counted if the setting metrics is false", async () =>
     assert.deepEqual(await countMetrics({ policies, metrics: false }), []));
 });

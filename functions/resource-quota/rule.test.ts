@@ -16,7 +16,7 @@ const buildQuota = (name: string, hard: Record<string, string>, used: Record<str
 const buildContainers = (...cpu: string[]) =>
   cpu.map((cpu, index) => ({ name: `c${index}`, resources: { requests: { cpu } } }));
 
-/** Sends the creation of a pod with these containers. Returns the refusal, or an empty text if the pod is admitted. */
+/** Sends the creation of a pod with containers. Returns the refusal, or an empty text if the pod is admitted. */
 const createPod = async (
   containers: object[],
   capabilities: Capabilities,
@@ -40,7 +40,7 @@ const readUsed = async (capabilities: Capabilities) =>
   ((await capabilities.list(quotas, "shop")) as ResourceQuota[]).map(({ status }) => status?.used);
 
 describe("resource-quota", () => {
-  it("charges each quota that counts an object, in the quota's notation", async () => {
+  it("resource-quota charges each quota that counts an object, in the quota's notation", async () => {
     const objects = [
       buildQuota("a", { cpu: "2", pods: "2" }, { cpu: "100e-3", pods: "1" }),
       buildQuota("b", { "requests.cpu": "2", services: "1" }),
@@ -53,14 +53,14 @@ describe("resource-quota", () => {
     ]);
   });
 
-  it("charges no quota if another one refuses", async () => {
+  it("resource-quota charges no quota if another quota refuses", async () => {
     const objects = [buildQuota("a", { pods: "2" }), buildQuota("b", { pods: "0" })];
     const capabilities = createRecordedCapabilities({ objects });
     assert.match(await createPod(buildContainers("1"), capabilities), /exceeded quota: b/);
     assert.deepEqual(await readUsed(capabilities), [{ pods: "0" }, { pods: "0" }]);
   });
 
-  it("never charges more than a quota's hard for concurrent requests, and admits all pods if all fit", async () => {
+  it("resource-quota never exceeds hard for concurrent requests, and admits all pods if all fit", async () => {
     for (const [hard, count] of [
       [1000, 32],
       [3000, 32],
@@ -69,7 +69,7 @@ describe("resource-quota", () => {
     ] as const) {
       const objects = [buildQuota("a", { "requests.cpu": `${hard}m` }), buildQuota("b", { pods: "20" })];
       const capabilities = createRecordedCapabilities({ objects });
-      // Different amounts from 1m to 900m, the same ones in each run.
+      // Different amounts from 1m to 900m, the same amounts in each run.
       const amounts = Array.from({ length: count }, (_, index) => 1 + ((index * 271) % 900));
       const answers = await Promise.all(
         amounts.map((amount) => createPod(buildContainers(`${amount}m`), capabilities)),
@@ -85,7 +85,7 @@ describe("resource-quota", () => {
     }
   });
 
-  it("charges only that quota again whose update failed because of another request", async () => {
+  it("resource-quota charges only that quota again whose update failed because of another request", async () => {
     const objects = [buildQuota("a", { pods: "9" }), buildQuota("b", { pods: "9" })];
     const capabilities = createRecordedCapabilities({ objects });
     let isFirst = true;
@@ -102,7 +102,7 @@ describe("resource-quota", () => {
     assert.deepEqual(await readUsed(capabilities), [{ pods: "2" }, { pods: "2" }]);
   });
 
-  it("refuses a request if concurrent requests have used up the quota", async () => {
+  it("resource-quota refuses a request if concurrent requests have used up the quota", async () => {
     const capabilities = createRecordedCapabilities({ objects: [buildQuota("a", { pods: "1" })] });
     const answers = await Promise.all(Array.from({ length: 3 }, () => createPod(buildContainers("1"), capabilities)));
     assert.deepEqual(answers.toSorted(), [
@@ -111,7 +111,7 @@ describe("resource-quota", () => {
     ]);
   });
 
-  it("admits an object whose quota is deleted before it is charged", async () => {
+  it("resource-quota admits an object whose quota is deleted before it is charged", async () => {
     const capabilities = createRecordedCapabilities({ objects: [buildQuota("a", { pods: "1" })] });
     let isGone = false;
     const deleting: Capabilities = {
@@ -125,7 +125,7 @@ describe("resource-quota", () => {
     assert.equal(await createPod(buildContainers("1"), deleting), "");
   });
 
-  it("refuses a resize without an old object", async () => {
+  it("resource-quota refuses a resize without an old object", async () => {
     const capabilities = createRecordedCapabilities({ objects: [buildQuota("a", { pods: "1" })] });
     assert.match(
       await createPod(buildContainers("1"), capabilities, { operation: "UPDATE", subResource: "resize" }),
@@ -133,7 +133,7 @@ describe("resource-quota", () => {
     );
   });
 
-  it("counts a pod that has ended only as an object, and charges an update in full if the old object isn't stored", async () => {
+  it("an ended pod counts only as an object, and in full if its old object may not be stored", async () => {
     const objects = [buildQuota("a", { "count/pods": "1", pods: "1" }, { "count/pods": "1", pods: "1" })];
     const pod = { metadata: { name: "p" }, spec: { containers: [] }, status: { phase: "Failed" } };
     assert.match(
@@ -148,7 +148,7 @@ describe("resource-quota", () => {
     );
   });
 
-  it("adds up 10,000 containers", async () => {
+  it("resource-quota adds up 10,000 containers", async () => {
     const capabilities = createRecordedCapabilities({ objects: [buildQuota("a", { cpu: "10" })] });
     const containers = buildContainers(...Array<string>(10_000).fill("1m"));
     assert.equal(await createPod(containers, capabilities), "");
@@ -156,7 +156,7 @@ describe("resource-quota", () => {
     assert.match(await createPod(buildContainers("1m"), capabilities), /requested: cpu=1m, used: cpu=10/);
   });
 
-  it("is called for all creations with charges, and otherwise only for limited resources", () => {
+  it("resource-quota is called for all creations with charges, and otherwise only for limited resources", () => {
     const listCalls = (settings: object) =>
       (entries({ settings })[0]?.rules ?? []).map(
         ({ apiGroups, resources, operations }) => `${operations} ${resources}.${apiGroups}`,

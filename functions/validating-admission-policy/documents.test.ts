@@ -67,7 +67,7 @@ describe("bindings in files", () => {
 });
 
 describe("a file of policies", () => {
-  it("may have lists, empty documents, and objects that only another rule reads", () => {
+  it("a file of policies may have lists, empty documents, and objects that only another rule reads", () => {
     const items = [buildPolicy({}), buildBinding({})];
     const others = [
       { apiVersion, kind: "MutatingAdmissionPolicy", metadata: { name: "a" } },
@@ -77,12 +77,12 @@ describe("a file of policies", () => {
     assert.deepEqual([objects, faults], [items, []]);
   });
 
-  it("may have no other objects", () =>
+  it("a file of policies may have no other objects", () =>
     assert.deepEqual(listFaults({ apiVersion: "v1", kind: "Pod", metadata: { name: "p" } }), [
       "a document p: must be a ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1",
     ]));
 
-  it("returns the document and the path of a fault", () => {
+  it("readPolicyDocuments returns the document and the path of a fault", () => {
     const items = [buildPolicy({ validations: [{ expression: "true" }, { expression: "1" }] })];
     const { faults } = readPolicyDocuments([null, { kind: "List", items }]);
     assert.deepEqual(faults, [
@@ -95,7 +95,7 @@ describe("a file of policies", () => {
     ]);
   });
 
-  it("must have valid names of objects", () =>
+  it("a file of policies must have valid names of objects", () =>
     assert.match(
       String(listFaults(buildPolicy({}, { name: "A" }))),
       /^ValidatingAdmissionPolicy A: metadata\.name: Inv/,

@@ -19,12 +19,12 @@ describe("a message of a policy", () => {
     return evaluate({ validations }).violations[0]?.message;
   };
 
-  it("is the value of messageExpression if this has at most 5,120 bytes", () => {
+  it("the message of a policy is the value of messageExpression if this has at most 5,120 bytes", () => {
     assert.equal(makeMessage(2560), "é".repeat(2560));
     assert.equal(makeMessage(2561), "short");
   });
 
-  it("has no characters at both ends that are white space for Go", () => {
+  it("the message of a policy has no characters at both ends that are white space for Go", () => {
     const validations = [{ expression: "false", message: "\u0085 \ufeffno\u00a0" }];
     assert.equal(evaluate({ validations }).violations[0]?.message, "\ufeffno");
   });
@@ -34,7 +34,7 @@ describe("an audit annotation of a policy", () => {
   const makeAnnotation = (length: number, character: string) =>
     evaluate({ auditAnnotations: [{ key: "k", valueExpression: repeat(length, character) }] }).annotations;
 
-  it("is cut off after 10,240 bytes", () => {
+  it("an audit annotation of a policy is cut off after 10,240 bytes", () => {
     assert.deepEqual(makeAnnotation(5120, "é"), [["k", "é".repeat(5120)]]);
     assert.deepEqual(makeAnnotation(5121, "é"), [["k", "é".repeat(5120)]]);
     assert.deepEqual(makeAnnotation(10_241, "a"), [["k", "a".repeat(10_240)]]);

@@ -24,7 +24,7 @@ const buildBinding = (policyName: string, spec: object = {}) => ({
 const listEntries = (...policies: object[]) => entries({ exempt: { namespaces: [] }, settings: { policies } });
 
 describe("the webhook entry of a policy", () => {
-  it("has the policy's rules, selectors and policies", () => {
+  it("the webhook entry of a policy has the policy's rules, selectors and policies", () => {
     const namespaceSelector = { matchLabels: { stage: "test" } };
     const objectSelector = { matchLabels: { app: "web" } };
     const resourceRules = [{ ...rules[0], resourceNames: ["web"], scope: "Namespaced" }];
@@ -36,7 +36,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([entry?.matchPolicy, entry?.failurePolicy], ["Exact", "Fail"]);
   });
 
-  it("fails closed only if the policy's failurePolicy is Fail, and postern.yaml sets neither Ignore nor the mode warn", () => {
+  it("an entry fails closed only if its policy does, and postern.yaml sets neither Ignore nor warn", () => {
     const list = (failurePolicy: string, config: object) => {
       const policies = [buildPolicy("a", { failurePolicy }), buildBinding("a")];
       return entries({ ...config, settings: { policies } })[0]?.failurePolicy;
@@ -52,12 +52,12 @@ describe("the webhook entry of a policy", () => {
     );
   });
 
-  it("exists only if the policy has a binding", () => {
+  it("the webhook entry of a policy exists only if the policy has a binding", () => {
     const [only, ...others] = listEntries(buildPolicy("a", {}), buildPolicy("b", {}), buildBinding("b"));
     assert.deepEqual([only?.name, others], ["b.validating-admission-policy.postern.dev", []]);
   });
 
-  it("has the policy's matchConditions only if the API server handles an error in them as the rule would", () => {
+  it("an entry has its policy's matchConditions only if their errors are handled as the rule would", () => {
     const conditions = (spec: object, ...bindings: object[]) =>
       listEntries(buildPolicy("a", { matchConditions: [isSmall], ...spec }), ...bindings)[0]?.matchConditions;
     assert.deepEqual(conditions({}, buildBinding("a")), [isSmall]);
@@ -66,7 +66,7 @@ describe("the webhook entry of a policy", () => {
     assert.equal(conditions({ paramKind }, buildBinding("a")), undefined);
   });
 
-  it("has no matchConditions if the entry fails open, but the policy fails closed", () => {
+  it("an entry that fails open has no matchConditions if its policy fails closed", () => {
     const list = (failurePolicy: string, config: object) => {
       const policies = [buildPolicy("a", { failurePolicy, matchConditions: [isSmall] }), buildBinding("a")];
       return entries({ ...config, settings: { policies } })[0]?.matchConditions;
@@ -77,7 +77,7 @@ describe("the webhook entry of a policy", () => {
     }
   });
 
-  it("has the conditions of exemptions and of the policy, even if they have the same names", () => {
+  it("an entry has the conditions of exemptions and of its policy, even with the same names", () => {
     const matchConditions = ["user-is-not-exempt", "groups-are-not-exempt"].map((name) => ({ ...isSmall, name }));
     const policies = [buildPolicy("a", { matchConditions }), buildBinding("a")];
     const [entry] = entries({ exempt: { users: ["root"], groups: ["admins"] }, settings: { policies } });
@@ -92,14 +92,14 @@ describe("the webhook entry of a policy", () => {
     );
   });
 
-  it("has only the matchConditions that don't need parameters, if the policy ignores failures", () => {
+  it("an entry has only matchConditions without parameters if its policy ignores failures", () => {
     const hasParams = { name: "has-params", expression: "params != null" };
     const policy = buildPolicy("a", { paramKind, failurePolicy: "Ignore", matchConditions: [hasParams, isSmall] });
     const [entry] = listEntries(policy, buildBinding("a", { validationActions: ["Warn"] }));
     assert.deepEqual(entry?.matchConditions, [isSmall]);
   });
 
-  it("has no conditions with functions that older clusters lack", () => {
+  it("the webhook entry of a policy has no conditions with functions that older clusters lack", () => {
     const newer = ["[3, 1].sort() == [1, 3]", "isSemver('1.0.0')"].map((expression, index) => {
       return { name: `newer-${index}`, expression };
     });
@@ -107,7 +107,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual(entry?.matchConditions, [isSmall]);
   });
 
-  it("has a valid name, which differs for different policies", () => {
+  it("the webhook entry of a policy has a valid name, which differs for different policies", () => {
     assert.equal(getVariantName("a-1"), "a-1");
     for (const name of ["validate", "a.b", "a".repeat(64), `${"a".repeat(49)}-.b`])
       assert.match(getVariantName(name), /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/);

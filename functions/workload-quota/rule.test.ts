@@ -89,7 +89,7 @@ const owners = [buildDeployment("web", 2, { uid: "web" }), ...buildReplicaSets("
 const pod = (name: string, kind: string, owner: string, metadata: object = {}) =>
   buildObject("Pod", name, template.spec, {}, { ownerReferences: [buildOwner(kind, owner)], ...metadata });
 
-it("refuses a quota with a cluster that postern.yaml doesn't have, unless postern.yaml has no clusters", () => {
+it("workload-quota refuses a quota with an unknown cluster, unless postern.yaml has no clusters", () => {
   const settings = {
     quotas: [{ name: "q", clusters: ["east", "eats"], hard }],
     kinds: [],
@@ -266,7 +266,7 @@ describe("a recount", () => {
       assert.deepEqual([completed, place, last?.faults], [start, undefined, []]);
     });
 
-  it("begins every ten minutes, and at once if hard has a new name", async () => {
+  it("a recount begins every ten minutes, and at once if `hard` of a quota has a new name", async () => {
     const cluster = openCluster([buildDeployment("web")]);
     const cpu = { quotas: [{ name: "q", hard }] };
     assert.match((await cluster.recount(cpu)) ?? "", /^read 1 objects, charged 1 /);
@@ -278,7 +278,7 @@ describe("a recount", () => {
     assert.equal(cluster.counted.length, 2);
   });
 
-  it("is continued by the next call, and by only one of two concurrent calls", async () => {
+  it("a recount is continued by the next call, and by only one of two concurrent calls", async () => {
     const objects = Array.from({ length: 1200 }, (_, index) => buildDeployment(String(index).padStart(4, "0"), 1));
     const cluster = openCluster(objects);
     const settings = { quotas: [{ name: "q", hard: { "count/deployments.apps": 1 } }] };
@@ -293,7 +293,7 @@ describe("a recount", () => {
     assert.deepEqual(await cluster.readUsed(), { "count/deployments.apps": "1200" });
   });
 
-  it("reads a page that failed again with fewer objects, and skips the kind if a page of 10 objects fails", async () => {
+  it("a recount reads a failed page with fewer objects, and skips the kind if a page of 10 fails", async () => {
     const cluster = openCluster([buildDeployment("web"), buildObject("Pod", "b", template.spec)], reserve(web, {}));
     const settings = { quotas: [{ name: "q", hard }] };
     cluster.fail((resource, limit) => resource === "deployments" && limit > 100);
@@ -311,7 +311,7 @@ describe("a recount", () => {
     assert.deepEqual([completed, last?.began, last?.faults], [start, later, ["no deployments"]]);
   });
 
-  it("corrects no reservations by a list in another order, because it finds deleted objects by the order", async () => {
+  it("a recount corrects nothing by a list in another order, which it needs to find deleted objects", async () => {
     const cluster = openCluster([buildDeployment("a"), buildDeployment("b")], reserve(web, {}));
     cluster.reverse();
     const sentence = /^Error: the API server lists deployments in another order than by namespace and name$/;

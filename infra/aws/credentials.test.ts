@@ -6,7 +6,7 @@ import { describe, it } from "node:test";
 import { toCredentialsComplaint } from "./credentials.ts";
 
 describe("missing AWS credentials", () => {
-  it("are reported with what to do, and with the profile", async () => {
+  it("missing AWS credentials are reported with what to do, and with the profile's name", async () => {
     const folder = await mkdtemp(join(tmpdir(), "postern-aws-"));
     const [config, credentials] = ["config", "credentials"].map((name) => join(folder, name));
     const files = { AWS_CONFIG_FILE: config, AWS_SHARED_CREDENTIALS_FILE: credentials };

@@ -61,12 +61,12 @@ describe("a bundle", () => {
   const telltale = createTelltaleRule();
   const toOutputPath = (name: string) => join(folder, name);
 
-  it("can be made of every rule of the catalogue", async () => {
+  it("a bundle can be made of every rule of the catalogue", async () => {
     const out = toOutputPath("all");
     await Promise.all((await readCatalogue()).map((rule) => bundleRule(rule, buildBenchEndpointConfig(rule), out)));
   });
 
-  it("passes every setting to the rule unchanged", async () => {
+  it("a bundle passes every setting to the rule unchanged", async () => {
     const settings = JSON.parse(
       '{ "any": { "__proto__": { "polluted": true }, "constructor": 1 }, "text": "\\u2028\\u2029 \\ud800 \' \\" ` $$ \\\\ </script> é" }',
     );
@@ -77,7 +77,7 @@ describe("a bundle", () => {
     assert.equal(Reflect.get({}, "polluted"), undefined);
   });
 
-  it("has the same bytes in any folder", async () => {
+  it("a bundle has the same bytes in any folder", async () => {
     const firstBundle = await bundleRule(await telltale, buildConfig({}), toOutputPath("one"), largeBudget);
     const secondBundle = await bundleRule(
       await createTelltaleRule(),
@@ -94,14 +94,13 @@ describe("a bundle", () => {
       assert.ok(!first?.includes(place), place);
   });
 
-  it("of a rule with data for several minor versions of Kubernetes serves clusters of all these versions", async () => {
+  it("the bundle of a rule with `since` serves clusters of all minor versions of Kubernetes", async () => {
     const since = 'since: { "1.0": { word: "old" }, "1.35": { word: "new" } },';
     const telling = await createTelltaleRule("since", "validate", since);
-    const source = await readFile(join(telling.folder, "rule.ts"), "utf8");
-    await writeFile(
-      join(telling.folder, "rule.ts"),
-      source.replace("(object, { settings, all })", "(object, { upstream: settings, all })"),
-    );
+    const file = join(telling.folder, "rule.ts");
+    // The changed rule reports its data for the cluster's minor version, `upstream`, instead of its settings.
+    const source = (await readFile(file, "utf8")).replace("{ settings, all }", "{ upstream: settings, all }");
+    await writeFile(file, source);
     const usual = { keyVersions: [1], mode: "enforce" as const, settings: {} };
     const config = { rule: "since", usual, clusters: { older: { ...usual, kubernetes: "1.34" } } };
     await bundleRule(telling, config, toOutputPath("minors"));
@@ -111,7 +110,7 @@ describe("a bundle", () => {
     assert.deepEqual([await ask("older"), await ask("any")], ['{"word":"old"}', '{"word":"new"}']);
   });
 
-  it("of a rule with exactIntegers has no rounded integers", async () => {
+  it("the bundle of a rule with exactIntegers gets integers without rounding", async () => {
     const { publicKey, segment } = createTestSigner(1);
     process.env.POSTERN_KEYS = publicKey;
     const body = JSON.stringify(review).replace('"object":{}', '"object":{"integer":9007199254740993}');
@@ -133,7 +132,7 @@ describe("a bundle", () => {
     assert.equal(await ask("rounding", ""), "9007199254740992");
   });
 
-  it("is not built of a rule whose data for minor versions is not in ascending order", async () => {
+  it("a bundle is not built of a rule whose data for minor versions is not in ascending order", async () => {
     for (const since of ['{ "1.34": {} }', '{ "1.0": {}, "1.37": {}, "1.35": {} }', '{ "1.0": {}, "1.x": {} }'])
       await assert.rejects(
         createTelltaleRule("odd", "validate", `since: ${since},`),
@@ -141,7 +140,7 @@ describe("a bundle", () => {
       );
   });
 
-  it("of a group evaluates each member, and may have 3 KB more for each", async () => {
+  it("the bundle of a group evaluates each member, and may have 3 KB more for each member", async () => {
     const members = await Promise.all(["scribe", "notary"].map((name) => createTelltaleRule(name, "mutate")));
     const group = toGroupRule({ name: "together", members });
     const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
@@ -166,7 +165,7 @@ describe("a bundle", () => {
     );
   });
 
-  it("has another hash for other settings", async () => {
+  it("a bundle has another hash for other settings", async () => {
     const [first, second] = await Promise.all(
       [1, 2].map(async (any) => bundleRule(await telltale, buildConfig({ any }), toOutputPath(`${any}`), largeBudget)),
     );
@@ -174,7 +173,7 @@ describe("a bundle", () => {
     assert.match(first?.hash ?? "", /^[\w-]{43}$/);
   });
 
-  it("is refused if it is larger than its budget, with the names of its largest inputs", async () => {
+  it("a bundle is refused if it is larger than its budget, with the names of its largest inputs", async () => {
     const config = buildConfig({ any: { large: "x".repeat(30_000) } });
     const { bytes } = await bundleRule(await telltale, config, toOutputPath("fits"), largeBudget);
     const code = bytes - JSON.stringify(config).length;
@@ -187,7 +186,7 @@ describe("a bundle", () => {
     });
   });
 
-  it("does not contain code that only webhook entries and checks use, or that the rule can't reach", async () => {
+  it("a bundle has no code that only entries and checks use, and none that the rule can't reach", async () => {
     const rule = await createTelltaleRule("bare", "validate", 'suggest: () => "use another name",');
     const { name } = await bundleRule(rule, buildConfig({}), toOutputPath("bare"), largeBudget);
     const code = await readFile(toOutputPath(`bare/${name}/index.cjs`), "utf8");
@@ -195,7 +194,7 @@ describe("a bundle", () => {
     assert.match(code, /JSON.stringify\(\w+\)/, "the code contains the rule's function");
   });
 
-  it("of a rule that reads a cluster contains the client, and loads Node's modules for it at the first request", async () => {
+  it("the bundle of a rule that reads a cluster loads the client's Node modules at the first request", async () => {
     const asking = await createTelltaleRule("asking", "validate", 'needs: { all: list("namespaces") },');
     const credentials = { token: "t" };
     const connections = { local: { server: "https://127.0.0.1:1", credentials } };
@@ -215,7 +214,7 @@ describe("a bundle", () => {
     assert.match(message, /^could not read namespaces of cluster "local": connect ECONNREFUSED 127.0.0.1:1$/);
   });
 
-  it("of a rule that reads no cluster under its settings doesn't contain the client, and can't read", async () => {
+  it("the bundle of a rule whose settings exclude reads contains no client, and can't read the cluster", async () => {
     const needs = 'needs: { all: onlyIf((settings) => settings.any === "reading", list("namespaces")) },';
     const asking = await createTelltaleRule("seldom", "validate", needs);
     const setup = { keyVersions: [1], mode: "enforce" as const, settings: { any: "plain" } };
@@ -238,7 +237,7 @@ describe("a bundle", () => {
     assert.equal((await ask({ needs: { objects: [] } })).response.allowed, true);
   });
 
-  it("of a rule that calls services outside the cluster contains their client; other bundles don't", async () => {
+  it("only the bundle of a rule that calls services outside the cluster contains their client", async () => {
     const object = { ask: true, with: { url: "https://127.0.0.1:1" } };
     const callingReview = { ...review, request: { ...review.request, object } };
     for (const [name, need, isOutside] of [
@@ -258,7 +257,7 @@ describe("a bundle", () => {
     }
   });
 
-  it("of a rule with a ledger opens the table of POSTERN_LEDGER; bundles of other rules don't contain that code", async () => {
+  it("only the bundle of a rule with a ledger has its code, and opens the table of POSTERN_LEDGER", async () => {
     const keeping = await createTelltaleRule("keeping", "validate", "needs: { all: ledger() },");
     const source = await readFile(join(keeping.folder, "rule.ts"), "utf8");
     await writeFile(
@@ -287,7 +286,7 @@ describe("a bundle", () => {
     );
   });
 
-  it("answers a review with a wrong type with 400, by the types of what its rule matches under the settings", async () => {
+  it("a bundle answers 400 to a review with a wrong type in a kind that its rule matches", async () => {
     const forge = (changes: object) => buildPodReview(changes as Parameters<typeof buildPodReview>[0]);
     const group = (await readCatalogue()).filter(({ name }) => /^(always-pull-images|priority)$/.test(name));
     const folder = toOutputPath("forged");
@@ -314,7 +313,7 @@ describe("a bundle", () => {
     }
   });
 
-  it("has the addresses of clusters in a file of its own, which only a rule that asks a cluster reads", async () => {
+  it("a bundle has the clusters' addresses in a file, which is read only by a rule that asks a cluster", async () => {
     const asking = await createTelltaleRule("reading", "validate", 'needs: { all: list("namespaces") },');
     const buildWith = (server: string, name: string) =>
       bundleRule(asking, { ...buildConfig({}), rule: "reading" }, toOutputPath(name), {
@@ -335,7 +334,7 @@ describe("a bundle", () => {
     assert.equal((await handler({ phase: "validate", cluster: "local", review: askingReview }, {})).code, 500);
   });
 
-  it("has loaded its modules before Lambda gets its handler; a failure to do so writes no line to the log", async () => {
+  it("a bundle loads its modules before Lambda gets its handler, and logs nothing if loading fails", async () => {
     const rule = await createTelltaleRule("warm", "validate", 'needs: { all: list("namespaces") },');
     await bundleRule(rule, { ...buildConfig({}), rule: "warm" }, toOutputPath("warm"), {
       ...largeBudget,
@@ -349,7 +348,7 @@ describe("a bundle", () => {
     assert.equal((await load()).stdout, "false function\n");
   });
 
-  it("has the clusters with other key versions than 1 in a file, and the hash of that file in its description", async () => {
+  it("a bundle has clusters with other key versions than 1 in a file whose hash is in the description", async () => {
     const { usual, clusters } = { usual: buildConfig({}).clusters.local, clusters: buildConfig({ any: 1 }).clusters };
     const setup = { keyVersions: [1], mode: "enforce", settings: {} } as const;
     const bundleWith = async (otherClusters: EndpointConfig["clusters"], name: string) => {
@@ -368,7 +367,7 @@ describe("a bundle", () => {
     assert.equal((await bundleWith({ e: setup }, "usual")).accepts, plain.accepts);
   });
 
-  it("of a rule that evaluates scripts contains CUE if the settings of a cluster use it", async () => {
+  it("a bundle of a rule that evaluates scripts contains CUE if the settings of a cluster use it", async () => {
     const needs = 'needs: { all: cue((settings) => settings.any !== "plain") },';
     const rule = await createTelltaleRule("scripted", "validate", needs);
     const buildScriptConfig = (any: string): EndpointConfig => ({ ...buildConfig({ any }), rule: "scripted" });
@@ -410,7 +409,7 @@ describe("a bundle", () => {
     ]);
   });
 
-  it("starts CUE when it loads if every review needs it", async () => {
+  it("a bundle starts CUE when it loads if every review needs CUE", async () => {
     const needs = 'needs: { all: cue(() => true, ({ any }) => any === "awaited") },';
     const rule = await createTelltaleRule("starting", "validate", needs);
     const countWorkers = async (any: string) => {
@@ -423,7 +422,7 @@ describe("a bundle", () => {
     assert.deepEqual([await countWorkers("awaited"), await countWorkers("perhaps")], ["1\n", "0\n"]);
   });
 
-  it("that records reviews may be larger; other bundles have no code for recording", async () => {
+  it("a bundle that records reviews may be larger; other bundles have no code for recording", async () => {
     const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
     const off = await bundleRule(await telltale, buildConfig({}), toOutputPath("silent"));
     const on = await bundleRule(await telltale, buildConfig({}), toOutputPath("recording"), {
@@ -436,7 +435,7 @@ describe("a bundle", () => {
     for (const word of ["redacted", "PutObject", "s3"]) assert.ok(!code.includes(word), word);
   });
 
-  it("has code for exceptions only if a cluster, or a member of a group, has some", async () => {
+  it("a bundle has code for exceptions only if a cluster, or a member of a group, has exceptions", async () => {
     const exceptions = [{ namespaces: ["legacy"], until: "2999-12-31", owner: "o", reason: "r" }];
     const build = async (name: string, config: EndpointConfig) => {
       const { bytes } = await bundleRule(await telltale, config, toOutputPath(name));
@@ -463,7 +462,7 @@ describe("a bundle", () => {
     assert.deepEqual(await ask("a", "legacy"), { settings: "{}" });
   });
 
-  it("loads only the needed modules of Node", async () => {
+  it("a bundle loads only the modules of Node that it needs", async () => {
     await bundleRule(await telltale, buildConfig({}), toOutputPath("lean"), largeBudget);
     const code = await readFile(toOutputPath("lean/telltale/index.cjs"), "utf8");
     assert.deepEqual([...new Set(Array.from(code.matchAll(/require\("([^"]+)"\)/g), ([, name]) => name))].sort(), [
@@ -475,7 +474,7 @@ describe("a bundle", () => {
     ]);
   });
 
-  it("of a rule with a token or a client key names its secret or parameter, for each cluster where the rule is on", async () => {
+  it("a bundle names the secrets and parameters of tokens and keys for each cluster where its rule is on", async () => {
     const image = await readRule(
       fileURLToPath(new URL("../../functions/image-policy-webhook", import.meta.url)),
       "images",
@@ -508,7 +507,7 @@ describe("a bundle", () => {
     });
   });
 
-  it("of a group has the rights of each member that is on", async () => {
+  it("a bundle of a group has the rights of each member that is on", async () => {
     const rules = ["initial-resources", "persistent-volume-label"].map((name) =>
       readRule(fileURLToPath(new URL(`../../functions/${name}`, import.meta.url)), name),
     );

@@ -22,7 +22,7 @@ const entry = `
 const environment = createAdmissionEnvironment({ isMutation: true, variables: new Map([["one", int]]) });
 const compile = (text: string) => compileExpression(text, environment, undefined);
 
-/** Returns the code of a bundle with expressions, and its function that compiles one of them. */
+/** Returns the code of a bundle with expressions, and its function that compiles one of the expressions. */
 const bundle = async (texts: readonly string[]) => {
   const checks = encodeChecks(collectChecks(() => texts.map(compile)));
   const { code: withMark } = await bundleCode(entry, [createCelPlugin(checks)]);
@@ -90,25 +90,25 @@ describe("a bundle with expressions of CEL", () => {
     "1 + 'a'",
   ];
 
-  it("evaluates the expressions to the same values, errors and costs as the interpreter", async () => {
+  it("a bundle evaluates expressions to the same values, errors and costs as the interpreter", async () => {
     const bundled = await bundle(texts);
     assert.ok(texts.length > 500, `${texts.length} expressions`);
     for (const text of texts) assert.equal(show(bundled.compile(text)), show(compile(text)), text);
   });
 
-  it("evaluates an expression even if the bundle has only the functions that this expression calls", async () => {
+  it("a bundle evaluates an expression even if it has only the functions that this expression calls", async () => {
     for (const text of texts.filter((_, index) => index % 80 === 0))
       assert.equal(show((await bundle([text])).compile(text)), show(compile(text)), text);
   });
 
-  it("doesn't evaluate other expressions", async () => {
+  it("a bundle with expressions of CEL evaluates no other expressions", async () => {
     const { compile } = await bundle(["'a'"]);
     assert.throws(() => compile("'b'"), {
       message: "the expression \"'b'\" isn't in the settings that this function was built with",
     });
   });
 
-  it("has the same bytes each time, whichever file is imported first", async () => {
+  it("a bundle with expressions of CEL has the same bytes each time, whichever file is imported first", async () => {
     const plugins = [createCelPlugin(encodeChecks([]))];
     const build = () => bundleCode('export * from "./functions/mutating-admission-policy/rule.ts"', plugins);
     const codes: string[] = [];
@@ -116,7 +116,7 @@ describe("a bundle with expressions of CEL", () => {
     assert.equal(new Set(codes).size, 1);
   });
 
-  it("has less than 28 KB with one literal, and less than 86 KB with all functions", async () => {
+  it("a bundle has less than 28 KB with one CEL literal, and less than 86 KB with all functions", async () => {
     const [small, large] = [await bundle(["'a'"]), await bundle(texts)];
     assert.ok(small.bytes < 28 * 1024 && large.bytes < 86 * 1024, `${small.bytes} and ${large.bytes} bytes`);
   });

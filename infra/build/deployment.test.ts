@@ -40,7 +40,7 @@ const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key
 };
 
 describe("a function's version", () => {
-  it("is created once by the stack, and stays, as the alias does, if the function's code, keys or sizing change", async () => {
+  it("a version and its alias are created once, and stay if the function's code, keys or sizing change", async () => {
     const all = await Promise.all([
       writeTestDeployment(),
       writeTestDeployment({ hash: "bbb", codeSha256: "BBB=" }),
@@ -56,7 +56,7 @@ describe("a function's version", () => {
     });
   });
 
-  it("has a longer timeout than its entries, and at most 30 s in the gateway", async () => {
+  it("a function has a longer timeout than its entries, and at most 30 s in the gateway", async () => {
     // The function gets a second more than its entries, and at least 10 s.
     const times = await Promise.all([3, 15, 30].map((timeoutSeconds) => writeTestDeployment({ timeoutSeconds })));
     assert.deepEqual(
@@ -69,7 +69,7 @@ describe("a function's version", () => {
     );
   });
 
-  it("is called each minute if its rule reconciles clusters, and may then take a minute", async () => {
+  it("a function is called each minute if its rule reconciles clusters, and may then take a minute", async () => {
     const { lambda, Resources } = await writeTestDeployment({ reconciles: true });
     const { Description: _, ...schedule } = Resources.LimitDashitSchedule.Properties;
     const target = { Id: "function", Arn: { Ref: "LimitDashitAlias" }, Input: '{"reconcile":true}' };
@@ -90,12 +90,12 @@ describe("a function's version", () => {
     assert.ok(!("LimitDashitSchedule" in (await writeTestDeployment()).Resources));
   });
 
-  it("has the reserved concurrency of its rule, or none", async () => {
+  it("a function's version has the reserved concurrency of its rule, or none", async () => {
     const read = async (bundle: Partial<RuleBundle>) => (await writeTestDeployment(bundle)).lambda?.reservedConcurrency;
     assert.deepEqual([await read({}), await read({ reserved: 5 })], [undefined, 5]);
   });
 
-  it("has its summary truncated to the length that Lambda accepts", async () => {
+  it("a function's version has its summary truncated to the length that Lambda accepts", async () => {
     const { lambda } = await writeTestDeployment({ summary: `${"Long ".repeat(100)}.` });
     assert.ok(String(lambda?.description).length <= 256);
   });
@@ -109,7 +109,7 @@ describe("a function that reads a cluster", () => {
     { parameter: "/postern/prod", region: "eu-west-3" },
   ];
 
-  it("may read its tokens, and no others", async () => {
+  it("a function may read the tokens for its clusters, and no other tokens", async () => {
     const { Resources } = await writeTestDeployment({ asks: true, tokens });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const buildArn = (service: string, path: string) => {
@@ -138,7 +138,7 @@ describe("a function that reads a cluster", () => {
     ]);
   });
 
-  it("has only the rights in AWS that its rule needs", async () => {
+  it("a function has only the rights in AWS that its rule needs", async () => {
     const { Resources } = await writeTestDeployment({ actions: ["ec2:DescribeVolumes"] });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const allowed = { Effect: "Allow", Action: ["ec2:DescribeVolumes"], Resource: "*" };
@@ -146,7 +146,7 @@ describe("a function that reads a cluster", () => {
     assert.equal((await writeTestDeployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
   });
 
-  it("may write its recordings below its own prefix, and not read them", async () => {
+  it("a function may write its recordings below its own prefix, and not read them", async () => {
     const { Resources } = await writeTestDeployment({ records: ["reviews/a/prod/limit-it/"] });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const place = `arn:\${AWS::Partition}:s3:::reviews/a/prod/limit-it/*`;
@@ -155,7 +155,7 @@ describe("a function that reads a cluster", () => {
     ]);
   });
 
-  it("may read and write the ledger under the names of its rules, and neither list nor search it", async () => {
+  it("a function may read and write its rules' part of the ledger, and neither list nor search it", async () => {
     const { lambda, Resources } = await writeTestDeployment({ ledgerRules: ["limit-it", "other"], opensLedger: true });
     assert.equal(Object(lambda?.environment).POSTERN_LEDGER, `postern-\${sls:stage}`);
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
@@ -171,13 +171,13 @@ describe("a function that reads a cluster", () => {
     });
   });
 
-  it("keeps its right to the ledger when its rule is off, so that a rollback finds it", async () => {
+  it("a function keeps its right to the ledger when its rule is off, for a rollback", async () => {
     const { lambda, Resources } = await writeTestDeployment({ ledgerRules: ["limit-it"] });
     assert.equal(Object(lambda?.environment).POSTERN_LEDGER, undefined);
     assert.equal(Resources.LimitDashitRole.Properties.Policies.length, 2);
   });
 
-  it("has an output with its role; a function that does not read a cluster has none", async () => {
+  it("a function has an output with its role only if it reads a cluster", async () => {
     const { Outputs } = await writeTestDeployment({ asks: true });
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
     assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric", "LogRetention"]);
@@ -207,7 +207,7 @@ describe("the alarms of a stage", async () => {
 });
 
 describe("a function that calls out", () => {
-  it("is in the stage's VPC; Lambda may create network interfaces there, and the function's code may not", async () => {
+  it("a function that calls out is in the VPC, where only Lambda may create network interfaces", async () => {
     const { lambda, Resources } = await writeTestDeployment({ callsOut: true });
     assert.equal(lambda?.vpc, `\${param:vpc}`);
     const { Statement } = Resources.LimitDashitRole.Properties.Policies.at(-1).PolicyDocument;
@@ -218,7 +218,7 @@ describe("a function that calls out", () => {
     assert.match(denied.Condition.ArnLike["lambda:SourceFunctionArn"]["Fn::Sub"], /:function:postern-.*-\*$/);
   });
 
-  it("is in the VPC, and a function that only records reviews is not", async () => {
+  it("a function that only records reviews is not in the VPC", async () => {
     const { lambda, Resources } = await writeTestDeployment({ records: ["reviews/a/"] });
     assert.equal(lambda?.vpc, undefined);
     assert.doesNotMatch(JSON.stringify(Resources), /NetworkInterface/);

@@ -45,8 +45,8 @@ const buildMutation = (patchType: keyof typeof expressions, resource: { group: s
 
 const pods = { group: "", name: "pods" };
 
-// The figures are those of docs/background/performance.md. The code, the settings, the trees of expressions and the schemas
-// of kinds count.
+// The kilobytes are those in docs/background/performance.md. They contain the code, the settings, the trees of
+// expressions and the schemas of kinds.
 const rows: [rule: string, what: string, settings: object, kilobytes: number][] = [
   ["validating-admission-policy", "ten usual validations", buildPolicySettings(usualValidations), 92],
   [

@@ -33,11 +33,11 @@ const bundle = async (...policies: object[]) => {
 };
 
 describe("a bundle with policies", () => {
-  it("has no schemas if no policy merges a configuration", async () => {
+  it("a bundle has no schemas if no policy has an ApplyConfiguration", async () => {
     assert.equal((await bundle(buildPolicy("JSONPatch", ["apps"], ["deployments"]))).size, 0);
   });
 
-  it("has the schemas of the kinds whose objects policies merge into, and all schemas that these refer to", async () => {
+  it("a bundle has the schemas of the kinds that ApplyConfigurations change, with those of their parts", async () => {
     const { has, types } = await bundle(buildPolicy("ApplyConfiguration", ["apps"], ["deployments"], ["v1"]));
     const roots = Object.keys(types ?? {}).filter((name) => name.includes("/"));
     assert.deepEqual(roots, ["apps/v1/Deployment"]);
@@ -45,19 +45,19 @@ describe("a bundle with policies", () => {
     for (const name of ["core.v1.PodSpec", "core.v1.Container", "meta.v1.ObjectMeta"]) assert.ok(types?.[name], name);
   });
 
-  it("has the schemas of subresources", async () => {
+  it("a bundle has the schemas of the kinds of subresources", async () => {
     const { has } = await bundle(buildPolicy("ApplyConfiguration", [""], ["pods/binding", "pods/resize"]));
     assert.ok(has("", "v1", "Binding") && has("", "v1", "Pod") && !has("", "v1", "Service"));
   });
 
-  it("has all schemas for policies that may be about any kind", async () => {
+  it("a bundle has all schemas if a policy may be about any kind", async () => {
     for (const resources of [["*"], ["*/*"], ["pods", "*/status"]]) {
       const { has } = await bundle(buildPolicy("ApplyConfiguration", ["*"], resources));
       assert.ok(has("batch", "v1", "Job") && has("", "v1", "Pod"), String(resources));
     }
   });
 
-  it("has the schema of each resource that a policy names", async () => {
+  it("a bundle has the schema of each resource that a policy names", async () => {
     const rows = Object.entries(kinds).flatMap(([apiVersion, resources]) => {
       const { group, version } = splitApiVersion(apiVersion);
       return Object.entries(resources).map(([kind, { resource }]) => ({ group, version, kind, resource }));

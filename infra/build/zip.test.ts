@@ -7,28 +7,28 @@ import { getInflatedContents, readOwnZip, zip } from "./zip.ts";
 describe("a zip archive", () => {
   const contents = Buffer.from("module.exports = 1;\n");
   const bytes = zip({ "index.cjs": contents });
-  // The fields at the positions that the tests add to these two are those of the zip format.
+  // To `end` and `directory`, the tests add the offsets of fields in the zip format.
   const end = bytes.length - 22;
   const directory = bytes.readUInt32LE(end + 16);
 
-  it("ends with a directory that has the position of its file", () => {
-    assert.equal(bytes.readUInt32LE(end), 0x06054b50);
-    assert.equal(bytes.readUInt16LE(end + 10), [contents].length);
-    assert.equal(bytes.readUInt32LE(end + 12), end - directory);
-    assert.equal(bytes.readUInt32LE(directory), 0x02014b50);
-    assert.equal(bytes.readUInt32LE(directory + 42), 0);
+  it("a zip archive ends with a directory that has the position of its file", () => {
+    assert.equal(bytes.readUInt32LE(end), 0x06054b50); // the mark of the end
+    assert.equal(bytes.readUInt16LE(end + 10), [contents].length); // number of files
+    assert.equal(bytes.readUInt32LE(end + 12), end - directory); // size of the directory
+    assert.equal(bytes.readUInt32LE(directory), 0x02014b50); // the mark of an entry
+    assert.equal(bytes.readUInt32LE(directory + 42), 0); // position of the file
     assert.equal(bytes.toString("utf8", directory + 46, end), "index.cjs");
   });
 
-  it("stores the file unchanged, with its checksum and readable for all users", () => {
-    for (const header of [14, directory + 16]) assert.equal(bytes.readUInt32LE(header), crc32(contents));
+  it("a zip archive stores the file unchanged, with its checksum and readable for all users", () => {
+    for (const checksumAt of [14, directory + 16]) assert.equal(bytes.readUInt32LE(checksumAt), crc32(contents));
     assert.equal(bytes.readUInt32LE(directory + 38) >>> 16, 0o100644);
     assert.equal(bytes.subarray(30 + "index.cjs".length, directory).toString(), String(contents));
   });
 
-  it("has the same bytes every time", () => assert.deepEqual(zip({ "index.cjs": contents }), bytes));
+  it("a zip archive has the same bytes every time", () => assert.deepEqual(zip({ "index.cjs": contents }), bytes));
 
-  it("contains the files that were put into it", () =>
+  it("a zip archive contains the files that were put into it", () =>
     fc.assert(
       fc.property(
         fc.dictionary(fc.string({ minLength: 1 }), fc.uint8Array({ maxLength: 50 }), { minKeys: 1 }),
@@ -43,7 +43,7 @@ describe("a zip archive", () => {
       ),
     ));
 
-  it("keeps compressed files as they are", () => {
+  it("a zip archive keeps compressed files as they are", () => {
     const text = Buffer.from("again and ".repeat(500));
     const file = { deflated: deflateRawSync(text), crc: crc32(text), size: text.length };
     const files = { "a.txt": contents, "b.txt": file, "c.txt": contents };
@@ -58,7 +58,7 @@ describe("a zip archive", () => {
     );
   });
 
-  it("is not read if it is damaged or another program made it", () => {
+  it("a zip archive is not read if it is damaged or another program made it", () => {
     for (const archive of [
       Buffer.alloc(0),
       Buffer.from("PK"),

@@ -15,7 +15,7 @@ const catalogue = await readCatalogue();
 const rules = catalogue.map(({ name }) => name);
 
 describe("a rule's name", () => {
-  it("is the name of its folder, or of its upstream plugin", () => {
+  it("a rule's name is the name of its folder, or of its upstream plugin", () => {
     for (const { name, rule } of catalogue) {
       assert.equal(findRuleByNameOrPlugin(name, rules), name);
       if (rule.upstreamPlugin) assert.equal(findRuleByNameOrPlugin(rule.upstreamPlugin.plugin, rules), name);
@@ -23,7 +23,7 @@ describe("a rule's name", () => {
     for (const plugin of ["SecurityContextDeny", "PodSecurityPolicy", "InitialResources", "PersistentVolumeLabel"])
       assert.ok(findRuleByNameOrPlugin(plugin, rules), plugin);
   });
-  it("is not accepted in another spelling", () => {
+  it("a rule's name is not accepted in another spelling", () => {
     for (const given of ["alwayspullimages", "Always-Pull-Images", "always-pull-image", "always", ""])
       assert.equal(findRuleByNameOrPlugin(given, rules), undefined, given);
   });
@@ -46,7 +46,7 @@ describe("a misspelt name", () => {
       assert.equal(findClosest(given, known), meant);
     });
 
-  it("is refused in one sentence, with the closest name if there is one", () => {
+  it("a misspelt name is refused in one sentence, with the closest name if there is one", () => {
     assert.throws(() => resolveRuleNames(["nope"], rules), /^\S*: ?there is no rule "nope"; postern rules lists them$/);
     const near = /there is no rule "limit-rangr"; did you mean limit-ranger\? postern rules lists them$/;
     assert.throws(() => resolveRuleNames(["limit-ranger", "limit-rangr"], rules), near);
@@ -54,11 +54,11 @@ describe("a misspelt name", () => {
 });
 
 describe("the name of a function", () => {
-  it("has the stage and the whole rule if that has at most 64 characters", () => {
+  it("the name of a function has the stage and the rule's whole name, if it then has at most 64 characters", () => {
     assert.equal(buildFunctionName("prod", "limit-ranger"), "postern-prod-limit-ranger");
     assert.equal(buildFunctionName("a".repeat(13), "b".repeat(42)), `postern-${"a".repeat(13)}-${"b".repeat(42)}`);
   });
-  it("otherwise ends in six digits of the hash of the rule's name, the same in every stage", () => {
+  it("a shortened function name ends in six digits of the hash of the rule's name, in every stage", () => {
     const rule = "owner-references-permission-enforcement";
     assert.equal(
       buildFunctionName("production-eu-central", rule),
@@ -70,7 +70,7 @@ describe("the name of a function", () => {
       /[a-z]-[0-9a-f]{6}$/,
     );
   });
-  it("has at most 64 characters, and differs between rules", () => {
+  it("the name of a function has at most 64 characters, and differs between rules", () => {
     const stages = fc.stringMatching(/^[a-z][a-z0-9-]{0,20}$/);
     const names = fc.stringMatching(/^[a-z][a-z0-9-]{0,40}[a-z0-9]$/);
     fc.assert(
@@ -82,7 +82,7 @@ describe("the name of a function", () => {
       }),
     );
   });
-  it("differs between rules that begin alike", () => {
+  it("the name of a function differs between rules that begin alike", () => {
     const rules = Array.from({ length: 500 }, (_, index) => `limit-something-or-other-in-a-way-${index}`);
     const all = rules.map((rule) => buildFunctionName("production-eu-central", rule));
     assert.deepEqual([new Set(all).size, new Set(all.map((name) => name.length)).size], [500, 1]);
@@ -90,11 +90,11 @@ describe("the name of a function", () => {
 });
 
 describe("the logical id of a rule's function", () => {
-  it("can be converted back to the name of the rule", () => {
+  it("the logical id of a rule's function can be converted back to the name of the rule", () => {
     for (const rule of [...rules, "a", "a-b", "dash", "dash-x", "x-dash-1", "lambda-function"])
       assert.equal(findRuleOfLogicalId(`${toLogicalId(rule)}LambdaFunction`, "LambdaFunction"), rule);
   });
-  it("differs from the ids of other resources", () => {
+  it("the ids of other resources belong to no rule", () => {
     for (const id of ["LambdaFunction", "Bucket", "ABRole", "ABLambdaFunction", "aLambdaFunction", ""])
       assert.equal(findRuleOfLogicalId(id, "LambdaFunction"), undefined, id);
   });

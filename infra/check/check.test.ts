@@ -23,14 +23,14 @@ interface CheckCase {
   /** The rules in postern.yaml: the name of one, or a list of names with settings. */
   rules: string;
   manifests: object[];
-  state?: object[];
-  old?: object[];
+  state?: object[]; // other objects in the cluster
+  old?: object[]; // the stored objects before an update
   webhooks?: object[];
   operation?: Operation;
   namespace?: string;
   kubernetes?: string;
   user?: UserInfo;
-  alsoPods?: boolean;
+  alsoPods?: boolean; // checks the Pods of workloads, too
   strict?: boolean;
   validate?: FieldValidation;
   /** True for a case that needs Kubernetes' own handlers; other cases have the same outcome without the handlers. */
@@ -38,16 +38,16 @@ interface CheckCase {
   /** By default none, so that a case shows what rules do. */
   plugins?: string[];
   verdicts?: Record<string, string>;
-  assumed?: Record<string, string[]>;
+  assumed?: Record<string, string[]>; // what check assumed about each object
   notes?: string[];
-  passed?: Record<string, string[]>;
+  passed?: Record<string, string[]>; // the rules that each object passed
   /** The rules that exceptions exempt each object from, with the texts of the exceptions. */
   exempt?: Record<string, string[]>;
   /** The rules and policies that change each object. */
   changes?: Record<string, string[]>;
   /** The annotations for the audit log of the objects that have some. */
   audit?: Record<string, Record<string, string>>;
-  after?: Record<string, object>;
+  after?: Record<string, object>; // members of each object after all changes
   /** What an API server would store. */
   stored?: Record<string, object>;
   error?: string;
@@ -172,7 +172,7 @@ describe("check", () => {
       return undefined;
     });
 
-  it("names the rule whose settings give an entry that an API server would refuse", async () => {
+  it("check names the rule whose settings give an entry that an API server would refuse", async () => {
     const wrong = rule({
       summary: "Has operations of its settings.",
       match: ({ operation }) => [
@@ -191,7 +191,7 @@ describe("check", () => {
     );
   });
 
-  it("reports for each call of a policy's variant and of a webhook whether it changed the object", async () => {
+  it("check reports for each call of a policy or a webhook whether the call changed the object", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
     const buildAddition = (name: string, member: string) => {
@@ -243,7 +243,7 @@ describe("check", () => {
     ];
   };
 
-  it("fixes what a policy of the cluster changes, without what plugins fill in and without values of other Secrets", async () => {
+  it("check fixes what a policy changes, but writes no defaults of plugins and no values of Secrets", async () => {
     const metadata = { name: "m", namespace: "default" };
     const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: { containers: [{ name: "c", image: "a:1" }] } };
     const { fixes } = await runCheck({
@@ -280,7 +280,7 @@ describe("check", () => {
     });
   });
 
-  it("shows integers beyond 2^53 to policies exactly, and to other rules rounded", async () => {
+  it("check shows integers beyond 2^53 to policies exactly, and to other rules rounded", async () => {
     const apiVersion = "admissionregistration.k8s.io/v1";
     const resourceRules = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
     const validations = [

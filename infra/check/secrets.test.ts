@@ -133,7 +133,7 @@ const values = fc.oneof(
   marked,
   number,
 );
-const copy = fc.oneof(
+const lastAppliedCopy = fc.oneof(
   fc
     .dictionary(key, marked, { minKeys: 1 })
     .map((data) => JSON.stringify({ kind: "Secret", data, metadata: { name: "one" } })),
@@ -150,7 +150,7 @@ const metadata = fc.record(
     name: fc.constantFrom("one", "parameters", "password"),
     namespace: fc.constantFrom("shop", "default"),
     annotations: fc.oneof(
-      copy.map((text) => ({ [copyAnnotation]: text, other: "kept" })),
+      lastAppliedCopy.map((text) => ({ [copyAnnotation]: text, other: "kept" })),
       fc.constant({ other: "kept" }),
     ),
     labels: fc.constantFrom({ a: "b" }, { a: 1 }, "text"),
@@ -174,9 +174,9 @@ const secret = fc.record(
   },
   { requiredKeys: ["apiVersion", "kind", "metadata"] },
 );
-/** An object of another kind, of which only the copy is secret. */
+/** No Secret. Its only secret is the copy of a Secret in its annotation last-applied-configuration. */
 const other = fc
-  .tuple(metadata, copy, fc.constantFrom("ConfigMap", "Pod", "Deployment", "Unknown"))
+  .tuple(metadata, lastAppliedCopy, fc.constantFrom("ConfigMap", "Pod", "Deployment", "Unknown"))
   .map(([found, text, kind]) => ({
     apiVersion: kind === "Deployment" ? "apps/v1" : "v1",
     kind,
@@ -209,7 +209,7 @@ const secretOrWrapper = fc
   });
 
 type Break = (text: string, at: number) => string;
-/** Changes at a place of a YAML text that make the text unreadable, or make it mean something else. */
+/** Changes of a YAML text at a place. The changed text is unreadable, or means something else. */
 const breaks: Break[] = [
   (text, at) => text.slice(0, at),
   (text, at) => `${text.slice(0, at)}\t${text.slice(at)}`,
@@ -229,7 +229,7 @@ const breaks: Break[] = [
   (text) => `${text}\n${text}`,
   (text) => text.replace(/(\w+): (?=[^\n{[])/, "$1: &x ").concat("\nsame: *x\n"),
 ];
-/** One of these changes, or none, and its place in the text: from 0 for its beginning to 1 for its end. */
+/** One of `breaks`, or none, and the place of the change in the text: from 0 (beginning) to 1 (end). */
 const damage = fc.tuple(fc.option(fc.constantFrom(...breaks), { freq: 3 }), fc.double({ min: 0, max: 1, noNaN: true }));
 
 /** Runs a check as the command does, and returns all that it prints in all forms. */
@@ -284,7 +284,7 @@ const printCheck = async (
   }
 };
 
-/** Returns the cores of what a text hides; a core that was cut is found by its begin. */
+/** Returns the first 9 characters of each generated value (core) in a text, in plain text or in base64. */
 const listCores = (text: string): Set<string> => {
   const found = new Set<string>();
   const search = (part: string) => {
@@ -297,7 +297,7 @@ const listCores = (text: string): Set<string> => {
 };
 
 describe("check", () => {
-  it("prints no value of a Secret, and nothing of the copy that kubectl adds, even if the text is broken", async () => {
+  it("check prints no value of a Secret or of the copy that kubectl adds, even if the text is broken", async () => {
     const files = fc.record({
       paths: fc.array(fc.oneof(secretOrWrapper, other), { minLength: 1, maxLength: 3 }),
       state: fc.option(secretOrWrapper, { freq: 2 }),
@@ -337,13 +337,13 @@ describe("check", () => {
         for (const core of listCores(printed)) assert.ok(!hidden.has(core), `${core} is in\n${printed}`);
       },
     );
-    // A policy shows something in few runs, so that further ones follow until one does.
+    // A policy shows something only in few runs, so there are up to ten rounds of runs.
     for (let round = 0; round === 0 || (shown === 0 && round < 10); round++)
       await fc.assert(property, { numRuns, seed: seed + round });
     assert.ok(shown > 0, "no policy has shown anything");
   });
 
-  it("masks what a policy copies from a Secret, and what it writes to the audit log", async () => {
+  it("check masks the values that a policy copies from a Secret or writes to the audit log", async () => {
     const metadata = { name: "parameters", namespace: "shop" };
     const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "shop" } };
     const data = { a: Buffer.from("QXZJ0123456789").toString("base64") };

@@ -39,7 +39,7 @@ describe("the words after an option that takes several values", () => {
       assert.deepEqual([values.rules, values.state, others], [rules, state, words]);
     });
 
-  it("are rules or paths for postern check", () => {
+  it("postern check takes words after --rules as rules, unless they are files or folders", () => {
     const line = "--rules allowed-registries AlwaysPullImages misspelt infra -o json sarif=a.sarif k8s -n shop lib";
     const { values, words } = parseArguments(line.split(" "), check);
     assert.deepEqual(values.rules, ["allowed-registries", "AlwaysPullImages", "misspelt"]);
@@ -49,7 +49,7 @@ describe("the words after an option that takes several values", () => {
 });
 
 describe("a rule of the catalogue after --rules", () => {
-  it("is a rule even if there is a file of this name", async () => {
+  it("a rule of the catalogue after --rules is a rule even if there is a file of this name", async () => {
     const folder = await createTestFolder();
     const before = process.cwd();
     try {

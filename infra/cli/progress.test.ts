@@ -56,7 +56,7 @@ describe("progress", () => {
     });
   });
 
-  it("is lines in CI, even on a terminal", async () => {
+  it("progress is printed as lines in CI, even on a terminal", async () => {
     const { progress, readLines } = runWithCi("true", () => createStream({ isTTY: true }));
     await progress.step("stack", async () => "made");
     assert.equal(readLines(), "   N s  stack: made\n");
@@ -129,7 +129,7 @@ describe("parallel actions", () => {
     return { gates, act };
   };
 
-  it("return results in the order of the items", async () => {
+  it("parallel actions return results in the order of the items", async () => {
     const { gates, act } = createGates();
     const results = runInParallel(3, [1, 2, 3], act);
     for (const item of [3, 1, 2]) {
@@ -139,7 +139,7 @@ describe("parallel actions", () => {
     assert.deepEqual(await results, ["1 done", "2 done", "3 done"]);
   });
 
-  it("never exceed the limit, and run once for each item", async () => {
+  it("parallel actions never exceed the limit, and run once for each item", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 1, max: 6 }),
@@ -166,7 +166,7 @@ describe("parallel actions", () => {
     );
   });
 
-  it("start as many actions as the limit allows", async () => {
+  it("parallel actions start as many actions as the limit allows", async () => {
     const { gates, act } = createGates();
     const results = runInParallel(2, [1, 2, 3], act);
     await turn();
@@ -178,7 +178,7 @@ describe("parallel actions", () => {
     await results;
   });
 
-  it("throw an error after the actions under way have ended, and start no more", async () => {
+  it("parallel actions throw an error after the actions under way have ended, and start no more", async () => {
     const { gates, act } = createGates();
     let isOver = false;
     const results = runInParallel(2, [1, 2, 3, 4], act).finally(() => {
@@ -194,14 +194,14 @@ describe("parallel actions", () => {
     assert.deepEqual([...gates.keys()], []);
   });
 
-  it("throw the first of several errors, also if an action throws without a promise", async () => {
+  it("parallel actions throw the first of several errors, also if an action throws without a promise", async () => {
     const thrown = runInParallel(3, [1, 2, 3], (item) => {
       throw new Error(`no ${item}`);
     });
     await assert.rejects(thrown, /^Error: no 1$/);
   });
 
-  it("return nothing for no items", async () => {
+  it("parallel actions return nothing for no items", async () => {
     assert.deepEqual(await runInParallel(3, [], () => assert.fail("it was called")), []);
   });
 });

@@ -19,7 +19,7 @@ describe("text of unknown origin", () => {
   for (const [text, shown] of table)
     it(`${JSON.stringify(text)} is printed as ${JSON.stringify(shown)}`, () =>
       assert.equal(sanitizeTerminalText(text), shown));
-  it("is never printed as a pipeline command, and toOneLine returns one line", () => {
+  it("text of unknown origin is never printed as a pipeline command, and toOneLine returns one line", () => {
     const piece = fc.oneof(
       fc.constantFrom("::", ":", "##", "#", "vso[", "[", "]", "\n", "\r", "\t", " ", "\u001b", "\u2028", "error"),
       fc.string({ unit: "binary", maxLength: 3 }),
@@ -33,7 +33,7 @@ describe("text of unknown origin", () => {
       }),
     );
   });
-  it("is truncated if it is too long, but not within a character", () => {
+  it("text of unknown origin is truncated if it is too long, but not within a character", () => {
     assert.equal(truncateText("abc", 3), "abc");
     assert.equal(truncateText("abcd", 3), "ab…");
     assert.ok(truncateText("a\u{1f600}bc", 3).isWellFormed());

@@ -79,12 +79,12 @@ describe("entries that depend on objects", () => {
     return readConfig(file, catalogue);
   };
 
-  it("may have the objects in a folder, in files, or in postern.yaml", async () => {
+  it("entries that depend on objects may have the objects in a folder, in files, or in postern.yaml", async () => {
     assert.deepEqual(listResources(getLocalCluster(await read("wishes"))), ["pods", "services", "nodes"]);
     assert.deepEqual(listResources(getLocalCluster(await read("[one.yaml, { kind: jobs }]"))), ["secrets", "jobs"]);
   });
 
-  it("are refused with the faulty file and the line of postern.yaml that names it", async () => {
+  it("entries are refused with the faulty file, and the line of postern.yaml that names the file", async () => {
     for (const [wanted, sentence] of [
       ["odd.yaml", /^postern\.yaml:4 rules\.follower\.settings\.wanted odd\.yaml: Wish odd: is none$/],
       ["[one.yaml, broken.yaml]", /^postern\.yaml:4 rules\.follower\.settings\.wanted\.1 broken\.yaml:\d+ is no YAML/],
@@ -94,7 +94,7 @@ describe("entries that depend on objects", () => {
       await assert.rejects(read(wanted), { message: sentence });
   });
 
-  it("have the reinvocationPolicy of the rule", async () => {
+  it("entries that depend on objects have the reinvocationPolicy of the rule", async () => {
     const [entry] = buildWebhookConfigurations(
       catalogue,
       getLocalCluster(await read("one.yaml")),
@@ -103,12 +103,12 @@ describe("entries that depend on objects", () => {
     assert.equal(entry?.reinvocationPolicy, "Never");
   });
 
-  it("don't exist if there are no objects", async () => {
+  it("entries that depend on objects don't exist if there are no objects", async () => {
     const config = parseConfig("rules: { follower: }", catalogue);
     assert.deepEqual(listResources(getLocalCluster({ ...config, groups: [] })), []);
   });
 
-  it("also cover the objects in the cluster if the rule reads them, as do the rule's rights", async () => {
+  it("entries and rights also cover the objects in the cluster that the rule reads", async () => {
     const [withoutKinds, withKinds] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
@@ -128,7 +128,7 @@ describe("entries that depend on objects", () => {
     ]);
   });
 
-  it("can't be in a group", () =>
+  it("entries that depend on objects can't be in a group", () =>
     assert.throws(() => parseConfig("rules: { follower: }\ngroups: { g: [follower] }", catalogue), {
       message: /follows what is in the cluster/,
     }));
@@ -147,9 +147,9 @@ describe("an inspection with the credentials of a deployment", () => {
   };
   const { list, discover } = createInspectedCluster({ read: async (path) => pages[path] });
 
-  it("reads lists to their end", async () =>
+  it("an inspection with the credentials of a deployment reads lists to their end", async () =>
     assert.deepEqual(await list({ ...group, resource: "wishes" }), [{ apiVersion: "example.io/v1", kind: "Wish" }]));
-  it("reports which kinds are served", async () => {
+  it("an inspection with the credentials of a deployment reports which kinds are served", async () => {
     assert.deepEqual(await discover("example.io/v1"), [{ resource: "wishes", kind: "Wish", namespaced: false }]);
     assert.equal(await discover("example.io/v2"), undefined);
     assert.equal(await discover("../x"), undefined);

@@ -136,7 +136,7 @@ describe("an invalid postern.yaml", () => {
         },
       ));
 
-  it("with duplicate keys is refused", () =>
+  it("an invalid postern.yaml with duplicate keys is refused", () =>
     assert.throws(
       () => parse("rules:\n  plain:\n  plain:"),
       /^Error: postern\.yaml:3 is no YAML: the key plain is there twice$/,
@@ -149,7 +149,7 @@ describe("an invalid postern.yaml", () => {
       assert.throws(() => parse(`rules: ${open.repeat(20_000)}`), Complaint);
       assert.throws(() => parse(`rules: ${open.repeat(20_000)}${close.repeat(20_000)}`), Complaint);
     });
-  it("is refused if it is missing", async () => {
+  it("an invalid postern.yaml is refused if it is missing", async () => {
     await assert.rejects(
       readConfig("nowhere/postern.yaml", catalogue),
       (error) => error instanceof Complaint && /^postern\.yaml can't be read: ENOENT/.test(error.message),
@@ -163,11 +163,11 @@ describe("a postern.yaml", () => {
       assert.deepEqual(parse(text).clusters, new Map([["local", { keyVersions: [1], rules: new Map(), groups: [] }]]));
     });
 
-  it("fills in a rule's defaults", () => {
+  it("a postern.yaml fills in a rule's defaults", () => {
     assert.deepEqual(parseRuleConfig("rules: { waits: }", "waits"), { mode: "enforce", settings: shape });
   });
 
-  it("overrides a rule's defaults for all clusters, and these settings again for one cluster", () => {
+  it("a postern.yaml overrides a rule's defaults for all clusters, and the result for one cluster", () => {
     const text = `
 rules:
   waits:
@@ -200,7 +200,7 @@ clusters:
     assert.deepEqual(shape.deep, { level: "low", wait: 1 }, "the defaults stay as they are");
   });
 
-  it("reserves concurrency and warm environments for the function of a rule, the same in every cluster", () => {
+  it("a postern.yaml reserves concurrency and warm environments for a rule, equally in every cluster", () => {
     const text =
       "rules: { plain: { reserved: 5, warm: 2 } }\nclusters: { one: , two: { rules: { plain: { mode: warn } } } }\n";
     assert.deepEqual(
@@ -212,7 +212,7 @@ clusters:
     );
   });
 
-  it("sets where reviews are recorded, with exceptions for clusters", () => {
+  it("a postern.yaml sets where reviews are recorded, with exceptions for clusters", () => {
     const text = `
 rules: { plain: { record: { bucket: reviews } }, spares: { exempt: { users: [] } } }
 clusters:
@@ -236,7 +236,7 @@ clusters:
     assert.deepEqual(listRecordingBucketSettings(parse(text.replace("plain: {", "plain: { mode: off,")), listed), {});
   });
 
-  it("may turn a rule on for one cluster alone", () => {
+  it("a postern.yaml may turn a rule on for one cluster alone", () => {
     const config = parse("clusters: { one: { rules: { plain: } }, two: }");
     assert.deepEqual(
       listServedRulesAndGroups(config, catalogue).map(({ name }) => name),
@@ -308,16 +308,16 @@ clusters:
     });
   });
 
-  it("turns a rule off for clusters without a section that would have to complete its settings", () => {
+  it("a postern.yaml turns a rule off for clusters without a section that would have to complete its settings", () => {
     const text = "{ rules: { spares: }, clusters: { one: { rules: { spares: { exempt: { users: [u] } } } } } }";
     assert.equal(parse(text).rules.get("spares")?.mode, "off");
     assert.equal(parse("rules: { plain: }").rules.get("plain")?.mode, "enforce");
   });
 
-  it("may have a rule without its required exemption if the rule is off", () => {
+  it("a postern.yaml may have a rule without its required exemption if the rule is off", () => {
     assert.equal(parseRuleConfig("rules: { spares: { mode: off } }", "spares").mode, "off");
   });
-  it("accepts an exemption that only the cluster sets", () => {
+  it("a postern.yaml accepts an exemption that only the cluster sets", () => {
     const clusters = "clusters: { one: { rules: { spares: { exempt: { users: [] } } } } }";
     assert.deepEqual(parseRuleConfig(`rules: { spares: }\n${clusters}`, "spares", "one").exempt, { users: [] });
   });
@@ -336,7 +336,7 @@ clusters:
     it(`with ${JSON.stringify(text)} accepts the key versions ${keyVersions}`, () =>
       assert.deepEqual(parseCluster(`clusters: { local: { ${text} } }`).keyVersions, keyVersions));
 
-  it("accepts upstream's configuration object as settings", () => {
+  it("a postern.yaml accepts upstream's configuration object as settings", () => {
     assert.equal(
       Reflect.get(
         parseRuleConfig("rules: { waits: { settings: { apiVersion: a/v1, kind: Waiting, seconds: 2 } } }", "waits")
@@ -347,7 +347,7 @@ clusters:
     );
   });
 
-  it("keeps a key named __proto__ in an open map", () => {
+  it("a postern.yaml keeps a key named __proto__ in an open map", () => {
     const text =
       "rules: { waits: { settings: { labels: { __proto__: { polluted: yes }, a: b } } } }\nclusters: { one: { rules: { waits: { settings: { labels: { c: d } } } } } }";
     const { labels } = parseRuleConfig(text, "waits", "one").settings as typeof shape;
@@ -363,7 +363,7 @@ describe("a rule of postern.yaml", () => {
     toCatalogueRule("waits-long", rule({ summary: "Waits.", match, settings: { seconds: 1, ratio: 1 }, mutate() {} })),
   ];
 
-  it("may be called by the name of its upstream plugin, also in groups and clusters", () => {
+  it("a rule of postern.yaml may be called by the name of its upstream plugin, also in groups and clusters", () => {
     const text = `rules: { WaitsLong: { settings: { seconds: 2 } } }
 groups: { all: [WaitsLong] }
 clusters: { one: { rules: { WaitsLong: { settings: { ratio: 3 } } } } }`;
@@ -372,7 +372,7 @@ clusters: { one: { rules: { WaitsLong: { settings: { ratio: 3 } } } } }`;
     assert.deepEqual(groups, [{ name: "all", members: mutators }]);
   });
 
-  it("keeps its mode if it can't be loaded, and its group is left out", () => {
+  it("a rule of postern.yaml keeps its mode if it can't be loaded, and its group is left out", () => {
     const text = `rules: { waits-long: , lost: { mode: warn, settings: { unknown: 1 } } }
 groups: { some: [lost], whole: [waits-long] }`;
     const { clusters, groups } = parseConfig(text, mutators, ["waits-long", "lost"]);
@@ -383,13 +383,13 @@ groups: { some: [lost], whole: [waits-long] }`;
 
 describe("the chosen cluster", () => {
   const [one, two] = [parse("clusters: { one: }"), parse("clusters: { one: , two: }")];
-  it("is the cluster with this name", () => assert.equal(chooseCluster(two, "two")[0], "two"));
-  it("is the only cluster if no name is given", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
-  it("must be named if there are several", () =>
+  it("the chosen cluster is the cluster with this name", () => assert.equal(chooseCluster(two, "two")[0], "two"));
+  it("one cluster needs no name", () => assert.equal(chooseCluster(one, undefined)[0], "one"));
+  it("the chosen cluster must be named if there are several", () =>
     assert.throws(() => chooseCluster(two, undefined), {
       message: "--cluster is missing; it must name one of one, two",
     }));
-  it("must exist", () =>
+  it("the chosen cluster must exist", () =>
     assert.throws(() => chooseCluster(two, "three"), {
       message: 'postern.yaml has no cluster "three"; it has one, two',
     }));

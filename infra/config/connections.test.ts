@@ -81,35 +81,35 @@ describe("a connect setting", () => {
   for (const [name, connect, sentence] of wrong)
     it(`${name} is refused`, () =>
       assert.rejects(read(connect), expectComplaint(`postern.yaml:1 clusters.prod.connect ${sentence}`)));
-  it("with an unknown key is refused", () =>
+  it("a connect setting with an unknown key is refused", () =>
     assert.rejects(
       read({ eks: "a", region: "b", password: "c" }),
       expectComplaint(/connect.password is unknown; one of eks, region/),
     ));
-  it("with a number is refused", () =>
+  it("a connect setting with a number is refused", () =>
     assert.rejects(
       read({ eks: 1, region: "b" }),
       expectComplaint("postern.yaml:1 clusters.prod.connect.eks must be a text, not 1"),
     ));
-  it("for an EKS cluster without an address names the command that prints it", () =>
+  it("a connect setting for an EKS cluster without an address names the command that prints it", () =>
     assert.rejects(
       read({ eks: "prod", region: "eu-west-1" }),
       expectComplaint(/describe-cluster --name prod prints them$/),
     ));
-  it("with a missing CA file is refused", () =>
+  it("a connect setting with a missing CA file is refused", () =>
     assert.rejects(
       read({ tokenSecret: arn, server, ca: "none.crt" }),
       expectComplaint(
         /^postern.yaml clusters.prod.connect names a ca that is neither .* nor a file that can be read: none.crt \(ENOENT\)$/,
       ),
     ));
-  it("with base64 that isn't PEM is refused, and the message quotes only its beginning", () =>
+  it("a connect setting with base64 that isn't PEM is refused, and the message quotes only its beginning", () =>
     assert.rejects(
       read({ tokenSecret: arn, server, ca: "MII".repeat(1000) }),
       expectComplaint(/ nor its base64, nor a file that can be read: (MII){13}M… \(ENAMETOOLONG\)$/),
     ));
 
-  it("with a CA file without a certificate is refused", async () => {
+  it("a connect setting with a CA file without a certificate is refused", async () => {
     await writeFile(join(folder, "odd.crt"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     await assert.rejects(
       read({ tokenSecret: arn, server, ca: "odd.crt" }),
@@ -121,7 +121,7 @@ describe("a connect setting", () => {
     );
   });
 
-  it("is required only if a rule reads the cluster", async () => {
+  it("a connect setting is required only if a rule reads the cluster", async () => {
     const listFaults = async (text: string) => (await readTestConnections(text)).faults;
     const missing =
       "has no setting connect, but asking must read this cluster; docs/how-to/connect-a-cluster.md says how";
@@ -131,7 +131,7 @@ describe("a connect setting", () => {
     assert.deepEqual(await listFaults(`rules: { calling: }\nclusters: { prod: ${broken} }`), []);
   });
 
-  it("with a mistake does not affect other clusters", async () => {
+  it("a connect setting with a mistake does not affect other clusters", async () => {
     const config = JSON.stringify({
       rules: { asking: {} },
       clusters: {

@@ -44,9 +44,9 @@ describe("exceptions that end", () => {
   ];
   for (const [name, until, now, expected] of rows)
     it(name, () => assert.deepEqual(describeAt(buildConfig(until), now), expected));
-  it("of a rule that is off are not reported", () =>
+  it("exceptions of a rule that is off are not reported", () =>
     assert.deepEqual(describeAt(buildConfig("2027-01-31", "mode: off"), "2028-01-01T00:00:00Z"), []));
-  it("are read as texts, with their places in postern.yaml", () => {
+  it("exceptions are read as texts, with their places in postern.yaml", () => {
     const { rules } = parseConfig(buildConfig("2027-01-31"), catalogue);
     assert.deepEqual(rules.get("plain")?.exempt?.exceptions?.[1], {
       namespaces: ["legacy"],

@@ -56,7 +56,7 @@ describe("the command of a kubeconfig", {
     await writeFile(join(folder, "runs"), "");
   });
 
-  /** Writes a plugin that prints the tokens t1, t2, … and this expirationTimestamp. */
+  /** Writes a plugin that prints the tokens t1, t2, … and the given expirationTimestamp. */
   const writePlugin = async (expirationTimestamp?: string) => {
     const status = JSON.stringify({ token: "tCOUNT", expirationTimestamp }).replace("COUNT", "'$count'");
     const lines = [
@@ -71,7 +71,7 @@ describe("the command of a kubeconfig", {
   const countRuns = async () => (await readFile(join(folder, "runs"), "utf8")).length / 2;
   const open = () => openClusterApi("prod", undefined, { kubeconfig });
 
-  it("runs once for many requests", async () => {
+  it("the command of a kubeconfig runs once for many requests", async () => {
     await writePlugin();
     const api = await open();
     await Promise.all([api.read("/a"), api.read("/b")]);
@@ -79,7 +79,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual(requests, Array(3).fill("Bearer t1"));
   });
 
-  it("runs again after its token has expired", async () => {
+  it("the command of a kubeconfig runs again after its token has expired", async () => {
     await writePlugin("2020-01-01T00:00:00Z");
     const api = await open();
     await api.read("/a");
@@ -91,7 +91,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual(requests.slice(2), ["Bearer t3", "Bearer t3"]);
   });
 
-  it("runs again after the API server refused its token, and the request is repeated", async () => {
+  it("the command runs again after the API server refused its token, and the request is repeated", async () => {
     await writePlugin();
     accepted = ["t2"];
     const api = await open();
@@ -106,7 +106,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual(requests.slice(3), ["Bearer t2", "Bearer t3"]);
   });
 
-  it("runs for a kubeconfig in KUBECONFIG if the cluster's connect setting has no kubeconfig", async () => {
+  it("the command of a kubeconfig in KUBECONFIG runs if the connect setting has no kubeconfig", async () => {
     await writePlugin();
     process.env.KUBECONFIG = kubeconfig;
     const connect = { server: "https://203.0.113.7", tokenSecret: "a", region: "eu-west-1" };
@@ -120,7 +120,7 @@ describe("the command of a kubeconfig", {
     await assert.rejects(openClusterApi("west", undefined, { context: "east" }), /KUBECONFIG finds no context "east"/);
   });
 
-  it("runs for rules on this machine if their cluster has no connect setting", async () => {
+  it("the command of a kubeconfig runs for rules on this machine if their cluster has no connect setting", async () => {
     await writePlugin();
     process.env.KUBECONFIG = kubeconfig;
     const asking = rule({ summary: "Asks.", match: [], needs: { all: list("namespaces") }, validate() {} });
@@ -137,7 +137,7 @@ describe("the command of a kubeconfig", {
     assert.deepEqual([(await read({ prod: {} }, "aws")).connections.size, await countRuns()], [0, 0]);
   });
 
-  it("never runs for a kubeconfig that postern.yaml names, even if the user also names this kubeconfig", async () => {
+  it("the command of a kubeconfig that postern.yaml names never runs, even with KUBECONFIG", async () => {
     await writePlugin();
     const sentence =
       /would run a program for a token, by exec in \S+config; give this file by --kubeconfig, or by KUBECONFIG and without connect$/;

@@ -58,7 +58,7 @@ describe("a kubeconfig of a service", () => {
   const serviceOfA = { ...service, url: "https://a.example/path" };
   const withKubeconfigA = { backend: { kubeconfig: "a" } };
 
-  it("fills the settings of the service, with places in AWS and on this machine", async () => {
+  it("a kubeconfig fills the settings of a service, with places in AWS and on this machine", async () => {
     const user = { "client-certificate": arn, "client-key": arn, tokenFile: parameter };
     await writeKubeconfig("a", user, { "tls-server-name": "b.example" });
     const inAws = { clientCertificate: arn, clientKey: arn, tokenFile: parameter, serverName: "b.example" };
@@ -73,7 +73,7 @@ describe("a kubeconfig of a service", () => {
     }
   });
 
-  it("of a cluster replaces the general one, and the general service, completely", async () => {
+  it("a cluster's kubeconfig completely replaces the general kubeconfig and the general service", async () => {
     await writeKubeconfig("a", {});
     await writeKubeconfig("b", { tokenFile: arn });
     const clusters = { prod: {}, test: withKubeconfigA };
@@ -109,13 +109,13 @@ describe("a kubeconfig of a service", () => {
       });
     });
 
-  it("that is missing is refused", () =>
+  it("a missing kubeconfig of a service is refused", () =>
     assert.rejects(
       readServices({ backend: { kubeconfig: "none" } }),
       /rules\.asking\.settings\.backend\.kubeconfig .*none/,
     ));
 
-  it("is refused beside settings of the service, in either section", async () => {
+  it("a kubeconfig is refused beside settings of its service, also if only one is a cluster's", async () => {
     await writeKubeconfig("a", {});
     const written = { service: { url: "https://c.example" } };
     const sentence = /settings\.service must be left out, because backend\.kubeconfig names a kubeconfig$/m;

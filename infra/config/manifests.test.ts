@@ -33,7 +33,7 @@ const readPolicies = async (policies: string, project = folder) => {
 };
 
 describe("objects of a setting", () => {
-  it("are read from the files of a folder", async () => {
+  it("objects of a setting are read from the files of a folder", async () => {
     await mkdir(join(folder, "good"));
     await writeFile(join(folder, "good/a.yaml"), "# first\napiVersion: v1\nkind: A\n");
     await writeFile(join(folder, "good/b.json"), '{ "apiVersion": "v1", "kind": "BList", "items": [{}] }');
@@ -41,7 +41,7 @@ describe("objects of a setting", () => {
     assert.deepEqual(await readPolicies("[good/a.yaml, { kind: C }]"), [buildObject("A"), { kind: "C" }]);
   });
 
-  it("have the keys that << merges", async () => {
+  it("objects of a setting have the keys that << merges", async () => {
     await writeFile(
       join(folder, "merged.yaml"),
       "apiVersion: v1\nkind: A\nfirst: &first { a: 1 }\nsecond: { <<: *first, b: 2 }\n",
@@ -51,7 +51,7 @@ describe("objects of a setting", () => {
     ]);
   });
 
-  it("are refused with the file, the line and the column of a fault", async () => {
+  it("objects of a setting are refused with the file, the line and the column of a fault", async () => {
     await writeFile(
       join(folder, "bad.yaml"),
       ["apiVersion: v1\nkind: A", "apiVersion: v1\nkind: B\nspec:\n  rules:\n    - first\n    - second: 1\n"].join(

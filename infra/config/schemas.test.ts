@@ -73,22 +73,22 @@ describe("the schema of postern.yaml", () => {
       assert.throws(() => checkConfig(text));
     });
 
-  it("accepts all members, as commands do", () => {
+  it("the schema of postern.yaml accepts all members, as commands do", () => {
     assertValid(isConfigValid, complete.config);
     checkConfig(JSON.stringify(complete.config));
   });
 
-  it("accepts all settings of each rule, with their defaults", () => {
+  it("the schema of postern.yaml accepts all settings of each rule, with their defaults", () => {
     const all = catalogue.map(({ name, rule }) => [name, { mode: "off", settings: rule.settings ?? {} }]);
     assertValid(isConfigValid, { rules: Object.fromEntries(all) });
   });
 
-  it("accepts any settings of a rule that can't be loaded", async () => {
+  it("the schema of postern.yaml accepts any settings of a rule that can't be loaded", async () => {
     const schema = await buildConfigSchema([], ["lost"]);
     assertValid(ajv.compile(schema), { rules: { lost: { settings: { a: 1 } } }, groups: { some: ["lost"] } });
   });
 
-  it("refuses only what commands refuse", () => {
+  it("the schema of postern.yaml refuses only what commands refuse", () => {
     const settings = catalogue.map(({ name, rule }): unknown => {
       return { rules: { [name]: { mode: "off", settings: rule.settings ?? {} } } };
     });
@@ -109,12 +109,12 @@ describe("the schema of cases.yaml", () => {
       assert.throws(() => checkCases(text));
     });
 
-  it("accepts all members, as commands do", () => {
+  it("the schema of cases.yaml accepts all members, as commands do", () => {
     assertValid(areCasesValid, complete.cases);
     checkCases(JSON.stringify(complete.cases));
   });
 
-  it("refuses only what commands refuse", () =>
+  it("the schema of cases.yaml refuses only what commands refuse", () =>
     assertNoFalseAlarm(areCasesValid, checkCases, [
       complete.cases,
       ...caseFiles.flatMap((file) => toList(parseYaml(readText(file))).map((entry) => [entry])),
@@ -182,7 +182,7 @@ function listValues(value: unknown): unknown[] {
 }
 
 describe("the schemas", () => {
-  it("are written to the paths in the first lines of files, and only if they have changed", async () => {
+  it("writeSchemas writes the schemas that first lines of YAML files name, and only if they have changed", async () => {
     const folder = await createTestFolder();
     const listFiles = async () => {
       const names = await readdir(join(folder, ".postern"));
@@ -196,7 +196,7 @@ describe("the schemas", () => {
     assert.deepEqual(await listFiles(), first);
   });
 
-  it("are named by a first line, which is added only once", () => {
+  it("the line that names a schema is added as the first line of a file only once", () => {
     const text = addSchemaLine("rules:\n");
     assert.equal(text, `${schemaLine}\nrules:\n`);
     assert.equal(addSchemaLine(text), text);
@@ -212,7 +212,7 @@ describe("the schemas", () => {
       assert.deepEqual({ missing, unknown }, { missing: [], unknown: [] });
     });
 
-  it("describe a rule's members as docs/reference/configuration.md does", () => {
+  it("the schema of postern.yaml describes a rule's members as docs/reference/configuration.md does", () => {
     const rows = readText("docs/reference/configuration.md").matchAll(/^\| `(\w+)` \| .*? \| (.*) \|$/gm);
     const described = [...rows].map(([, name = "", meaning = ""]) => [name, meaning.replace(/: see \[.*$/, "")]);
     const { properties } = Object(configSchema.definitions).generalRule;

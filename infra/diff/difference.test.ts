@@ -17,13 +17,13 @@ const countCommonLines = ([first, ...others]: string[], [other, ...rest]: string
 };
 
 describe("a difference", () => {
-  it("of long texts without common lines is computed", () => {
+  it("a difference of long texts without common lines is computed", () => {
     const list = (letter: string) => ({ of: Array.from({ length: 200_000 }, (_, index) => `${letter}${index}`) });
     const [hunk, ...more] = computeHunks(list("a"), [{ rule: "r", after: list("b") }]);
     assert.deepEqual(more, []);
     assert.equal(hunk?.lines.filter(({ sign }) => sign === "+").length, 200_000);
   });
-  it("keeps the largest number of common lines, in their order", () => {
+  it("a difference keeps the largest number of common lines, in their order", () => {
     const short = fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 8 });
     fc.assert(
       fc.property(short, short, (old, now) => {
@@ -40,7 +40,7 @@ describe("a difference", () => {
     );
   });
 
-  it("changes the first version into the last one, with any versions between them", () => {
+  it("a difference changes the first version into the last one, with any versions between them", () => {
     fc.assert(
       fc.property(texts, fc.array(texts, { minLength: 1, maxLength: 4 }), (before, stages) => {
         const hunks = computeHunks(
@@ -60,7 +60,7 @@ describe("a difference", () => {
     );
   });
 
-  it("names the rule that changed a line last, and the rule that removed one", () => {
+  it("a difference names the rule that changed a line last, and the rule that removed a line", () => {
     const [hunk] = computeHunks({ a: 1, b: 2 }, [
       { rule: "first", after: { a: 2, b: 2 } },
       { rule: "second", after: { a: 3 } },
@@ -84,7 +84,7 @@ describe("a difference", () => {
       );
     });
 
-  it("of a Secret shows only that it changed", () => {
+  it("a difference of a Secret shows only that it changed", () => {
     const buildSecret = (value: string) => ({ kind: "Secret", data: { key: value, same: "c2FtZQ==" } });
     const text = JSON.stringify(computeHunks(buildSecret("b2xk"), [{ rule: "r", after: buildSecret("bmV3") }]));
     assert.match(text, /\*\*\* \(other\)/);

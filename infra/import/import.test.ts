@@ -69,7 +69,7 @@ describe("postern import apiserver", () => {
       assert.deepEqual({ code, stderr }, { code: left.length > 0 ? 3 : 0, stderr: left.join("") });
     });
 
-  it("takes one word, and the word is apiserver", async () => {
+  it("postern import takes one word, and the word is apiserver", async () => {
     for (const [words, sentence] of [
       [[], "name what to import: postern import apiserver"],
       [["kubelet"], "name what to import: postern import apiserver, not postern import kubelet"],
@@ -78,7 +78,7 @@ describe("postern import apiserver", () => {
       assert.deepEqual(await runVerb(tmpdir(), ["import", ...words]), { code: 2, stdout: "", stderr: `${sentence}\n` });
   });
 
-  it("takes a target or reads a cluster, but not both", async () => {
+  it("postern import apiserver takes a target or reads a cluster, but not both", async () => {
     for (const [options, sentence] of [
       [["--target", "1.35", "--live"], "--target and --live can't be combined"],
       [["--kubeconfig", "a"], "--cluster, --kubeconfig and --context need --live"],
@@ -94,7 +94,7 @@ describe("postern import apiserver", () => {
       });
   });
 
-  it("writes a file that makes check and manifests do what the plugins did", async () => {
+  it("postern import apiserver prints a postern.yaml whose rules do in check what the plugins did", async () => {
     await using folder = await mkdtempDisposable(join(tmpdir(), "postern-import-"));
     const run = (...words: string[]) => runVerb(folder.path, words);
     const plugins = "AlwaysPullImages,SecurityContextDeny,DenyServiceExternalIPs";
@@ -134,7 +134,7 @@ describe("postern import apiserver", () => {
     ]);
   });
 
-  it("reads flags from standard input", async () => {
+  it("postern import apiserver reads flags from standard input", async () => {
     const { stdout } = await runVerb(
       tmpdir(),
       ["import", "apiserver", "--flags", "-"],
@@ -143,7 +143,7 @@ describe("postern import apiserver", () => {
     assert.deepEqual(parse(stdout).rules, { "always-pull-images": null });
   });
 
-  it("prints the outcome of each plugin as JSON", async () => {
+  it("postern import apiserver prints the outcome of each plugin as JSON", async () => {
     const flags = "--enable-admission-plugins=AlwaysPullImages --default-not-ready-toleration-seconds=30";
     const { stdout } = await runImport({ name: "", flags, target: "eks-1.35" }, "-o", "json");
     const settings = { notReadySeconds: 30, replaceDefaults: true };
@@ -166,7 +166,7 @@ describe("postern import apiserver", () => {
     });
   });
 
-  it("keeps any text of a configuration", async () => {
+  it("postern import apiserver keeps any text of a configuration", async () => {
     const text = fc.string({ unit: "binary", maxLength: 20 }).filter((value) => value.isWellFormed());
     await fc.assert(
       fc.asyncProperty(fc.dictionary(text, text, { minKeys: 1 }), async (entries) => {
@@ -184,7 +184,7 @@ describe("postern import apiserver", () => {
     );
   });
 
-  it("imports a megabyte of any text, or refuses it with a short message", async () => {
+  it("postern import apiserver imports a megabyte of any text, or refuses it with a short message", async () => {
     const times = (text: string) => text.repeat(1_000_000 / text.length);
     const texts = [
       "--feature-gates=",

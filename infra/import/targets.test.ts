@@ -18,8 +18,8 @@ interface Row {
   gitVersion: string;
   metrics: string | Complaint;
   target: string;
-  on: string[];
-  source: string;
+  on: string[]; // plugins
+  source: string; // from where the plugins are known
 }
 const defaults = "the plugins that Kubernetes 1.35 has on by default";
 const rows: Row[] = [

@@ -55,7 +55,7 @@ describe("the input of check", () => {
       });
     });
 
-  it("may be a chart; files that are not templates are left out", async () => {
+  it("the input of check may be a chart; files that are not templates are left out", async () => {
     await write("chart/Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.0.0\n");
     await write("chart/values.yaml", "a: 1\n");
     await write("chart/templates/a.yaml", `{{- if .Values.a }}\n${fine}{{- end }}\n`);
@@ -66,7 +66,7 @@ describe("the input of check", () => {
     });
   });
 
-  it("may be a folder with broken and circular links", async () => {
+  it("the input of check may be a folder with broken and circular links", async () => {
     await write("links/fine.yaml", fine);
     await symlink(".", join(folder, "links/self"));
     await symlink("b.yaml", join(folder, "links/a.yaml"));
@@ -78,7 +78,7 @@ describe("the input of check", () => {
     );
   });
 
-  it("does not include files that are too large, which is reported", async () => {
+  it("the input of check does not include files that are too large, which is reported", async () => {
     await write("large/fine.yaml", fine);
     const large = await open(await write("large/large.yaml", "a: b\n"), "r+");
     await large.truncate(65 * 1024 * 1024);
@@ -88,7 +88,7 @@ describe("the input of check", () => {
     assert.deepEqual([names, faults], [["fine"], [`large/large.yaml:1 ${sentence}`]]);
   });
 
-  it("is read only up to a limit from a file without an end", async () => {
+  it("the input of check is read only up to a limit from a file without an end", async () => {
     const { faults } = await readInput(["/dev/zero"]);
     assert.match(String(faults[0]?.sentence), /^can't be read: it has more than /);
   });

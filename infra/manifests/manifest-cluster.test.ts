@@ -35,14 +35,14 @@ describe("a cluster made of a folder of manifests", () => {
   testObjects(() => cluster);
   testDefaults(() => cluster);
 
-  it("has the initial objects of every cluster, and puts objects without a namespace into `default`", async () => {
+  it("a folder of manifests has a cluster's initial objects, and its objects are in `default` by default", async () => {
     const pod = buildObject("Pod", "lonely");
     const { get } = await readFiles({ "pod.json": JSON.stringify(pod) });
     assert.equal((await get(namespaces, "kube-system"))?.kind, "Namespace");
     assert.equal((await get({ group: "", resource: "pods" }, "lonely", "default"))?.metadata?.namespace, "default");
   });
 
-  it("has the initial objects of every namespace, unless a manifest replaces them", async () => {
+  it("a folder of manifests has the initial objects of every namespace, unless a manifest replaces them", async () => {
     const serviceAccount = buildObject("ServiceAccount", "default", "b", { imagePullSecrets: [{ name: "pull" }] });
     const { get } = await readFiles({
       "all.json": JSON.stringify(buildNamespace("b")),
@@ -56,7 +56,7 @@ describe("a cluster made of a folder of manifests", () => {
     assert.equal((await get({ group: "", resource: "configmaps" }, "kube-root-ca.crt", "b"))?.kind, "ConfigMap");
   });
 
-  it("answers only the access reviews that it has", async () => {
+  it("a folder of manifests answers only the access reviews that it has", async () => {
     const question = { user, verb: "get", resource: "pods" };
     const sentence =
       /^a folder of manifests has no authorizer; only a cluster, or a SubjectAccessReview with its status among the manifests, can answer access reviews$/;
@@ -71,7 +71,7 @@ describe("a cluster made of a folder of manifests", () => {
     await assert.rejects(may({ ...question, verb: "delete" }), Failure);
   });
 
-  it("merges keys, and has the items of all Lists with their kind", async () => {
+  it("a folder of manifests has its keys merged, and the items of all Lists with their kind", async () => {
     const { list } = await readFiles({
       "merged.yaml": [
         "apiVersion: v1",

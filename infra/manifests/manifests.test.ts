@@ -47,7 +47,7 @@ describe("the manifests of a file", () => {
       assert.ok((faults[0]?.line ?? 0) >= 3);
     });
 
-  it("have numbers, booleans and texts as kubectl reads them", () => {
+  it("the manifests of a file have numbers, booleans and texts as kubectl reads them", () => {
     const [manifest] = read(
       "apiVersion: v1\nkind: A\nmode: 0644\nnew: 0o17\nset: off\ntime: 12:30\nday: 2026-01-01\nmany: 1_000\nhash: e1\nbig: 1e3\n",
     ).manifests;
@@ -58,7 +58,7 @@ describe("the manifests of a file", () => {
     );
   });
 
-  it("have integers of 64 bits without rounding", () => {
+  it("the manifests of a file have integers of 64 bits without rounding", () => {
     const list = "[9007199254740993, -9223372036854775808, 9223372036854775808, 9007199254740991]";
     const plain = "apiVersion: v1\nkind: A\nlist:\n- 9007199254740993\n- 1\n";
     const texts = [
@@ -77,7 +77,7 @@ describe("the manifests of a file", () => {
     );
   });
 
-  it("are the objects in Lists, in typed lists and in Lists within Lists", () => {
+  it("the manifests of a file are the objects in Lists, in typed lists and in Lists within Lists", () => {
     const { manifests } = read(`apiVersion: v1
 kind: List
 items:
@@ -96,19 +96,19 @@ items:
     );
   });
 
-  it("have a separate copy of a value for each alias", () => {
+  it("the manifests of a file have a separate copy of a value for each alias", () => {
     const [manifest] = read("apiVersion: v1\nkind: A\na: &a { b: 1 }\nc: *a\nd: { <<: *a }\n").manifests;
     const { a, c, d } = manifest?.object ?? {};
     assert.deepEqual([a, c, d], [{ b: 1 }, { b: 1 }, { b: 1 }]);
     assert.notEqual(a, c);
   });
 
-  it("have texts of a point, signs and underscores without a digit, as kubectl reads them", () => {
+  it("points, signs and underscores without a digit are texts, as in kubectl", () => {
     const words = [".", "-.", "+.", "._", "._5", ".5", "-.5", "1.", "1_0.5", ".5_5", "-._5"];
     const { manifests } = read(`apiVersion: v1\nkind: A\nall:\n${words.map((word) => `- ${word}\n`).join("")}`);
     assert.deepEqual(manifests[0]?.object.all, [".", "-.", "+.", "._", "._5", 0.5, -0.5, 1, 10.5, 0.55, -0.5]);
   });
-  it("have sets and ordered maps as kubectl reads them, as plain maps and lists", () => {
+  it("the manifests of a file have sets and ordered maps as kubectl reads them, as plain maps and lists", () => {
     const texts = "a: !!omap [{ x: 1 }, { z: 2 }]\nb: !!set {? x, ? z}\nc: !!pairs [x: 1, x: 2]\n";
     assert.deepEqual(read(`apiVersion: v1\nkind: A\n${texts}`).manifests[0]?.object, {
       apiVersion: "v1",
@@ -141,7 +141,7 @@ items:
       assert.ok(eight < 24 * one, `${one} µs, then ${eight} µs`);
     });
 
-  it("that are refused have the line of the first repeated key, or of invalid YAML before this key", () => {
+  it("refused manifests are reported with the line of the first repeated key, or of an earlier error", () => {
     const findLine = (text: string) => read(`apiVersion: v1\nkind: A\n${text}`).faults[0]?.line;
     const repeated = "a:\n  b: {x: 1,\n    x: 2}\n  c: 1\n  c: 2\n";
     assert.deepEqual(
@@ -164,7 +164,7 @@ items:
       assert.deepEqual(read(`apiVersion: v1\nkind: A\n${anchors}d: ${written}\n`).manifests[0]?.object.d, value);
     });
 
-  it("have keys that are numbers or booleans converted as in kubectl", () => {
+  it("the manifests of a file have keys that are numbers or booleans converted as in kubectl", () => {
     const keys = ["on", "NO", '"y"', "'off'", "010", "0x1F", "1.10", "9000", "1.2.3", "only", "null"];
     for (const text of [
       keys.map((key) => `  ${key}: x\n`).join(""),
@@ -176,15 +176,15 @@ items:
     }
   });
 
-  it("have a key << in quotes as a usual key", () =>
+  it("the manifests of a file have a key << in quotes as a usual key", () =>
     assert.deepEqual(read('apiVersion: v1\nkind: A\nd: { "<<": x }\n').manifests[0]?.object.d, { "<<": "x" }));
 
-  it("are refused if a merged value is not a map", () => {
+  it("the manifests of a file are refused if a merged value is not a map", () => {
     const { faults } = read("apiVersion: v1\nkind: A\na: { <<: [1] }\n");
     assert.match(String(faults[0]?.sentence), /what is merged by << must be a map/);
   });
 
-  it("may have keys with the names of members of a prototype", () => {
+  it("the manifests of a file may have keys with the names of members of a prototype", () => {
     const [manifest] = read(
       "apiVersion: v1\nkind: A\n__proto__: { a: 1 }\nmetadata: { labels: { constructor: b } }\n",
     ).manifests;
@@ -218,7 +218,7 @@ items:
       assert.equal(Object(manifests[0]?.object.metadata).name, "a");
     });
 
-  it("may have a repeated key, if the caller accepts this; the last value counts", () => {
+  it("a file may have a repeated key if the caller accepts repeated keys; the last value counts", () => {
     const text = 'apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  "name": b\n';
     assert.match(read(text).faults[0]?.sentence ?? "", /keys must be unique/);
     const { faults, manifests } = parseManifests({ name: "a.yaml", text }, { acceptsRepeated: true });
@@ -242,25 +242,25 @@ items:
     });
   });
 
-  it("may have a key a hundred thousand times, read in linear time", () => {
+  it("the manifests of a file may have a key a hundred thousand times, read in linear time", () => {
     const text = `apiVersion: v1\nkind: A\ndata:\n${"  k: a\n".repeat(100_000)}`;
     const [manifest] = parseManifests({ name: "a.yaml", text }, { acceptsRepeated: true }).manifests;
     assert.deepEqual(manifest?.repeated?.length, 99_999);
     assert.deepEqual(manifest.repeated.at(-1), { key: "k", line: 100_003 });
   });
 
-  it("are refused if a key of a JSON object is there twice", () => {
+  it("the manifests of a file are refused if a key of a JSON object is there twice", () => {
     assert.match(read('{"apiVersion":"v1","kind":"A","kind":"B"}').faults[0]?.sentence ?? "", /keys must be unique/);
   });
 
-  it("have keys with escapes in JSON, even if V8 misreads them because of a text before", () => {
+  it("keys of JSON may have escapes, even if V8 misreads such keys because of a text before", () => {
     const metadata = '"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}';
     for (let count = 0; count < 20; count++) JSON.parse(`{${metadata},"\\\\u00":1}`);
     const { manifests, faults } = read(`{${metadata},"\\u0073pec":{"hostNetwork":true}}`);
     assert.deepEqual([manifests.map(({ object }) => object.spec), faults], [[{ hostNetwork: true }], []]);
   });
 
-  it("are the objects in a List of JSON", () => {
+  it("the manifests of a file are the objects in a List of JSON", () => {
     const list = {
       apiVersion: "v1",
       kind: "List",
@@ -268,14 +268,14 @@ items:
     };
     assert.deepEqual(summarize(JSON.stringify(list, null, 2)), [
       [
-        ["a", 0, 5],
+        ["a", 0, 5], // the name, the document and the line
         ["b", 0, 12],
       ],
       [],
     ]);
   });
 
-  it("have the line and column of each field in a stream of JSON", () => {
+  it("the manifests of a file have the line and column of each field in a stream of JSON", () => {
     const { manifests } = read(`${printObject("a")} ${printObject("b")}`);
     const locate = (index: number, ...field: string[]) => {
       const manifest = manifests[index];
@@ -287,7 +287,7 @@ items:
     assert.deepEqual(locate(1, "metadata", "name"), [11, 5]);
   });
 
-  it("have the line and column of each field in a List of YAML", () => {
+  it("the manifests of a file have the line and column of each field in a List of YAML", () => {
     const [manifest] = read(`a: 1
 ---
 apiVersion: v1

@@ -112,7 +112,7 @@ const { usual, unread } = readRows<{ usual: string; unread: { name: string; text
 const levels = Array.from({ length: 2000 }, (_, depth) => `${" ".repeat(depth)}a:\n`).join("");
 
 describe("plain YAML", () => {
-  it("is read as by the full parser, for any lines", () => {
+  it("plain YAML is read as by the full parser, for any lines", () => {
     let read = 0;
     fc.assert(
       fc.property(texts, (text) => {
@@ -123,7 +123,7 @@ describe("plain YAML", () => {
     assert.ok(read > 100, `of 3000 texts, the plain reader read ${read}`);
   });
 
-  it("is read as by the full parser, for any object and style", () => {
+  it("plain YAML is read as by the full parser, for any object and style", () => {
     const forms = fc.record({ indentSeq: fc.boolean(), singleQuote: fc.option(fc.boolean(), { nil: null }) });
     const several = fc.array(object, { minLength: 1, maxLength: 3 });
     fc.assert(
@@ -136,7 +136,7 @@ describe("plain YAML", () => {
     );
   });
 
-  it("may be JSON with any indentation", () => {
+  it("plain YAML may be JSON with any indentation", () => {
     const spaces = fc.constantFrom(0, 1, 2, 4);
     fc.assert(
       fc.property(object, spaces, (object, indent) => {
@@ -145,7 +145,7 @@ describe("plain YAML", () => {
     );
   });
 
-  it("has the usual forms of manifests", () => assert.ok(isReadAlike(usual)));
+  it("plain YAML has the usual forms of manifests", () => assert.ok(isReadAlike(usual)));
   for (const { name, text } of [...unread, { name: "maps 2000 levels deep", text: levels }])
     it(`is left to the full parser if it has ${name}`, () => {
       assert.equal(readPlain(text), undefined);

@@ -21,7 +21,7 @@ const changelog = `# Changelog
 type UnclosableCase = [name: string, changelog: string, reason: string | undefined];
 
 describe("the changelog", () => {
-  it("gets a new, empty section Unreleased above the section of the release", () => {
+  it("the changelog gets a new, empty section Unreleased above the section of the release", () => {
     const closed = closeChangelog(changelog, "0.2.0", "2026-11-23");
     assert.equal(closed, changelog.replace("## Unreleased", "## Unreleased\n\n## 0.2.0 (2026-11-23)"));
     assert.deepEqual(findReleaseNotes(closed, "0.2.0"), {

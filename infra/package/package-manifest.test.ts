@@ -30,7 +30,7 @@ describe("the package.json of", () => {
       });
     });
 
-  it("postern depends on one version of the module's package, or has it as an optional peer dependency", () => {
+  it("postern depends on one version of postern-kubernetes, or has it as an optional peer dependency", () => {
     const [released, packed] = [
       buildPackageManifest(checkout, "1.37.2-sha256-862565fa5b76"),
       buildPackageManifest(checkout),
@@ -48,7 +48,7 @@ describe("the package.json of", () => {
     });
   });
 
-  it("create-postern has no dependencies, so that it starts at once", () => {
+  it("the package.json of create-postern has no dependencies, so that it starts at once", () => {
     const { dependencies }: Record<string, unknown> = buildCreatePackageManifest(checkout, {
       postern: checkout.version,
     });

@@ -61,7 +61,7 @@ const source: SbomSource = {
 };
 
 describe("a software bill of materials", () => {
-  it("lists the bundled packages and those that npm installs, each version once", async () => {
+  it("a bill of materials lists the bundled packages and those that npm installs, each version once", async () => {
     const { components } = await read(source);
     assert.deepEqual(
       components.map(({ "bom-ref": ref, scope, properties }) => [ref, scope, ...properties.map(({ name }) => name)]),
@@ -81,7 +81,7 @@ describe("a software bill of materials", () => {
     );
   });
 
-  it("states which packages a package depends on, in the versions that it finds", async () => {
+  it("a bill of materials states on which packages a package depends, in the installed versions", async () => {
     const { dependencies } = await read(source);
     assert.deepEqual(Object.fromEntries(dependencies.map(({ ref, dependsOn }) => [ref, dependsOn])), {
       "pkg:npm/postern@0.2.0": [
@@ -108,7 +108,7 @@ describe("a software bill of materials", () => {
     });
   });
 
-  it("has another serial number if its content differs", async () => {
+  it("a software bill of materials has another serial number if its content differs", async () => {
     const serials = [source, source, { ...source, date: "2026-11-24" }].map(
       async (each) => (await read(each)).serialNumber,
     );
@@ -117,7 +117,7 @@ describe("a software bill of materials", () => {
     assert.notEqual(one, other);
   });
 
-  it("is valid for every package in the lockfile of this checkout", async () => {
+  it("a software bill of materials is valid for every package in the lockfile of this checkout", async () => {
     const { packages } = JSON.parse(await readFile(join(packageRoot, "package-lock.json"), "utf8"));
     const { "": root, ...locked } = packages;
     const names = { ...root.dependencies, ...root.devDependencies };

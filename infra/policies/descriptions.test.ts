@@ -11,7 +11,7 @@ const faultlessCases = benchPolicyCases.filter(({ policies }) =>
   policies.every((policy) => findPolicyFaults(policy).length === 0),
 );
 
-test("it describes every rule of the measured policies", () => {
+test("describePolicyRules describes every rule of the measured policies", () => {
   assert.ok(faultlessCases.length > 280, `${faultlessCases.length}`);
   for (const { id, policies } of faultlessCases)
     for (const policy of policies) {
@@ -53,7 +53,7 @@ for (const { name, says, ...given } of cases)
     assert.deepEqual(describePolicyRules(buildPolicy(given)), [sentence]);
   });
 
-test("it cuts long messages", () => {
+test("describePolicyRules cuts long messages", () => {
   const condition = { cond: "Exist", message: "m".repeat(500), dataRef: { from: "current", path: "spec.replicas" } };
   assert.deepEqual(describePolicyRules(buildPolicy({ condition })), [
     `On CREATE, UPDATE and DELETE of every object: denies with "${"m".repeat(116)}... if spec.replicas of the object exists.`,

@@ -45,8 +45,8 @@ import { type AdmissionPolicies, formatFieldPosition } from "./admission-policie
 /** A rule that evaluates the policies under test. */
 interface RuleWithTestedPolicies {
   listed: CatalogueRule;
-  /** The names of the rule's settings that have the policies. */
-  held: string[];
+  /** The keys of the rule's settings that contain the policies. */
+  policyKeys: string[];
   /** For rules that evaluate admission policies. */
   admission?: TestedAdmissionPolicies;
 }
@@ -72,19 +72,19 @@ export const findRulesForPolicies = (
     if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
     const policiesBySetting = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
     const settings = mergeWithDefaults(setups.get(name)?.settings ?? rule.settings ?? {}, policiesBySetting);
-    return [{ listed: { ...listed, rule: { ...rule, match, settings } }, held: Object.keys(policiesBySetting) }];
+    return [{ listed: { ...listed, rule: { ...rule, match, settings } }, policyKeys: Object.keys(policiesBySetting) }];
   });
 
 /** Matches all requests, because cases are evaluated without webhook entries. */
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
 
-/** Returns the rules that evaluate these admission policies. */
+/** Returns the rules that evaluate the admission policies of files. The rules match all requests. */
 export const findRulesForAdmissionPolicies = (files: AdmissionPolicies): RuleWithTestedPolicies[] => {
   const values = files.others.map(({ object }) => object);
   const objects = requireObjects(values, (index) => formatFieldPosition(files.others[index] as Manifest, []));
   return [...new Set(files.policies.map(({ rule }) => rule))].map((listed) => {
     const admission = createTestedPolicies(listed, files, objects);
-    return { listed: { ...listed, rule: { ...listed.rule, match } }, held: ["policies"], admission };
+    return { listed: { ...listed, rule: { ...listed.rule, match } }, policyKeys: ["policies"], admission };
   });
 };
 
@@ -224,7 +224,7 @@ const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], entry: 
   const value = fillsDefaults ? fillDefaults(object, entry.kubernetes).object : object;
   return {
     refused: decisions.some(({ refused }) => refused),
-    operations: 0,
+    operations: 0, // Cases state no number of operations.
     outcome: {
       ...(outcomes.at(-1) as RuleDecision["outcome"]),
       warnings: outcomes.flatMap(({ warnings = [] }) => warnings),
@@ -313,12 +313,12 @@ const caseShape = createMapShape({
 
 /** Describes a mistake in the settings of a case; undefined if there is none. */
 const findCaseSettingsFault = (
-  { listed: { rule }, held }: RuleWithTestedPolicies,
+  { listed: { rule }, policyKeys }: RuleWithTestedPolicies,
   expected: object | undefined,
 ): string | undefined => {
   const [mistake] = findSettingsMistakes(rule, expected ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
-  const twice = held.find((key) => Object.hasOwn(expected ?? {}, key));
+  const twice = policyKeys.find((key) => Object.hasOwn(expected ?? {}, key));
   if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;
   const fault = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, expected));
   return fault && `can't have these settings: it ${fault}`;

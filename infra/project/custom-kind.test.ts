@@ -27,7 +27,7 @@ const read = async (...objects: object[]) => {
 };
 
 describe("a file with a CustomResourceDefinition", () => {
-  it("gives a rule the definition and the types of the version that is stored", async () => {
+  it("a rule gets the definition of a custom kind, and the types of its stored version", async () => {
     const openAPIV3Schema = { type: "object", properties: { size: { type: "integer", description: "Its size." } } };
     const versions = [{ name: "v1alpha1" }, { name: "v1", storage: true, schema: { openAPIV3Schema } }];
     const { files } = await read({ apiVersion: "v1", kind: "Namespace" }, buildDefinition({ versions }));
@@ -48,12 +48,12 @@ export interface Widget {
     );
   });
 
-  it("gives a kind of any name its own file", async () => {
+  it("a file with a CustomResourceDefinition gives a kind of any name its own file", async () => {
     const { files } = await read(buildDefinition({ names: { kind: "Rule", plural: "rules", singular: "rule" } }));
     assert.ok(!("rule.ts" in files));
   });
 
-  it("doesn't copy the text of a reference into the types", async () => {
+  it("a file with a CustomResourceDefinition doesn't copy the text of a reference into the types", async () => {
     const properties = { size: { $ref: "a.b };\nprocess.exit();interface C {" } };
     const schema = { openAPIV3Schema: { type: "object", properties } };
     const { files } = await read(buildDefinition({ versions: [{ name: "v1", storage: true, schema }] }));

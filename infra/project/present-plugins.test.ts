@@ -71,7 +71,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
       assert.equal(dependsOnVersion(catalogue, cluster), depends);
     });
 
-  it("don't include rules with policies, because their policies differ from those of the cluster", () => {
+  it("rules with policies are not listed, because their policies differ from those of the cluster", () => {
     const rulesWithPolicies = catalogue
       .filter(({ rule }) => rule.upstreamPlugin && rule.manifests)
       .map(({ name }) => name);
@@ -81,7 +81,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
     assert.deepEqual(findPresentPlugins(catalogue, [{ name: "one", cluster, facts: { kubernetes: "1.37" } }]), []);
   });
 
-  it("are listed once for many clusters", () => {
+  it("a rule whose plugin is on in many clusters is listed once", () => {
     const names = ["a", "b", "c", "d"];
     const text = JSON.stringify({
       rules: { priority: null },

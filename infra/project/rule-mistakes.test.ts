@@ -12,7 +12,7 @@ import { findRuleMistakes, readConfigManifests, requireRightRules } from "./rule
 interface DefinitionRow {
   what: string;
   members?: string;
-  /** Null for none. */
+  /** Null if the definition has no match. */
   match?: string | null;
   mistakes?: string[];
   warnings?: string[];
@@ -85,7 +85,7 @@ describe("the definition of a rule that", () => {
 });
 
 describe("a build", () => {
-  it("refuses a rule for a kind that the manifests of postern.yaml define differently, and only warns without manifests", async () => {
+  it("a build refuses a rule whose match contradicts the CustomResourceDefinitions in the manifests", async () => {
     const row = '{ apiGroups: ["example.com"], apiVersions: ["v1"], resources: ["widget"], operations: ["CREATE"] }';
     const { listed } = await loadRule(`match: [${row}],`);
     const file = join(project, "postern.yaml");
@@ -105,7 +105,7 @@ describe("a build", () => {
     });
   });
 
-  it("opens no other file that postern.yaml names", async () => {
+  it("a build opens no other file that postern.yaml names", async () => {
     const file = join(project, "postern.yaml");
     const kubeconfig = {
       ...definition,
@@ -120,7 +120,7 @@ describe("a build", () => {
 });
 
 describe("each rule of the catalogue", () => {
-  it("has no mistakes", async () => {
+  it("each rule of the catalogue has no mistakes", async () => {
     const found = await findRuleMistakes(await readCatalogue(), []);
     assert.ok(found.size > 50);
     assert.deepEqual(

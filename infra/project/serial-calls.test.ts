@@ -74,7 +74,7 @@ describe("the group that saves most calls", () => {
     });
 
     if (lines.length > 0)
-      it(`saves these calls for ${name}, if its lines are copied, and isn't proposed again`, async () => {
+      it(`has the predicted calls for ${name}, if its lines are copied, and isn't proposed again`, async () => {
         const advice = await advise(yaml);
         const copied = parse(lines.filter((line) => line.startsWith("  ")).join("\n"));
         const config = parse(yaml);

@@ -30,7 +30,7 @@ const record = async (folder: string, all: RecordedReview[], most = 100) => {
 };
 
 describe("a folder of recordings", () => {
-  it("has a file for each rule of each cluster, which only its owner can read", async () => {
+  it("a folder of recordings has a file for each rule of each cluster, readable only by its owner", async () => {
     const to = await createTarget();
     const all = [
       buildReview("- {}\n"),
@@ -53,7 +53,7 @@ describe("a folder of recordings", () => {
     assert.deepEqual(modes, [0o700, 0o700, 0o600]);
   });
 
-  it("gets further lines in existing files, after a line break if the last line is incomplete", async () => {
+  it("a folder of recordings gets further lines, after a line break if the last line is incomplete", async () => {
     const to = await createTarget();
     await mkdir(join(to, "prod"), { recursive: true });
     await writeFile(join(to, "prod/limit-it.yaml"), "- {}\n- {");
@@ -62,7 +62,7 @@ describe("a folder of recordings", () => {
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- {}\n- {\n- []\n- []\n");
   });
 
-  it("has complete lines if several processes write to it", async () => {
+  it("a folder of recordings has complete lines if several processes write to it", async () => {
     const to = await createTarget();
     const buildLine = (writer: string) => `- {"name":"${writer.repeat(300_000)}"}\n`;
     const buildReviews = (writer: string) => Array.from({ length: 12 }, () => buildReview(buildLine(writer)));
@@ -73,7 +73,7 @@ describe("a folder of recordings", () => {
     for (const line of lines) assert.ok(["a", "b", "c"].some((writer) => `${line}\n` === buildLine(writer)));
   });
 
-  it("has a limited number of reviews of each rule, which is reported once", async () => {
+  it("a folder of recordings takes a limited number of reviews of each rule, and reports this once", async () => {
     const to = await createTarget();
     const all = [..."12345"].map((digit) => buildReview(`- ${digit}\n`));
     const { end, sentences } = await record(to, [...all, buildReview("- {}\n", "other")], 2);
@@ -82,7 +82,7 @@ describe("a folder of recordings", () => {
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), "- 1\n- 2\n");
   });
 
-  it("does not contain reviews that can't be recorded; their number and the reasons are reported", async () => {
+  it("reviews that can't be recorded are left out, and their number and the reasons are reported", async () => {
     const to = await createTarget();
     const large = new Error("too large");
     const { end, sentences } = await record(to, [
@@ -95,7 +95,7 @@ describe("a folder of recordings", () => {
     assert.deepEqual(sentences, []);
   });
 
-  it("that is deleted is reported once, and not created again", async () => {
+  it("a folder of recordings that is deleted is reported once, and not created again", async () => {
     const to = await createTarget();
     const sentences: string[] = [];
     const recordings = await openLocalRecordingWriter(to, 10, (sentence) => void sentences.push(sentence));
@@ -107,7 +107,7 @@ describe("a folder of recordings", () => {
     await assert.rejects(stat(to), /ENOENT/);
   });
 
-  it("is refused if it can't be created", async () => {
+  it("a folder of recordings is refused if it can't be created", async () => {
     const to = await createTarget();
     await writeFile(to, "");
     await assert.rejects(
@@ -116,7 +116,7 @@ describe("a folder of recordings", () => {
     );
   });
 
-  it("keeps a limited number of bytes in memory, and leaves out further reviews", async () => {
+  it("a folder of recordings keeps a limited number of bytes in memory, and leaves out further reviews", async () => {
     const small = await createTarget();
     const many = Array.from({ length: 10_000 }, (_, index) => buildReview("- {}\n", `rule-${index % 3}`));
     assert.equal((await record(small, many, 10_000)).end, `10000 reviews recorded in ${small}`);
@@ -131,7 +131,7 @@ describe("a folder of recordings", () => {
     assert.equal(end, `7 reviews recorded in ${large}; left out: 3 too many at once`);
   });
 
-  it("is written after the review is answered, even if its size can't be computed", async () => {
+  it("recordings are written after the review is answered, even if the review's size can't be computed", async () => {
     const to = await createTarget();
     const deep = JSON.parse("[".repeat(200_000) + "]".repeat(200_000));
     let isAnswered = false;
@@ -146,16 +146,16 @@ describe("a folder of recordings", () => {
     assert.equal(await recordings.close(), `1 review recorded in ${to}`);
   });
 
-  it("counts a limited number of reasons separately", async () => {
+  it("at most 20 reasons for which reviews are left out are counted separately", async () => {
     const to = await createTarget();
     const all = Array.from({ length: 100 }, (_, index) => buildReview(new Error(`it\u001b has ${index} bytes`)));
     const { end } = await record(to, all);
     assert.match(end, /; left out: 1 it\? has 0 bytes, /);
-    assert.equal(end.split(", ").length, 21);
+    assert.equal(end.split(", ").length, 21, "20 reasons and the rest");
     assert.match(end, /, 80 for other reasons$/);
   });
 
-  it("is reported once if the disk is full", {
+  it("a folder of recordings is reported once if the disk is full", {
     skip: existsSync("/dev/full") ? false : "there is no /dev/full",
   }, async () => {
     const to = await createTarget();
@@ -210,26 +210,26 @@ describe("recordings in a bucket", () => {
     return { invalid, end: (await recordings.close()).replace(` in ${to}`, ""), to };
   };
 
-  it("are fetched, and other objects of the bucket are not", async () => {
+  it("recordings in a bucket are fetched, and other objects of the bucket are not", async () => {
     const { invalid, end, to } = await fetchInto("a/");
-    assert.deepEqual([invalid, end], [7, "2 reviews recorded"]);
+    assert.deepEqual([invalid, end], [7, "2 reviews recorded"]); // a/3 to a/9 are invalid
     assert.equal(await readFile(join(to, "prod/limit-it.yaml"), "utf8"), good + good);
     assert.ok(!read.includes("a/8.yaml"), "it is too large and must not be read");
   });
 
-  it("are fetched from a given time on, and below a prefix", async () => {
+  it("recordings in a bucket are fetched from a given time on, and below a prefix", async () => {
     assert.equal((await fetchInto("a/", onDay(3))).end, "1 review recorded");
     assert.deepEqual((await fetchInto("b/")).end, "40 reviews recorded");
     assert.deepEqual((await readdir(join((await fetchInto("")).to))).sort(), ["prod", "test"]);
   });
 
-  it("are fetched even if a lifecycle rule deletes some of them meanwhile", async () => {
+  it("recordings in a bucket are fetched even if a lifecycle rule deletes some of them meanwhile", async () => {
     const { invalid, end } = await fetchInto("c");
     assert.deepEqual([invalid, end], [0, "1 review recorded"]);
     assert.ok(read.includes("c/gone.yaml"));
   });
 
-  it("are fetched only into an empty folder", async () => {
+  it("recordings in a bucket are fetched only into an empty folder", async () => {
     const to = await createTarget();
     await requireEmptyFolder(to);
     await mkdir(join(to, "prod"), { recursive: true });
@@ -251,7 +251,7 @@ describe("recordings in a bucket", () => {
       assert.throws(() => parseS3Address(address), {
         message: `--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`,
       }));
-  it("may be limited by age", () => {
+  it("recordings in a bucket may be limited by age", () => {
     assert.deepEqual(["90m", "24h", "7d"].map(parseAgeToMilliseconds), [5_400_000, 86_400_000, 604_800_000]);
     for (const wrong of ["", "0h", "1", "h", "1w", "-1h", "123456m"])
       assert.throws(() => parseAgeToMilliseconds(wrong), {

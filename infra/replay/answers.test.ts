@@ -38,7 +38,7 @@ interface Row {
 const rows = readRows<Row[]>(import.meta.filename);
 
 describe("an answer", () => {
-  it("is compared by the object after the patch, not by the patch", () => {
+  it("an answer is compared by the object after the patch, not by the patch", () => {
     const replaced = answerWith({
       allowed: true,
       patch: [{ op: "replace", path: "/data", value: { a: "1", b: "2" } }],
@@ -49,7 +49,7 @@ describe("an answer", () => {
     assert.equal(replaced.made.verdict, "changed");
   });
 
-  it("is allowed, not changed, if the patch changes nothing", () => {
+  it("an answer is allowed, not changed, if the patch changes nothing", () => {
     const idle = answerWith({ allowed: true, patch: [{ op: "replace", path: "/data/a", value: "1" }] });
     assert.equal(idle.made.verdict, "allowed");
     assert.deepEqual(listDifferingAspects(idle, readRecorded({ admitted: true })), []);
@@ -60,7 +60,7 @@ describe("an answer", () => {
     it(`differs in ${name}`, () =>
       assert.deepEqual(listDifferingAspects(answerWith(left), answerWith(right)), aspects));
 
-  it("differs in the mode only if the rule denies", () => {
+  it("an answer differs in the mode only if the rule denies", () => {
     const denied = answerWith(deny(status));
     const allowed = answerWith({ allowed: true });
     assert.deepEqual(listDifferingAspects({ ...denied, mode: "warn" }, { ...denied, mode: "enforce" }), ["mode"]);
@@ -68,7 +68,7 @@ describe("an answer", () => {
     assert.deepEqual(listDifferingAspects(denied, { ...denied, mode: "enforce" }), []);
   });
 
-  it("has the default code and reason if it is from a recording without them", () => {
+  it("an answer from a recording without code and reason has the default code and reason", () => {
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), answerWith(deny(status))), []);
     assert.deepEqual(
       listDifferingAspects(
@@ -79,13 +79,13 @@ describe("an answer", () => {
     );
   });
 
-  it("has details that are compared with those of a recording, but not with a hand-written case", () => {
+  it("an answer's details are compared with those of a recording, but not with a hand-written case", () => {
     const detailed = answerWith(deny({ ...status, details: { name: "a" } }));
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no" }), detailed), []);
     assert.deepEqual(listDifferingAspects(readRecorded({ refused: "no", recorded: {} }), detailed), ["details"]);
   });
 
-  it("from a recording has its warnings limited as in a response", () => {
+  it("an answer from a recording has its warnings limited as in a response", () => {
     const warnings = ["a\nb", "a\nb"];
     assert.deepEqual(
       listDifferingAspects(readRecorded({ admitted: true, warnings }), answerWith({ allowed: true, warnings })),
@@ -125,7 +125,7 @@ describe("an answer", () => {
       } else assert.deepEqual(found, expected);
     });
 
-  it("is unknown for a case without an outcome", () =>
+  it("an answer is unknown for a case without an outcome", () =>
     assert.deepEqual(readRecordedAnswer({ name: "is replayed", validate: {} }), {
       fault: "it has no recorded answer",
     }));

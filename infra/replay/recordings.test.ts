@@ -21,7 +21,7 @@ const { files, wrong } = readRows<{
 }>(import.meta.filename);
 
 describe("the lines of a file", () => {
-  it("are the same for any division into chunks", () =>
+  it("the lines of a file are the same for any division into chunks", () =>
     fc.assert(
       fc.asyncProperty(fc.array(fc.array(fc.constantFrom("a", "ß", "\n", "\r\n", "🐙"))), async (pieces) => {
         const text = pieces.flat().join("");
@@ -39,7 +39,7 @@ describe("the lines of a file", () => {
       }),
     ));
 
-  it("are left out if they are too long or not UTF-8; later lines are read", async () => {
+  it("the lines of a file are left out if they are too long or not UTF-8; later lines are read", async () => {
     const lines = await collect(readLines(generateChunks("1234", "56\n12345\n", Uint8Array.of(0xff, 10), "end"), 5));
     assert.deepEqual(lines, [
       { number: 1, fault: "is longer than 5 bytes" },
@@ -52,7 +52,7 @@ describe("the lines of a file", () => {
 
 describe("a file of recordings", () => {
   const printRecording = (name: string, fields: object = {}) => JSON.stringify({ name, validate: {}, ...fields });
-  const caseLine = `- ${printRecording("is one")}\n`;
+  const caseLine = `- ${printRecording("is a recording")}\n`;
   for (const { name, text, lines: expected } of files)
     it(`may have ${name}`, async () => {
       const lines = (await readInput(text)).map((line) => line.join(" "));
@@ -66,7 +66,7 @@ describe("a file of recordings", () => {
     it(`may have a line with ${JSON.stringify(members)}, which is not a case`, async () =>
       assert.deepEqual(await readInput(`- ${printRecording("a", members)}`), [[1, `is no case: ${sentence}`]]));
 
-  it("may have objects that are nested too deeply, which are not cases", async () => {
+  it("a file of recordings may have objects that are nested too deeply, which are not cases", async () => {
     const nestObject = (depth: number) => `- {"name":"a","validate":${'{"a":'.repeat(depth)}1${"}".repeat(depth)}}\n`;
     const lines = await readInput(nestObject(900), nestObject(1100), nestObject(500_000));
     const wrong = "is no case: it is nested more than 1000 deep";
@@ -77,7 +77,7 @@ describe("a file of recordings", () => {
     ]);
   });
 
-  it("has the rule and the cluster of each recording", async () => {
+  it("a file of recordings has the rule and the cluster of each recording", async () => {
     const recorded = { rule: "limit-ranger", cluster: "prod", version: "7", at: "2026-11-20T10:00:00Z" };
     const [one] = await collect(readRecordings(["-"], generateChunks(`- ${printRecording("a", { recorded })}`)));
     assert.deepEqual(one, {
@@ -89,7 +89,7 @@ describe("a file of recordings", () => {
     });
   });
 
-  it("may have keys named __proto__", async () => {
+  it("a file of recordings may have keys named __proto__", async () => {
     const text =
       '- {"name":"a","validate":{"__proto__":{"a":1}},"__proto__":{"rule":"a"},"recorded":{"__proto__":{"rule":"a"}}}';
     const [one] = await collect(readRecordings(["-"], generateChunks(text)));
@@ -98,23 +98,23 @@ describe("a file of recordings", () => {
     assert.equal(JSON.stringify(one.entry.validate), '{"__proto__":{"a":1}}');
   });
 
-  it("is refused if its aliases become too large", async () => {
+  it("a file of recordings is refused if its aliases become too large", async () => {
     const levels = Array.from({ length: 30 }, (_, level) => `- &a${level + 1} [*a${level}, *a${level}]\n`).join("");
     const lines = await readInput(`- &a0 [a]\n${levels}`);
     assert.match(String(lines[0]?.[1]), /^is no YAML: Excessive alias count/);
   });
 
-  it("is read only up to a limit if it has the usual YAML style", async () => {
+  it("a file of recordings is read only up to a limit if it has the usual YAML style", async () => {
     const lines = await readInput("- name: a\n", ...Array.from({ length: 20 }, () => `# ${"a".repeat(1024 * 1024)}\n`));
     assert.deepEqual(lines, [[17, "makes this longer than 16777216 characters"]]);
   });
 
-  it("may have recordings after a line that is too long", async () => {
+  it("a file of recordings may have recordings after a line that is too long", async () => {
     const lines = await readInput(caseLine, `- {"name":"${"a".repeat(5 * 1024 * 1024)}"}\n`, caseLine);
     assert.deepEqual(lines, [
-      [1, "is one"],
+      [1, "is a recording"],
       [2, "is longer than 4194304 bytes"],
-      [3, "is one"],
+      [3, "is a recording"],
     ]);
   });
 });

@@ -6,7 +6,7 @@ import { createReplaySideOfVersion, findRuleModeAndSettings, findServingFunction
 
 interface Row {
   name: string;
-  /** The config of the version: one of the two of the file, or another one. */
+  /** Which config in the YAML file the version has; otherwise, it has `given`. */
   of?: "config" | "group";
   given?: object;
   cluster?: string;
@@ -21,10 +21,10 @@ describe("the configuration of a rule in a version", () => {
     it(`is ${name}`, () =>
       assert.deepEqual(findRuleModeAndSettings(given ?? null, "notes", cluster, variant), expected));
 
-  it("is absent if only this member of its group is off", () =>
+  it("the configuration of a rule is absent if only this member of its group is off", () =>
     assert.deepEqual(findRuleModeAndSettings(group, "others", "prod", undefined), { absent: "has it off in prod" }));
 
-  it("is in the function of a group if the group has the rule and the phase is mutate", () => {
+  it("findServingFunctionName finds the function of a rule's group only for the phase mutate", () => {
     const configs = new Map<string, unknown>([
       ...["notes", "toString"].map((name) => [name, config] as const),
       ["all", group],
@@ -56,13 +56,13 @@ describe("a replay on a version with an exception", () => {
     const { request } = buildPodReview({ namespace: "legacy" });
     return side.answer({ entry, rule: "notes", cluster: undefined, review: { version: "v1", request }, asRecorded });
   };
-  it("admits what the exception covered at the time of the recording", async () =>
+  it("a replay admits what the exception covered at the time of the recording", async () =>
     assert.deepEqual(await answer("2027-01-31T23:59:59Z"), {
       made: { verdict: "allowed", warnings: [], audit: { exception: "until 2027-01-31 (o): r" } },
       mode: "enforce",
     }));
-  it("evaluates the rule if the recording is from after the end of the exception", async () =>
+  it("a replay evaluates the rule if the recording is from after the end of the exception", async () =>
     assert.deepEqual(await answer("2027-02-01T00:00:00Z"), { fault: "it was asked" }));
-  it("evaluates the rule, despite the exception, if the replay uses the recorded settings", async () =>
+  it("a replay evaluates the rule despite the exception if it uses the recorded settings", async () =>
     assert.deepEqual(await answer("2027-01-31T00:00:00Z", true), { fault: "it was asked" }));
 });

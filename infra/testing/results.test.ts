@@ -8,16 +8,16 @@ const { results: all, lines, junit } = rows;
 const [passed, failed, skipped, notEvaluated] = all as [TestResult, TestResult, TestResult, TestResult];
 
 describe("the results of tests", () => {
-  it("are printed in lines, with the position of each failure", () => {
+  it("the results of tests are printed in lines, with the position of each failure", () => {
     assert.equal(all.map(formatTestResult).join(""), lines);
     assert.equal(formatTestSummary(all, "test"), "4 tests: 1 passed, 1 failed, 1 not evaluated, 1 skipped\n");
   });
 
-  it("are printed as JUnit XML, with a suite for each rule", () => {
+  it("the results of tests are printed as JUnit XML, with a suite for each rule", () => {
     assert.equal(formatJunit(all, { now: new Date("2026-11-22T01:02:03.456Z") }), junit);
   });
 
-  it("print no name at the start of a line, and no text that a pipeline would execute as a command", () => {
+  it("printed results have no name at the start of a line, and no command for a pipeline", () => {
     const name = "a\n::error::x\r\u001b[31m\u2028##vso[x]";
     const hostile: TestResult[] = [
       { file: name, name, result: "failed", because: [name] },

@@ -98,11 +98,11 @@ const buildSecondEntry = (section: string, change: Partial<WebhookConfigurationO
 };
 
 describe("the configurations", () => {
-  it("are a mutating and a validating one, with the entries of rules in the order of the catalogue", () => {
+  it("there is a mutating and a validating configuration, with entries in the order of the catalogue", () => {
     assert.deepEqual(buildFor(all), rows.expected);
   });
 
-  it("have the given name, also as a label", () =>
+  it("the webhook configurations have the given name, also as a label", () =>
     assert.deepEqual(
       buildFor(all, { name: "other" }).map(({ metadata }) => [metadata.name, metadata.labels[instanceLabel]]),
       [
@@ -110,7 +110,7 @@ describe("the configurations", () => {
         ["other", "other"],
       ],
     ));
-  it("are made even without entries, so that applying them deletes the entries of rules that were turned off", () =>
+  it("a configuration without entries is built, too, to delete the entries of rules that are off", () =>
     assert.deepEqual(
       buildFor("rules: { third: }").map(({ kind, webhooks }) => [kind, webhooks.length]),
       [
@@ -118,18 +118,18 @@ describe("the configurations", () => {
         ["ValidatingWebhookConfiguration", 0],
       ],
     ));
-  it("leave out rules that are off", () =>
+  it("the webhook configurations leave out rules that are off", () =>
     assert.deepEqual(
       buildFor("rules: { third: { mode: off } }").map(({ webhooks }) => webhooks),
       [[], []],
     ));
-  it("have a CA only if one is given", () => {
+  it("webhook entries have a CA only if the caller gives a CA", () => {
     const pem = "-----BEGIN CERTIFICATE-----\n";
     for (const { clientConfig } of Object.values(buildEntries(all, { ca: pem })))
       assert.equal(clientConfig.caBundle, Buffer.from(pem).toString("base64"));
     for (const { clientConfig } of Object.values(buildEntries(all))) assert.ok(!("caBundle" in clientConfig));
   });
-  it("call a relay by its Service, without a key, and exempt the relay's namespace even if they fail open", () => {
+  it("entries call a relay by its Service, without a key, and exempt the relay's namespace", () => {
     const service = "service: { name: 'relays/one:8443', ca: one.crt }";
     const exempt = "exempt: { namespaces: [a, relays] }";
     const yaml = `rules: { first: , second: { ${exempt} } }\nclusters: { local: { ${service} } }`;
@@ -146,11 +146,11 @@ describe("the configurations", () => {
     const exempted = entries.map(({ namespaceSelector }) => namespaceSelector?.matchExpressions?.at(-1)?.values);
     assert.deepEqual(exempted, [["relays"], ["relays"], ["a", "relays"]]);
   });
-  it("match as the settings in postern.yaml say", () =>
+  it("the webhook configurations match as the settings in postern.yaml say", () =>
     assert.deepEqual(buildSecondEntry("{ settings: { kind: services } }").rules[0]?.resources, ["services"]));
-  it("have the timeout of postern.yaml", () =>
+  it("the webhook configurations have the timeout of postern.yaml", () =>
     assert.equal(buildSecondEntry("{ timeoutSeconds: 9 }").timeoutSeconds, 9));
-  it("refuse a rule that matches nothing", () => {
+  it("a rule whose match selects no requests is refused", () => {
     assert.throws(
       () =>
         buildFor("rules: { none: }", {}, [
@@ -164,7 +164,7 @@ describe("the configurations", () => {
 describe("an entry", () => {
   for (const [name, section, harden, policy] of rows.failurePolicies)
     it(name, () => assert.equal(buildSecondEntry(JSON.stringify(section), { harden }).failurePolicy, policy));
-  it("of a rule that is no guard fails open, even if it is hardened", () => {
+  it("a webhook entry of a rule that is no guard fails open, even if it is hardened", () => {
     for (const [name, { failurePolicy }] of Object.entries(buildEntries(all, { harden: true })))
       assert.equal(failurePolicy, name.includes("second") ? "Fail" : "Ignore", name);
   });
@@ -179,7 +179,7 @@ describe("an exemption", () => {
       }),
     );
 
-  it("by labels is refused for a rule that matches namespaces", () => {
+  it("an exemption by labels is refused for a rule that matches namespaces", () => {
     assert.throws(
       () => buildEntries("rules: { first: { exempt: { namespaceLabels: { a: b } } } }"),
       (error) =>
@@ -201,7 +201,7 @@ describe("an exemption", () => {
     it(`of ${JSON.stringify(exempt)} ${expected ? "covers" : "does not cover"} ${JSON.stringify(user)}`, () =>
       assert.equal(isExempt(exempt, user), expected));
 
-  it("with an end is not in the entry", () => {
+  it("an exemption with an end is not in the entry", () => {
     const exceptions = [{ namespaces: ["legacy"], users: ["e"], until: "2027-01-31", owner: "o", reason: "r" }];
     assert.deepEqual(
       buildSecondEntry(JSON.stringify({ exempt: { users: ["u"], exceptions } })),
@@ -209,7 +209,7 @@ describe("an exemption", () => {
     );
   });
 
-  it("comes before the rule's own conditions, each on one line", () => {
+  it("the conditions of exemptions come before the rule's own conditions; each condition is one line", () => {
     const { matchConditions = [] } = buildSecondEntry(
       `{ exempt: { users: [${JSON.stringify("a\nb")}], groups: [g] } }`,
     );
@@ -222,14 +222,14 @@ describe("an exemption", () => {
 });
 
 describe("a CEL expression that is put on one line", () => {
-  it("keeps the spaces in its strings", () =>
+  it("a CEL expression that is put on one line keeps the spaces in its strings", () =>
     assert.equal(joinCelExpressionLines('  a == "b   c"\n    || b\n'), 'a == "b   c" || b'));
   for (const text of ["a // why\n|| b", 'a == """x\n  y"""'])
     it(`keeps its line breaks if they have a meaning: ${JSON.stringify(text)}`, () =>
       assert.equal(joinCelExpressionLines(text), text));
 });
 
-describe("entries", () => {
+describe("webhook entries", () => {
   const matches: Record<string, readonly RequestMatch[]> = {
     pods,
     namespaces,
@@ -279,7 +279,7 @@ describe("entries", () => {
         );
     });
 
-  it("of thirty rules, each with its timeout, are accepted, or refused with the groups that shorten the wait", async () => {
+  it("the warning about long waits names groups, which shorten the wait as much as the warning says", async () => {
     const all = await readCatalogue();
     const config = Object.entries(buildConfigOfEveryRule(all.map(({ name }) => name)));
     const withoutTimeouts = config.map(([name, section]) => [name, { ...section, timeoutSeconds: undefined }] as const);
@@ -302,7 +302,7 @@ describe("entries", () => {
     }
   });
 
-  it("that could wait too long for a vital and for another resource are refused with both", () => {
+  it("entries that could wait too long for a vital and another resource are refused with two sentences", () => {
     const rules = [createSlowRule(["a", [5, "leases"]]), createSlowRule(["b", [21, "pods"]])];
     assert.throws(
       () => register(...rules),
@@ -315,7 +315,7 @@ describe("entries", () => {
     );
   });
 
-  it("have a description of their longest waits, which always contains leases and the waits of validating entries", () => {
+  it("the longest waits are described with leases and with the waits of validating entries", () => {
     const rules = [
       createSlowRule(["a", [3, "everything"]]),
       createSlowRule(["b", [2, "pods"]]),
@@ -364,7 +364,7 @@ describe("a rule with variants", () => {
       webhooks.map((webhook) => ({ kind, ...webhook })),
     );
 
-  it("has an entry with its own address for each variant that matches something", () =>
+  it("a rule with variants has an entry with its own address for each variant that matches something", () =>
     assert.deepEqual(
       buildVariantEntries("rules: { first: , levels: }").map(({ kind, name, clientConfig }) => [
         kind[0],
@@ -380,7 +380,7 @@ describe("a rule with variants", () => {
       ],
     ));
 
-  it("has entries that differ only in what the variants set", () => {
+  it("a rule with variants has entries that differ only in what the variants set", () => {
     const [strictly, loosely] = buildVariantEntries("rules: { levels: { exempt: { namespaces: [a] } } }", {
       harden: true,
     }).slice(1);
@@ -396,12 +396,12 @@ describe("a rule with variants", () => {
     );
   });
 
-  it("has the number of entries that follows from its settings", () => {
+  it("a rule with variants has the number of entries that follows from its settings", () => {
     const names = buildVariantEntries("rules: { levels: { settings: { levels: [more] } } }").map(({ name }) => name);
     assert.equal(names.filter((name) => name === "more.levels.postern.dev").length, 2);
   });
 
-  it("has the names and settings of its variants in its bundle, also for a cluster with further variants", () => {
+  it("a bundle has the names and settings of its rule's variants, also of those that one cluster adds", () => {
     const one = createLevelsRule([]);
     const clusters = "clusters: { a: , b: { rules: { levels: { settings: { levels: [more] } } } } }";
     const config = buildEndpointConfig(parseConfig(`{ rules: { levels: }, ${clusters} }`, [one]), one);
@@ -421,7 +421,7 @@ describe("a rule with variants", () => {
         ),
       ));
 
-  it("can't be in a group", () =>
+  it("a rule with variants can't be in a group", () =>
     assert.throws(
       () => parseConfig("{ rules: { levels: }, groups: { g: [levels] } }", [createLevelsRule([])]),
       /"levels" has several entries, and a group has one/,

@@ -79,7 +79,7 @@ describe("a group in postern.yaml", () => {
   for (const [name, groups, sentence] of table)
     it(`${name} is refused`, () => expectComplaint(`${rules}\ngroups:\n  ${groups}`, sentence));
 
-  it("with members of different failurePolicies is refused, unless one of them only warns", () => {
+  it("a group with members of different failurePolicies is refused, unless one member only warns", () => {
     const printConfig = (mode: string) =>
       `groups: { both: [early, late] }\nrules: { early: { failurePolicy: Fail, mode: ${mode} }, late: }`;
     expectComplaint(
@@ -89,7 +89,7 @@ describe("a group in postern.yaml", () => {
     assert.equal(findGroupEntry(printConfig("warn")).failurePolicy, "Ignore");
   });
 
-  it("with members that exempt different namespace labels is refused", () => {
+  it("a group with members that exempt different namespace labels is refused", () => {
     const exempt = (label: string) => `{ exempt: { namespaceLabels: { ${label}: "yes" } } }`;
     const printConfig = (one: string, other: string) =>
       `groups: { both: [early, late] }\nrules: { early: ${exempt(one)}, late: ${exempt(other)} }`;
@@ -99,26 +99,26 @@ describe("a group in postern.yaml", () => {
     });
   });
 
-  it("with a member that no cluster turns on is refused", () =>
+  it("a group with a member that no cluster turns on is refused", () =>
     expectComplaint(
       "rules: { early: }\ngroups: { both: [early, late] }",
       "postern.yaml:2 groups.both has late, which is not named under rules",
     ));
 
-  it("may have members with different settings of the entry if these members are off", () => {
+  it("a group may have members whose entries differ if such a member is off", () => {
     assert.equal(
       findGroupEntry("rules: { early: , exact: { mode: off } }\ngroups: { both: [early, exact] }").matchPolicy,
       "Equivalent",
     );
   });
 
-  it("may have members that are recorded and members that are not", () => {
+  it("a group may have members that are recorded and members that are not recorded", () => {
     const rules = "rules: { early: { record: { bucket: reviews } }, late: }";
     assert.equal(findGroupEntry(`${rules}\ngroups: { both: [late, early] }`).sideEffects, "NoneOnDryRun");
     assert.equal(findGroupEntry("rules: { early: , late: }\ngroups: { both: [late, early] }").sideEffects, "None");
   });
 
-  it("is served instead of its members; members that also validate are served, too", () => {
+  it("a group is served instead of its members, but members that also validate are served, too", () => {
     const config = parse("rules: { late: , middle: , early: , guard: }\ngroups: { both: [late, middle, early] }");
     const served = listServedRulesAndGroups(config, catalogue);
     assert.deepEqual(
@@ -131,7 +131,7 @@ describe("a group in postern.yaml", () => {
     );
   });
 
-  it("has the entry of the other members if one matches nothing under its settings", () => {
+  it("a group has the entry of the other members if one member matches nothing under its settings", () => {
     const yaml = "rules: { early: , chosen: }\ngroups: { both: [early, chosen] }";
     const { rules } = findGroupEntry(yaml);
     assert.deepEqual(rules, [{ ...pods, scope: "*" }]);
@@ -142,7 +142,7 @@ describe("a group in postern.yaml", () => {
     assert.deepEqual(settings?.chosen?.match, []);
   });
 
-  it("has the config of each member in each cluster, and the members' defaults for unknown clusters", () => {
+  it("a group has the config of each member in each cluster, and their defaults for unknown clusters", () => {
     const config = parse(`
       rules: { early: { exempt: { users: [u], groups: [g], namespaces: [n], exceptions: [{ users: [e], until: 2027-01-31, owner: o, reason: r }] } }, late: { settings: { a: 2 } } }
       clusters: { one: { rules: { early: { mode: warn } } }, two: { rules: { early: { mode: "off" }, late: { mode: "off" } } } }
@@ -177,7 +177,7 @@ describe("a group in postern.yaml", () => {
 describe("a group's entry", () => {
   const printGroup = (...names: string[]) => `groups: { both: [${names.join(", ")}] }\n`;
 
-  it("has the position of its first active member; the validating entries of members don't move", () => {
+  it("a group's entry is where its first active member would be; validating entries don't move", () => {
     const yaml = `rules: { always: , early: { mode: "off" }, middle: , late: }\n${printGroup("early", "middle", "late")}`;
     assert.deepEqual(
       buildEntries(yaml).map(({ name, clientConfig }) => [name, clientConfig.url]),
@@ -189,13 +189,13 @@ describe("a group's entry", () => {
     );
   });
 
-  it("is left out if all members are off", () =>
+  it("a group's entry is left out if all members are off", () =>
     assert.deepEqual(
       buildEntries(`rules: { early: { mode: "off" }, late: { mode: "off" } }\n${printGroup("early", "late")}`),
       [],
     ));
 
-  it("matches what any member matches, has the longest timeout, and is called if a member's condition is true", () => {
+  it("a group's entry matches what any member matches, and has the longest timeout and one condition", () => {
     const entry = findGroupEntry(`rules: { early: , middle: , late: }\n${printGroup("early", "middle", "late")}`);
     assert.deepEqual(entry.rules, [
       { scope: "*", ...pods },
@@ -218,14 +218,15 @@ describe("a group's entry", () => {
     assert.equal(isCalled("services", { metadata: { name: "a" } }, "DELETE"), false);
   });
 
-  it("has no condition if a member has none", () => {
+  it("a group's entry has no condition if a member has no condition", () => {
     assert.equal(
       findGroupEntry(`rules: { early: , always: }\n${printGroup("early", "always")}`).matchConditions,
       undefined,
     );
   });
 
-  it("is called for a vital resource only if a member's match names the resource", () => {
+  it("a group's entry is called for a vital resource only if a member's match names the resource", () => {
+    /** Returns for each path the members for which the entry is called. */
     const findCalls = (...members: string[]) => {
       const yaml = `rules: { ${members.map((name) => `${name}: `).join(", ")} }\n${printGroup(...members)}`;
       const { rules, matchConditions = [] } = findGroupEntry(yaml);
@@ -246,13 +247,13 @@ describe("a group's entry", () => {
         const isMatched = rules.some((row) => matchesRequest(row, request));
         const isCalled =
           isMatched && matchConditions.every(({ expression }) => evaluateMatchCondition(expression, request));
-        const concerned = members.filter((name) => {
+        const matchingMembers = members.filter((name) => {
           const { match, exempt } = memberships[name] ?? { match: [], exempt: {} };
           const isExempt = exempt.resources?.includes(toResourceKey("", path)) ?? false;
           return !isExempt && match.some((row) => matchesRequest(row, request));
         });
-        assert.ok(isCalled || concerned.length === 0, `${path} must be sent to ${concerned}`);
-        return isCalled ? concerned : "isn't called";
+        assert.ok(isCalled || matchingMembers.length === 0, `${path} must be sent to ${matchingMembers}`);
+        return isCalled ? matchingMembers : "isn't called";
       });
     };
     assert.deepEqual(findCalls("core", "subs"), [["core"], "isn't called", "isn't called", ["subs"]]);
@@ -260,7 +261,7 @@ describe("a group's entry", () => {
     assert.deepEqual(findCalls("subs", "status"), ["isn't called", "isn't called", ["status"], ["subs"]]);
   });
 
-  it("exempts namespaces that all members exempt by its selector, and others by its conditions", () => {
+  it("a group's entry exempts namespaces that all members exempt by its selector, and others by its conditions", () => {
     const exempt = (namespaces: string, users: string) =>
       `{ exempt: { namespaces: [${namespaces}], users: [${users}] } }`;
     const entry = findGroupEntry(
@@ -293,7 +294,7 @@ describe("a group's entry", () => {
     assert.equal(isCalled("d", "v", "a"), true);
   });
 
-  it("that fails closed exempts the vital namespaces, unless an enforcing member sets others", () => {
+  it("a group's entry that fails closed exempts the vital namespaces, unless an enforcing member sets others", () => {
     const fail = "{ failurePolicy: Fail }";
     const yaml = `rules: { early: ${fail}, late: ${fail}, always: { mode: warn } }\n${printGroup("early", "late", "always")}`;
     assert.equal(findGroupEntry(yaml).failurePolicy, "Fail");
@@ -301,7 +302,7 @@ describe("a group's entry", () => {
     assert.deepEqual(findGroupEntry(yaml).namespaceSelector, { matchExpressions: [vital] });
   });
 
-  it("is hardened if all members guard, and refused if one doesn't or if their exempt namespaces differ", () => {
+  it("a group is hardened only if all members guard, with the same exempt namespaces", () => {
     const printConfig = (early: string) => `rules: { early: ${early}, guard: }\n${printGroup("early", "guard")}`;
     assert.equal(findGroupEntry(printConfig("")).failurePolicy, "Ignore");
     const expectRefusal = (early: string, pattern: RegExp) =>
@@ -324,7 +325,7 @@ groups: { both: [early, guard, always, late], other: [second-guard, subs] }`;
     );
   });
 
-  it("adds its timeout only once to the time that a request may wait", () => {
+  it("the timeout of a group's entry counts once for the time that a request may wait", () => {
     const createSlowRule = (name: string) => createMutator(name, { timeoutSeconds: 15 });
     const rules = [createSlowRule("a"), createSlowRule("b")];
     const buildFor = (printConfig: string) => {

@@ -27,8 +27,8 @@ const rows = readRows<{
     /** Why the policy isn't native; undefined for a native one. */
     reason?: string;
   }[];
-  objects: { kind: string; metadata: object; spec: { validationActions?: string[] } }[];
-  actions: Record<string, string[]>;
+  objects: { kind: string; metadata: object; spec: { validationActions?: string[] } }[]; // expected native objects
+  actions: Record<string, string[]>; // validationActions by mode
 }>(import.meta.filename);
 
 const catalogue = await readCatalogue();
@@ -115,13 +115,13 @@ describe("a native policy", () => {
       assert.deepEqual(buildNativePolicies(catalogue, cluster, "postern"), wanted);
     });
 
-  it("exempts the namespaces that its entry would exempt by default", () => {
+  it("a native policy exempts the namespaces that its entry would exempt by default", () => {
     const [policy] = buildNativePolicies(catalogue, buildCluster("Validating", policies), "postern");
     const { matchExpressions } = Object(policy).spec.matchConstraints.namespaceSelector;
     assert.deepEqual(matchExpressions[0].values, ["kube-system", "kube-node-lease"]);
   });
 
-  it("isn't evaluated for vital resources that it matches only by a wildcard, as a webhook entry isn't called for them", () => {
+  it("a native policy isn't evaluated for vital resources that it matches only by a wildcard", () => {
     const matchAll = (resources: string[]) => ({
       resourceRules: [{ apiGroups: [""], apiVersions: ["v1"], resources, operations: ["UPDATE"] }],
     });
@@ -134,7 +134,7 @@ describe("a native policy", () => {
     assert.deepEqual(listConditionNames(["configmaps", "events"]), []);
   });
 
-  it("is recognized as a copy of its policy by its name, its annotation and the label of its rule", () => {
+  it("a copy of a policy is recognized by its name, its annotation and the label of its rule", () => {
     const cluster = buildCluster("Validating", policies);
     const isCopy = createNativeCopyPredicate(catalogue, cluster);
     const natives = buildNativePolicies(catalogue, cluster, "other");
@@ -147,7 +147,7 @@ describe("a native policy", () => {
     assert.deepEqual(others.filter(isCopy), []);
   });
 
-  it("has an entry where the API server doesn't apply it", () => {
+  it("a policy has an entry where the API server doesn't apply native policies", () => {
     const { policySupport, ...cluster } = buildCluster("Validating", policies);
     assert.ok(policySupport);
     const unapplied = ["ValidatingAdmissionPolicy"];
@@ -161,7 +161,7 @@ describe("a native policy", () => {
     ]);
   });
 
-  it("is described in one line together with other policies that have the same reason", () => {
+  it("a native policy is described in one line together with other policies that have the same reason", () => {
     const others = buildPolicies("Validating", "b", { validations: [{ expression: "isSemver('1')" }] });
     const all = [...policies, ...buildPolicies("Validating", "a", {}), ...others];
     assert.deepEqual(

@@ -60,7 +60,7 @@ const printRoles = (yaml: string, name = "postern") =>
 const listNames = (yaml: string) => printRoles(yaml).map(({ kind, metadata }) => `${kind} ${metadata.name}`);
 
 describe("a rule's rights", () => {
-  it("are the rights that it needs, once each", () => {
+  it("a rule's rights are the rights that it needs, once each", () => {
     const [reading, , asking] = printRoles(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
     assert.deepEqual(reading?.rules, [{ apiGroups: [""], resources: ["namespaces"], verbs: ["get", "list"] }]);
     assert.deepEqual(asking?.rules, [
@@ -70,7 +70,7 @@ describe("a rule's rights", () => {
     ]);
   });
 
-  it("leave out a need that the rule doesn't have under its settings", () => {
+  it("a rule's rights leave out a need that the rule doesn't have under its settings", () => {
     const listRights = (on: boolean) => printRoles(`rules: { charges: { settings: { on: ${on} } } }`)[0]?.rules;
     const read = { apiGroups: [""], resources: ["resourcequotas"], verbs: ["list"] };
     assert.deepEqual(listRights(false), [read]);
@@ -80,7 +80,7 @@ describe("a rule's rights", () => {
     ]);
   });
 
-  it("belong to its function's group; a rule without needs has none", () => {
+  it("a rule's rights belong to its function's group; a rule without needs has none", () => {
     const all = printRoles(`${rules}\nclusters: { prod: { connect: ${eks} } }`);
     assert.deepEqual(
       all.map(({ kind, metadata, subjects }) => [kind, metadata.name, subjects?.map(({ kind, name }) => [kind, name])]),
@@ -92,7 +92,7 @@ describe("a rule's rights", () => {
     assert.deepEqual(printRoles("rules: { calls: , thinks: , reads: { mode: 'off' } }"), []);
   });
 
-  it("also belong to the service account if its token is stored", () => {
+  it("a rule's rights also belong to the service account if its token is stored", () => {
     const all = printRoles(`${rules}\nclusters: { prod: { connect: ${token} } }`);
     assert.deepEqual(
       all.slice(0, 2).map(({ kind, metadata }) => [kind, metadata.name]),
@@ -108,7 +108,7 @@ describe("a rule's rights", () => {
       );
   });
 
-  it("are given to the service account that has the value of --name as its name and label", () => {
+  it("a rule's rights are given to the service account whose name and label are the value of --name", () => {
     const all = printRoles(`${rules}\nclusters: { prod: { connect: ${token} } }`, "other");
     assert.deepEqual(
       all.map(({ metadata }) => metadata.name),
@@ -119,7 +119,7 @@ describe("a rule's rights", () => {
     assert.deepEqual([...new Set(accounts.map(({ name }) => name))], ["other"]);
   });
 
-  it("of a group are the rights of its members; a member that also validates has rights of its own, too", () => {
+  it("a group has its members' rights, and a member that also validates has rights of its own, too", () => {
     const groups = "groups: { both: [reads, asks] }";
     assert.deepEqual(listNames(`${rules}\n${groups}`), [
       "ClusterRole postern:asks",

@@ -12,7 +12,7 @@ describe("the operands of JSON patches", () => {
     it(`may have an Object in a list or a map: ${text}`, () => assert.equal(mayNestObject(text), true));
 });
 
-describe("the lists in patches", () => {
+describe("findUnsupportedValue", () => {
   const find = (expression: string, kubernetes: string) =>
     findUnsupportedValue(
       {
@@ -25,9 +25,9 @@ describe("the lists in patches", () => {
     );
   const reason =
     "API servers of Kubernetes 1.36 don't convert a list in an Object{} that split or findAll made, or one to which maps or lists were added";
-  for (const text of rows.converted) it(`are converted: ${text}`, () => assert.equal(find(text, "1.36"), undefined));
+  for (const text of rows.converted) it(`finds nothing in ${text}`, () => assert.equal(find(text, "1.36"), undefined));
   for (const text of rows.unconverted)
-    it(`are not converted before 1.37: ${text}`, () => {
+    it(`finds a list that API servers before 1.37 can't convert to JSON for the patch: ${text}`, () => {
       assert.equal(find(text, "1.36"), reason);
       assert.equal(find(text, "1.37"), undefined);
     });

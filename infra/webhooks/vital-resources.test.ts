@@ -48,7 +48,7 @@ describe("the condition of vital resources", () => {
     { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] },
   ]);
 
-  it("is false for each vital resource, also if the subresource is an empty text", () => {
+  it("the condition is false for each vital resource, even if its subresource is an empty text", () => {
     for (const { group, path } of vitalResources) {
       const request = buildRequest(group, path, "UPDATE");
       assert.equal(isLetThrough(all, request), false, path);

@@ -33,7 +33,7 @@ describe("an ApplyConfiguration", () => {
     return applyConfigurationValue(result.value, object, { group: "", version: "v1", kind: "Pod" }, []);
   };
 
-  it("keeps and merges integers that are too large for a number", () => {
+  it("an ApplyConfiguration keeps and merges integers that are too large for a number", () => {
     const object = { ...pod, spec: { ...pod.spec, activeDeadlineSeconds: 9007199254740993n } };
     const merged = apply("Object{spec: Object.spec{priority: -9007199254740995}}", object);
     const expected = { ...object, spec: { ...object.spec, priority: -9007199254740995n } };

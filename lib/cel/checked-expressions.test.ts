@@ -26,12 +26,12 @@ describe("checked expressions as JSON", () => {
       assert.deepEqual(checked.type, compiled.program.type);
     });
 
-  it("have the errors of an expression", () => {
+  it("the JSON of checked expressions contains the errors of an expression", () => {
     const error = "must evaluate to bool but got int";
     assert.deepEqual(encode("1", plain, [bool])("1", plain, [bool]), { error });
   });
 
-  it("are found only for the same text, environment and type", () => {
+  it("a checked expression is found only for the same text, environment and type", () => {
     const check = encode("1 == 1", withVariable(int), [bool]);
     assert.ok("expression" in check("1 == 1", withVariable(int), [bool]));
     const others: Parameters<typeof check>[] = [

@@ -27,7 +27,7 @@ describe("an expression", () => {
           assert.equal(evaluate(expression, minor), expected));
     }
 
-  it("has the result of the newest minor if none is known", () => {
+  it("a CEL expression has the result of the newest minor version if no version is known", () => {
     for (const { expression } of rows) assert.equal(evaluate(expression), evaluate(expression, newestKubernetes));
   });
 });

@@ -32,7 +32,7 @@ const run = async ({ modules, expressions }) => {
 run(workerData);`;
 
 /**
- * Evaluates expressions one after another with limited memory. If one of them needs more, it and all later ones don't
+ * Evaluates expressions one after another with limited memory. If an expression needs more, this and later ones don't
  * finish.
  */
 const evaluateWithin = async (megabytes: number, expressions: readonly string[]): Promise<string[]> => {

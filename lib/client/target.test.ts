@@ -10,9 +10,9 @@ const find = (method: string, path: string, server?: string) =>
   parseTarget(method, new URL(path, "https://host:6443"), server === undefined ? undefined : new URL(server));
 interface TargetCase {
   name: string;
-  write: string;
-  server?: string;
-  target?: Partial<WriteTarget>;
+  write: string; // such as POST /api/v1/pods
+  server?: string; // the address of the API server
+  target?: Partial<WriteTarget>; // what the path names
 }
 const cases: TargetCase[] = parse(readFileSync(new URL("target.yaml", import.meta.url), "utf8"));
 const common = { group: "", version: "v1", dryRun: false, server: "https://host:6443" };
@@ -39,10 +39,10 @@ describe("the target of a write", () => {
           () => find("POST", `https://host:6443${path}`, server),
           (error) => error instanceof Failure && error.code === 400,
         ));
-  it("is refused for a path that is below the server's path only after .. is resolved", () =>
+  it("the target of a write is refused for a path that is below the server's path only after .. is resolved", () =>
     assert.throws(() => find("POST", "/other/..%2fk8s/api/v1/pods", "https://host:6443/k8s"), Failure));
 
-  it("is found for any path, unless a Failure is thrown", () => {
+  it("the target of a write is found for any path, unless a Failure is thrown", () => {
     const step = fc.oneof(
       fc.constantFrom("api", "apis", "v1", "namespaces", "proxy", "%2F", "%", "..", ""),
       fc.string(),

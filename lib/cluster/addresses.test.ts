@@ -32,7 +32,7 @@ describe("an address", () => {
     it(`${address} ${may ? "is" : "isn't"} allowed by ${ranges.join(" and ")}`, () =>
       assert.equal(createPublicOrListedAddressCheck(ranges)(address), may));
 
-  it("is allowed or refused in the same way in each notation", () => {
+  it("an address is allowed or refused in the same way in each notation", () => {
     fc.assert(
       fc.property(fc.ipV4(), (address) => {
         const isAllowed = isAdmitted(address);
@@ -48,7 +48,7 @@ describe("an address", () => {
     );
   });
 
-  it("is accepted in each notation that Node accepts", () => {
+  it("an address is accepted in each notation that Node accepts", () => {
     fc.assert(
       fc.property(fc.oneof(fc.ipV6(), fc.ipV4(), fc.string()), (text) => {
         if (isIP(text) !== 0) assert.equal(isIpAddressOrRange(text), true, text);
@@ -57,7 +57,7 @@ describe("an address", () => {
     );
   });
 
-  it("is read from a URL, unless the URL has a host name", () => {
+  it("an address is read from a URL, unless the URL has a host name", () => {
     const hosts = { "http://[::1]:80/": "::1", "http://0x7f.1/": "127.0.0.1", "http://a.b/": undefined };
     for (const [url, address] of Object.entries(hosts)) assert.equal(getUrlIpAddress(new URL(url)), address);
   });
@@ -75,17 +75,17 @@ describe("a look-up", () => {
       createFilteredDnsLookup(isAdmitted)(name, options, (...found) => resolve(found)),
     );
 
-  it("returns allowed addresses", async () => {
+  it("a host look-up returns the allowed addresses of the host", async () => {
     assert.deepEqual(await lookUp(() => true, { all: false }), [null, "127.0.0.1", 4]);
     assert.deepEqual(await lookUp(() => true, { all: true }), [null, [{ address: "127.0.0.1", family: 4 }]]);
   });
-  it("returns no other addresses", async () => {
+  it("a host look-up fails if the host has no allowed address", async () => {
     for (const all of [true, false]) {
       const [error] = await lookUp(createPublicOrListedAddressCheck([]), { all }, "localhost");
       assert.match(String(error), /^Error: it has no address that may be called, but .*127\.0\.0\.1|::1/);
     }
   });
-  it("fails like Node's lookup for an unknown name", async () => {
+  it("a host look-up fails like Node's lookup for an unknown name", async () => {
     const [error] = await lookUp(() => true, { all: true }, "nowhere.invalid");
     assert.match(String(error), /ENOTFOUND|EAI_AGAIN/);
   });

@@ -12,7 +12,7 @@ const recall = async (memory: AnswerCache, ...parameters: Parameters<AnswerCache
 const buildAnswer = (content: unknown, bytes: number | undefined = 1): CacheableAnswer => ({ content, bytes });
 
 describe("an answer cache", () => {
-  it("returns a cached answer if it is recent enough, and searches otherwise", async () => {
+  it("an answer cache returns a cached answer if it is recent enough, and searches otherwise", async () => {
     const memory = createAnswerCache();
     let searches = 0;
     const ask = (earliest: number) => recall(memory, "a", earliest, async () => buildAnswer(++searches));
@@ -22,7 +22,7 @@ describe("an answer cache", () => {
     assert.equal(await ask(0), 2);
   });
 
-  it("searches once for all callers that wait for the same answer", async () => {
+  it("an answer cache searches once for all callers that wait for the same answer", async () => {
     const memory = createAnswerCache();
     const { promise, resolve } = Promise.withResolvers<CacheableAnswer>();
     let searches = 0;
@@ -36,7 +36,7 @@ describe("an answer cache", () => {
     assert.equal(searches, 1);
   });
 
-  it("doesn't keep failures or answers without a size", async () => {
+  it("an answer cache doesn't keep failures or answers without a size", async () => {
     const memory = createAnswerCache();
     const failing = recall(memory, "a", 0, async () => Promise.reject(new Error("no")));
     await assert.rejects(failing, /no/);
@@ -44,7 +44,7 @@ describe("an answer cache", () => {
     assert.equal(await recall(memory, "a", 0, async () => buildAnswer("there")), "there");
   });
 
-  it("stays within its limits, and keeps the answers that were used last", async () => {
+  it("an answer cache stays within its limits, and keeps the answers that were used last", async () => {
     const memory = createAnswerCache({ entries: 3, bytes: 100 });
     const put = (key: string, bytes: number) => recall(memory, key, 0, async () => buildAnswer(`${key}1`, bytes));
     const isCached = async (key: string) =>
@@ -64,7 +64,7 @@ describe("an answer cache", () => {
     assert.deepEqual(await Promise.all(["d", "e", "f"].map(isCached)), [false, false, false], "f alone is too large");
   });
 
-  it("never mixes the answers of different keys, in any order of calls", async () => {
+  it("an answer cache never mixes the answers of different keys, in any order of calls", async () => {
     const calls = fc.array(fc.tuple(fc.integer({ min: 0, max: 8 }), fc.nat(3), fc.boolean()), { maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(calls, async (calls) => {

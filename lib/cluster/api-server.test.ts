@@ -9,7 +9,7 @@ const answer = (status: number, retryAfter?: number): HttpsAnswer => ({ status, 
 const unanswered = (reason: UnansweredError["reason"]) => new UnansweredError("no answer", reason);
 
 /**
- * Sends a request to a server with these answers. Returns each try's token, followed by "anew" if its connection was
+ * Sends a request to a server that gives `answers`. Returns each try's token, followed by "anew" if its connection was
  * new, and the last answer's status or why there was no answer.
  */
 const ask = async (
@@ -65,10 +65,10 @@ describe("a request to an API server", () => {
   for (const [name, answers, repeat, tries, last] of rows)
     it(name, async () => assert.deepEqual(await ask(answers, repeat), { tries, last }));
 
-  it("is not repeated if the deadline would pass", async () => {
+  it("a request to an API server is not repeated if the deadline would pass", async () => {
     assert.deepEqual(await ask([answer(429, 30)], "failed", Date.now() + 20_000), { tries: ["t1"], last: 429 });
   });
-  it("is not repeated after its signal was aborted", async () => {
+  it("a request to an API server is not repeated after its signal was aborted", async () => {
     const { tries } = await ask([answer(503)], "failed", undefined, AbortSignal.abort());
     assert.deepEqual(tries, ["t1"]);
   });

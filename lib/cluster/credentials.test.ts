@@ -27,7 +27,7 @@ const mockClock = (test: TestContext) => {
 };
 
 describe("a token source", () => {
-  it("returns a configured token at each call", async () => {
+  it("a token source returns a configured token at each call", async () => {
     const { read, refused } = createCredentialSource({ token: "t" });
     const found = await read(getDeadline());
     assert.deepEqual(found, { token: "t" });
@@ -35,12 +35,12 @@ describe("a token source", () => {
     assert.deepEqual(await read(getDeadline()), { token: "t" });
   });
 
-  it("returns no token if the credentials are a certificate", async () => {
+  it("a token source returns no token if the credentials are a certificate", async () => {
     const { read } = createCredentialSource({ cert: "c", key: "k" });
     assert.deepEqual(await read(getDeadline()), { cert: "c", key: "k" });
   });
 
-  it("presigns a request to STS, and presigns a new one before the last one expires", async (test) => {
+  it("a token source presigns a request to STS, and a new request before the first one expires", async (test) => {
     const passMinutes = mockClock(test);
     const { requests, sources } = answerAws(() => ({ body: {} }));
     const credentials = { eks: "prod", region: "eu-west-1" };
@@ -136,7 +136,7 @@ describe("a token source", () => {
       assert.equal(await token(getDeadline()), "t");
     });
 
-  it("fails without an AWS identity", async () => {
+  it("a token source fails without an AWS identity", async () => {
     const { AWS_ACCESS_KEY_ID: before } = process.env;
     delete process.env.AWS_ACCESS_KEY_ID;
     try {

@@ -56,20 +56,20 @@ describe("a page of a list", () => {
   const pods = { group: "", resource: "pods" };
   const trainers = { group: "old.io", resource: "trainers" };
 
-  it("is read in the version that serves the kind; a given version is used without a search", async () => {
+  it("a page of a list is read in the version that serves the kind, or in the given version", async () => {
     const page = { items: [{ metadata: { name: "a" } }], version: "v1beta1", next: "next" };
     assert.deepEqual(await read(trainers), page);
     assert.deepEqual(await read({ ...trainers, version: "v1beta1" }), page);
   });
 
-  it("is empty for a kind that isn't served, and for an empty list", async () => {
+  it("a page of a list is empty for a kind that isn't served, and for an empty list", async () => {
     const unserved = { items: [], version: undefined, next: "" };
     assert.deepEqual(await read({ group: "no.io", resource: "trainers" }), unserved);
     assert.deepEqual(await read({ group: "old.io", resource: "gone" }), unserved);
     assert.deepEqual(await read(pods), { items: [], version: "v1", next: "" });
   });
 
-  it("can't be read if the served kinds can't be read, or if it has more than eight million characters", async () => {
+  it("a page can't be read if the served kinds can't be read, or if it has over 8,388,608 characters", async () => {
     await assert.rejects(
       read({ group: "lost.io", resource: "trainers" }) ?? Promise.resolve(),
       /the API server answers 404/,
@@ -83,7 +83,7 @@ describe("a page of a list", () => {
     );
   });
 
-  it("is read with the new token that comes with an expired one, and fails if there is none", async () => {
+  it("a page with an expired token is empty and has a new token, or fails if the server sends none", async () => {
     assert.deepEqual(await read(pods, "old"), { items: [], version: "v1", next: "fresh" });
     await assert.rejects(read(pods, "lost") ?? Promise.resolve(), {
       code: 503,
@@ -92,7 +92,7 @@ describe("a page of a list", () => {
     await assert.rejects(read(pods, "odd") ?? Promise.resolve(), /the answer is not a list/);
   });
 
-  it("can't be read with capabilities that have no connection to the cluster", async () => {
+  it("a page of a list can't be read with capabilities that have no connection to the cluster", async () => {
     assert.equal(createUnconnectedCapabilities("east").listPage, undefined);
     const { listPage } = createLiveCapabilities({}, { send, createPages: createListPage })("west", 1000);
     await assert.rejects(listPage?.(pods, 2, "") ?? Promise.resolve(), /cluster "west" has no connection here/);

@@ -11,7 +11,7 @@ const identity = {
 const now = new Date("2026-01-02T03:04:05Z");
 
 describe("a request signature", () => {
-  it("is in the presigned URL that authenticates to a cluster", () => {
+  it("a request signature is in the presigned URL that authenticates to a cluster", () => {
     const url = new URL(
       presignUrl(
         {
@@ -42,7 +42,7 @@ describe("a request signature", () => {
     });
   });
 
-  it("is in the headers of a request with a body", () => {
+  it("a request signature is in the headers of a request with a body", () => {
     const headers = signHeaders(
       {
         method: "POST",
@@ -66,7 +66,7 @@ describe("a request signature", () => {
     });
   });
 
-  it("of AWS's first example equals AWS's signature", () => {
+  it("a request signature of AWS's first example equals AWS's signature", () => {
     const { authorization } = signHeaders(
       {
         method: "GET",

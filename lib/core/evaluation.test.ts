@@ -145,7 +145,7 @@ describe("a decision", () => {
       assert.deepEqual(evaluateRule(buildMutator(verdict), "mutate", request(), buildContext(mode)), decision),
     );
 
-  it("admits if the rule has no function for the phase", () =>
+  it("a decision admits if the rule has no function for the phase", () =>
     assert.deepEqual(
       evaluateRule(buildValidatingRule("no"), "mutate", request(), buildContext()),
       expectAdmitted({ allowed: true }),
@@ -158,14 +158,14 @@ describe("a decision", () => {
       assert.equal(decision.outcome.allowed, mode !== "enforce");
     });
 
-  it("leaves the original object unchanged", () => {
+  it("a decision leaves the original object unchanged", () => {
     const original = request();
     const before = JSON.stringify(original);
     evaluateRule(buildMutator(), "mutate", original, buildContext());
     assert.equal(JSON.stringify(original), before);
   });
 
-  it("has no patch if the rule writes a value that is there already", () => {
+  it("a decision has no patch if the rule writes a value that is there already", () => {
     const original = request({ object: { metadata: { name: "a", labels: { seen: "yes" } } } });
     assert.deepEqual(
       evaluateRule(buildMutator(), "mutate", original, buildContext()),
@@ -176,7 +176,7 @@ describe("a decision", () => {
 
 describe("a deletion", () => {
   const deletion = request({ operation: "DELETE", object: null, oldObject: { metadata: { name: "old", labels: {} } } });
-  it("passes the old object to the rule", () => {
+  it("a deletion passes the old object to the rule", () => {
     const naming = rule({
       summary: "Names.",
       match: [],
@@ -196,18 +196,18 @@ describe("a deletion", () => {
         message: "the rule edited /metadata/labels/seen on DELETE",
       });
     });
-  it("is refused if the rule edits the object and refuses", () => {
+  it("a deletion is refused if the rule edits the object and refuses", () => {
     const decision = evaluateRule(buildMutator("no"), "mutate", deletion, buildContext());
     assert.ok(!(decision instanceof Promise) && !decision.outcome.allowed);
   });
-  it("is admitted without an evaluation in mode off", () => {
+  it("a deletion is admitted without an evaluation in mode off", () => {
     const decision = evaluateRule(buildMutator(), "mutate", deletion, buildContext("off"));
     assert.deepEqual(decision, expectAdmitted({ allowed: true }));
   });
 });
 
 describe("a rule", () => {
-  it("gets its context, and itself as `this`", () => {
+  it("a rule gets its context, and itself as `this`", () => {
     const seen: unknown[] = [];
     const recordingRule = rule({
       summary: "Tells.",
@@ -242,7 +242,7 @@ describe("a rule", () => {
       return found.length === 0 ? "there is none" : undefined;
     },
   });
-  it("is awaited if it has needs", async () => {
+  it("the decision of a rule with needs is a promise", async () => {
     const capabilities = { ...buildContext(), capabilities: ranges };
     const [changed, refused] = [
       evaluateRule(rangesRule, "mutate", request(), capabilities),
@@ -257,7 +257,7 @@ describe("a rule", () => {
     });
     assert.deepEqual((await refused).outcome.status?.message, "there is none");
   });
-  it("is evaluated again with new answers if it refused by cached ones, but not if it admitted", async () => {
+  it("a rule is evaluated again with new answers if it refused by cached answers, but not if it admitted", async () => {
     const noRanges = createRecordedCapabilities({});
     const evaluateCached = async (cached: Capabilities, current: Capabilities) => {
       let repetitions = 0;
@@ -279,10 +279,10 @@ describe("a rule", () => {
     assert.deepEqual(await evaluateCached(noRanges, noRanges), { allowed: false, repetitions: 1 });
     assert.deepEqual(await evaluateCached(ranges, noRanges), { allowed: true, repetitions: 0 });
   });
-  it("fails, and does not refuse, if it asks a cluster without a connection", async () => {
+  it("a rule fails, and does not refuse, if it asks a cluster without a connection", async () => {
     await assert.rejects(async () => evaluateRule(rangesRule, "mutate", request(), buildContext()), { code: 503 });
   });
-  it("fails, and does not refuse, if its function throws", () => {
+  it("a rule fails, and does not refuse, if its function throws", () => {
     const broken = rule({
       summary: "Breaks.",
       match: [],

@@ -30,7 +30,7 @@ describe("an exception", () => {
       const found = findException([{ ...baseException, ...exception }], created, new Date(now));
       assert.equal(found !== undefined, expected);
     });
-  it("is the first of several that covers the request", () => {
+  it("findException finds the first of several exceptions that cover the request", () => {
     const [other, first, second] = ["other", "legacy", "legacy"].map((namespace, index) => {
       return { ...baseException, namespaces: [namespace], reason: `reason ${index}` };
     });
@@ -84,26 +84,26 @@ describe("an endpoint with an exception", () => {
     for (const phase of ["mutate", "validate"])
       it(`admits a covered object unchanged, with an audit annotation, on ${phase} in mode ${mode}`, async () =>
         assert.deepEqual(await evaluate(createHandler(mode), { phase }), admittedResponse));
-  it("does nothing if the rule is off", async () =>
+  it("an endpoint with an exception does nothing if the rule is off", async () =>
     assert.deepEqual(await evaluate(createHandler("off"), {}), { allowed: true }));
-  it("refuses in another namespace and another cluster, and without a cluster", async () => {
+  it("an endpoint with an exception refuses in other namespaces and clusters, and without a cluster", async () => {
     const handler = createHandler("enforce");
     for (const [event, request] of [[{}, { namespace: "shop" }], [{ cluster: "two" }], [{ cluster: undefined }]])
       assert.equal((await evaluate(handler, event ?? {}, request)).allowed, false);
   });
-  it("doesn't show its exceptions to the rule", async () => {
+  it("an endpoint with an exception doesn't show its exceptions to the rule", async () => {
     contexts.length = 0;
     await evaluate(createHandler("enforce"), {}, { namespace: "shop" });
     assert.equal(Reflect.get(contexts[0] ?? assert.fail(), "exceptions"), undefined);
   });
-  it("refuses after the end of the exception, in the same process", async () => {
+  it("an endpoint with an exception refuses after the end of the exception, in the same process", async () => {
     const handler = createHandler("enforce");
     const moments = ["2027-01-31T23:59:59.999Z", "2027-02-01T00:00:00Z", "2027-01-31T23:59:59Z"];
     const answers: boolean[] = [];
     for (const now of moments) answers.push((await evaluate(handler, { now })).allowed);
     assert.deepEqual(answers, [true, false, true]);
   });
-  it("names the exception in the log line of a review, but not of a probe", async () => {
+  it("an endpoint with an exception names the exception in the log line of a review, but not of a probe", async () => {
     const readLine = async (request: object) => {
       reports.length = 0;
       await evaluate(createHandler("enforce"), {}, request);

@@ -87,7 +87,7 @@ const createGroup = (members: Record<string, Rule>, changes: MemberChanges = {})
 };
 
 describe("a group", () => {
-  it("evaluates its members in their order, each with the changes of the earlier members", async () => {
+  it("a group evaluates its members in their order, each with the changes of the earlier members", async () => {
     const { ask } = createGroup({ b: buildWriter("b"), a: buildWriter("a") });
     const { patch } = await ask();
     assert.deepEqual(patch, [
@@ -96,7 +96,7 @@ describe("a group", () => {
     ]);
   });
 
-  it("evaluates the members that precede a change a second time, but not a third time", async () => {
+  it("a group evaluates the members that precede a change a second time, but not a third time", async () => {
     const rules = {
       third: buildFollower("third", "second"),
       second: buildFollower("second", "first"),
@@ -111,7 +111,7 @@ describe("a group", () => {
     ]);
   });
 
-  it("evaluates members again that follow a change of the second round", async () => {
+  it("a group evaluates members again that follow a change of the second round", async () => {
     const rules = {
       second: buildFollower("second", "first"),
       first: buildWriter("first"),
@@ -125,7 +125,7 @@ describe("a group", () => {
     );
   });
 
-  it("applies an exception only to its member and until its end, and logs it in a line of the member", async () => {
+  it("a group applies an exception only to its member, until the end of the exception, with a log line", async () => {
     const exception = { namespaces: ["shop"], until: "2027-01-31", owner: "o", reason: "r" };
     const rules = { a: buildWriter("a"), no: refusing, b: buildWriter("b") };
     const { ask, reports } = createGroup(rules, {
@@ -146,7 +146,7 @@ describe("a group", () => {
     assert.equal((await ask({ namespace: "lab" }, { cluster: "one", now: "2027-01-31T12:00:00Z" })).allowed, false);
   });
 
-  it("refuses with the name and message of its first refusing member, and evaluates no later member", async () => {
+  it("a group refuses with the name and message of its first refusing member, and skips later members", async () => {
     const rules = { a: buildWriter("a"), no: refusing, broken: failing };
     const { ask, reports } = createGroup(rules, { no: { settings: { why: "no!" } } });
     const { allowed, status, patch, warnings, auditAnnotations } = await ask();
@@ -162,7 +162,7 @@ describe("a group", () => {
     );
   });
 
-  it("only reports the changes and refusals of members in modes warn and audit, and evaluates later members without them", async () => {
+  it("a group only reports changes and refusals of members in modes warn and audit; later members don't get them", async () => {
     const rules = {
       warns: buildWriter("warns"),
       audits: buildWriter("audits"),
@@ -216,13 +216,13 @@ describe("a group", () => {
     });
   }
 
-  it("admits without a change if no member applies to the request", async () => {
+  it("a group admits without a change if no member applies to the request", async () => {
     const { ask } = createGroup({ a: buildWriter("a") }, { a: { exempt: { users: ["jane"] } } });
     const expected = { uid: "1", allowed: true, code: undefined, message: undefined, patch: undefined };
     assert.deepEqual(await ask(), expected);
   });
 
-  it("fails, and names the member, if a member in mode enforce fails", async () => {
+  it("a group fails, and names the member, if a member in mode enforce fails", async () => {
     const { ask } = createGroup({ a: buildWriter("a"), broken: failing });
     const { code, message } = await ask();
     assert.deepEqual([code, message], [500, "broken: the rule failed: Error: broken"]);
@@ -239,7 +239,7 @@ describe("a group", () => {
       assert.match(memberReport?.error?.message ?? "", /^broken: the rule failed: Error: broken$/);
     });
 
-  it("answers 400 if a member fails on a wrong type, though it fails open", async () => {
+  it("a group answers 400 if a member fails on a wrong type, though it fails open", async () => {
     const { ask, reports } = createGroup({ a: buildWriter("a"), broken: failing }, { broken: { failsOpen: true } });
     const { code, message } = await ask({ object: { spec: "x" } });
     assert.deepEqual(
@@ -248,7 +248,7 @@ describe("a group", () => {
     );
   });
 
-  it("counts the review in the group's log line, and each denial in the log line of the member that denies", async () => {
+  it("a group's log line counts the review, and the log line of each denying member counts its denial", async () => {
     const { ask, reports } = createGroup(
       { warns: refusing, no: refusing },
       { warns: { mode: "warn", settings: { why: "hm" } }, no: { settings: { why: "no" } } },
@@ -273,7 +273,7 @@ describe("a group", () => {
     );
   });
 
-  it("reports the warnings of a member as one message, and leaves out members that did nothing", async () => {
+  it("a group reports the warnings of a member as one message, and no members that did nothing", async () => {
     const warning = rule({ summary: "Warns.", match: [], mutate: () => ({ warnings: ["it is old", "it is large"] }) });
     const { ask, reports } = createGroup({ a: buildWriter("a"), warning, quiet: buildFollower("quiet", "none") });
     await ask();
@@ -288,7 +288,7 @@ describe("a group", () => {
     );
   });
 
-  it("answers each member's own need if needs of two members have the same name", async () => {
+  it("each member of a group gets the answers of its own need, even if two needs have the same name", async () => {
     const buildReader = (kind: "nodes" | "secrets") =>
       rule({
         summary: "Reads.",

@@ -26,7 +26,7 @@ describe("a patch", () => {
       assert.throws(() => applyJsonPatchAsApiServer(document, parsePatchOperations(text)), { message: expected });
     });
 
-  it("fails if it copies more bytes than an API server allows", () => {
+  it("a patch fails if it copies more bytes than an API server allows", () => {
     const large = { text: "x".repeat(1024 * 1024) };
     const changes = [1, 2, 3].map((index) => ({ op: "copy", from: "/text", path: `/copy${index}` }));
     assert.throws(
@@ -35,7 +35,7 @@ describe("a patch", () => {
     );
   });
 
-  it("computed by lib/core/patch.ts turns any object into any other object", () => {
+  it("a patch computed by lib/core/patch.ts turns any object into any other object", () => {
     const json = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 3 }), { maxKeys: 4 });
     fc.assert(
       fc.property(json, json, (before, after) => {

@@ -60,14 +60,14 @@ const parseMetrics = (text: string): Record<string, unknown>[] => {
 };
 
 describe("a log line", () => {
-  it("counts a review for its stage, and its denial for its stage and rule", () => {
+  it("a log line counts a review for its stage, and its denial for its stage and rule", () => {
     assert.deepEqual(parseMetrics(formatLogLine({ ...report, refused: true }, "prod", 5)), [
       { Errors: 0, by: "prod" },
       { Latency: 1.25, by: "prod" },
       { Denials: 1, by: "prod sample" },
     ]);
   });
-  it("adds the time of a function's start (200 ms) to the latency of the first review", () => {
+  it("a log line adds the time of a function's start (200 ms) to the latency of the first review", () => {
     const line = formatLogLine(report, "prod", 5, 200);
     assert.deepEqual(parseMetrics(line), [
       { Errors: 0, by: "prod" },
@@ -77,7 +77,7 @@ describe("a log line", () => {
     ]);
     assert.equal(JSON.parse(line).Init, 200);
   });
-  it("counts a review of a group once, and a member's denial for the member", () => {
+  it("a log line counts a review of a group once, and a member's denial for the member", () => {
     const member = { rule: "sample", mode: "enforce" as const, refused: true, operations: 0 };
     const group = { ...report, rule: "all", refused: true, members: [member] };
     assert.deepEqual(
@@ -94,14 +94,14 @@ describe("a log line", () => {
       ],
     );
   });
-  it("counts a failure as an error and not as a denial", () => {
+  it("a log line counts a failure as an error and not as a denial", () => {
     const metrics = parseMetrics(formatLogLine({ ...report, code: 504, error: new Error("late") }, "prod", 5));
     assert.deepEqual(
       [metrics.filter(({ Errors }) => Errors === 1).length, metrics.filter(({ Denials }) => Denials === 1).length],
       [1, 0],
     );
   });
-  it("counts no request without a valid key", () => {
+  it("a log line counts no request without a valid key", () => {
     const withoutKey = { ...report, cluster: undefined, key: undefined, phase: undefined, mode: undefined, code: 404 };
     assert.deepEqual(parseMetrics(formatLogLine(withoutKey, "prod", 5, 200)), []);
   });
@@ -121,7 +121,7 @@ describe("a log line", () => {
     it(`has the verdict ${verdict} for ${JSON.stringify(change)}`, () =>
       assert.equal(getVerdictForLog({ ...report, ...change }), verdict));
 
-  it("has the cluster and the reviewed object", () => {
+  it("a log line has the cluster and the reviewed object", () => {
     const request = {
       uid: "u",
       kind: { group: "apps", version: "v1", kind: "Deployment" },
@@ -173,7 +173,7 @@ describe("a log line", () => {
     object: {},
   };
   const denied = { ...report, request, refused: true, message: "it has no label" };
-  it("doesn't count a probe's denial in the rule's metric, but counts a denial of the same user without dry run", () => {
+  it("a log line doesn't count a probe's denial, but counts a denial of the probe's user without dry run", () => {
     const probe = { ...denied, request: { ...request, userInfo: { username: "postern:probe" }, dryRun: true } };
     assert.deepEqual(parseMetrics(formatLogLine(probe, "prod", 5)), [
       { Errors: 0, by: "prod" },
@@ -216,7 +216,7 @@ describe("a log line", () => {
       assert.deepEqual({ ...(user !== undefined && { user }), ...(message !== undefined && { message }) }, expected);
     });
 
-  it("has an error with all its causes", () => {
+  it("a log line has an error with all its causes", () => {
     const error = new Error("outer", {
       cause: new TypeError("middle", { cause: new RangeError("inner", { cause: "no error" }) }),
     });
@@ -226,7 +226,7 @@ describe("a log line", () => {
     );
   });
 
-  it("has no member that the schema doesn't describe, and all members that it requires", () => {
+  it("a log line has no member that the schema doesn't describe, and all members that it requires", () => {
     const wrongChanges = [{ Reviews: "1" }, { verdict: "refused" }, { extra: 1 }, { Latency: -1 }, { Rule: undefined }];
     for (const change of wrongChanges) {
       const line = { ...JSON.parse(formatLogLine(report, "prod", 5)), ...change };
@@ -234,7 +234,7 @@ describe("a log line", () => {
     }
   });
 
-  it("is one line of JSON with valid metrics for any report", () => {
+  it("a log line is one line of JSON with valid metrics for any report", () => {
     const text = fc.string({ unit: "binary", minLength: 1, maxLength: 100 });
     const request = fc.record({
       uid: text,
@@ -332,7 +332,7 @@ describe("the log of an endpoint", () => {
     },
   });
 
-  it("has no part of the object, the settings, the body or the key", async () => {
+  it("the log of an endpoint has no part of the object, the settings, the body or the key", async () => {
     const secretText = fc.string({ unit: fc.constantFrom(..."QWZ789"), minLength: 6, maxLength: 20 });
     const secretAndBody = fc
       .tuple(secretText, fc.constantFrom("data", "stringData", "metadata", "spec"), fc.nat(), fc.boolean())
@@ -354,7 +354,7 @@ describe("the log of an endpoint", () => {
     );
   });
 
-  it("has the user and the message of a denial, unless logs is minimal in postern.yaml", async () => {
+  it("the log of an endpoint has the user and the message of a denial, unless `logs` is minimal", async () => {
     const event = { phase: "validate", review: review({ metadata: { labels: { bad: "QWZ789" } } }) };
     const minimalConfig: EndpointConfig = { ...config, logs: "minimal" };
     const handlers = [
@@ -398,7 +398,7 @@ describe("the log of an endpoint", () => {
         error: "there is nothing here",
       });
     });
-  it("has no metrics for an unreadable event", async () =>
+  it("the log of an endpoint has no metrics for an unreadable event", async () =>
     assert.deepEqual(parseMetrics(await logEvent({ a: 1 })), []));
 
   const [path, wrongType] = [`/${segment}/sample/mutate`, JSON.stringify(review({ metadata: { labels: { a: 0 } } }))];

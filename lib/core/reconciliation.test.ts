@@ -38,7 +38,7 @@ describe("reconciling clusters", () => {
     },
   });
 
-  it("calls the rule once for each cluster where it is on, also after a failure, and reports the results", async () => {
+  it("reconcileClusters calls the rule for each cluster where it is on, even after a failure", async () => {
     const reports: string[] = [];
     const clusters = ["broken", "quiet", "east", "west"];
     await reconcileClusters(
@@ -56,7 +56,7 @@ describe("reconciling clusters", () => {
     assert.deepEqual(reports.sort(), [failure, "west: worked in west"]);
   });
 
-  it("begins with another cluster each minute, and begins nothing in the last quarter of its time", async (test) => {
+  it("reconcileClusters begins with another cluster each minute, and with none at the end", async (test) => {
     const clusters = ["a", "b", "c"];
     const run = (milliseconds: number) =>
       reconcileClusters(reportingCluster, config, clusters, openCapabilities, Date.now() + milliseconds, () => {});
@@ -74,7 +74,7 @@ describe("reconciling clusters", () => {
     assert.deepEqual(turns, []);
   });
 
-  it("handles only the event of a schedule, and leaves other events to the handler of reviews", async () => {
+  it("an endpoint reconciles only for the event of a schedule, and takes other events for reviews", async () => {
     const readConnections = () => ({ east: { server: "https://east", credentials: { token: "t" } } });
     const reports: number[] = [];
     const host = {

@@ -13,7 +13,7 @@ import { findReviewFault } from "./review-faults.ts";
 const pods: RequestMatch[] = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }];
 const any: RequestMatch[] = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*", "*/*"], operations: ["*"] }];
 
-describe("a request that no API server sends", () => {
+describe("findReviewFault", () => {
   const customGroup = { group: "example.com", version: "v1" };
   const widget = { kind: { ...customGroup, kind: "Widget" }, resource: { ...customGroup, resource: "widgets" } };
   const scale = { subResource: "scale", kind: { group: "autoscaling", version: "v1", kind: "Scale" } };
@@ -92,10 +92,10 @@ describe("a request that no API server sends", () => {
     ];
   // A row without a fault is a request that an API server may send.
   for (const [name, changes, fault, match = pods] of rows)
-    it(`${fault === undefined ? "is not one with" : "is one with"} ${name}`, () =>
+    it(`finds ${fault === undefined ? "no" : "a"} fault in a request with ${name}`, () =>
       assert.equal(findReviewFault(buildPodRequest(changes), match), fault && `request.${fault}`));
 
-  it("is not one with an object of any built-in kind, unless its metadata has a wrong type", () => {
+  it("findReviewFault finds no fault in an object of any built-in kind, unless its metadata has a wrong type", () => {
     for (const [apiVersion, kindsOfVersion] of Object.entries(kinds))
       for (const [kind, { resource }] of Object.entries(kindsOfVersion)) {
         const [version = "", group = ""] = apiVersion.split("/").reverse();
@@ -130,15 +130,15 @@ describe("an endpoint", () => {
   };
   const wrongObject = { object: { spec: { containers: "x" } } };
 
-  it("answers 400 if the rule fails on a wrong type, and names the field and both types", async () =>
+  it("an endpoint answers 400 if the rule fails on a wrong type, and names the field and both types", async () =>
     assert.deepEqual(await evaluate(throwingPhase, wrongObject), [
       400,
       "this is no AdmissionReview: request.object.spec.containers must be a list, not a string",
     ]));
-  it("answers 400 if the rule's promise is rejected for a wrong type", async () =>
+  it("an endpoint answers 400 if the rule's promise is rejected for a wrong type", async () =>
     assert.deepEqual((await evaluate({ validate: async () => throwingPhase.validate() }, wrongObject))[0], 400));
-  it("answers 500 if the rule fails on right types", async () =>
+  it("an endpoint answers 500 if the rule fails on right types", async () =>
     assert.deepEqual(await evaluate(throwingPhase, {}), [500, "the rule failed: a value may have the wrong type"]));
-  it("answers 200 if the rule doesn't fail on a wrong type", async () =>
+  it("an endpoint answers 200 if the rule doesn't fail on a wrong type", async () =>
     assert.deepEqual((await evaluate({ validate: () => "no" }, wrongObject))[0], 200));
 });

@@ -11,28 +11,28 @@ const verify = createUrlKeyVerifier(first.publicKey, listKeyVersions);
 const getKeyId = ({ publicKey }: typeof first) => publicKey.slice(0, 8);
 
 describe("buildTextToSignForUrlKey", () => {
-  it("returns a text with the cluster and its key version", () =>
+  it("buildTextToSignForUrlKey returns a text with the cluster and its key version", () =>
     assert.equal(buildTextToSignForUrlKey("prod-eu", 2), "postern/1 prod-eu 2"));
 });
 
 describe("createUrlKeyVerifier", () => {
-  it("throws for an invalid public key", () =>
+  it("createUrlKeyVerifier throws for an invalid public key", () =>
     assert.throws(
       () => createUrlKeyVerifier(`${first.publicKey},rubbish`, listKeyVersions),
       /^Error: "rubbish" is no Ed25519 public key/,
     ));
   const validSegment = first.segment("prod-eu");
-  it("accepts a valid key, and returns its cluster", () => {
+  it("createUrlKeyVerifier accepts a valid key, and returns its cluster", () => {
     for (let time = 0; time < 2; time++)
       assert.deepEqual(verify(validSegment), { cluster: "prod-eu", key: `${getKeyId(first)}.1` });
   });
-  it("accepts both versions during a rotation, and returns the version", () => {
+  it("createUrlKeyVerifier accepts both key versions during a rotation, and returns the version", () => {
     assert.deepEqual(
       [2, 3].map((version) => verify(first.segment("rotated", version))?.key),
       [`${getKeyId(first)}.2`, `${getKeyId(first)}.3`],
     );
   });
-  it("accepts signatures of either of two keys, and returns the key", () => {
+  it("createUrlKeyVerifier accepts signatures of either of two public keys, and returns the key's id", () => {
     const verifyEither = createUrlKeyVerifier(`${first.publicKey},${second.publicKey}`, listKeyVersions);
     assert.deepEqual(
       [first, second, unknownSigner].map(({ segment }) => verifyEither(segment("prod-eu"))?.key),
@@ -75,7 +75,7 @@ describe("createUrlKeyVerifier", () => {
       assert.equal(verify(segment), undefined);
     });
 
-  it("rejects a key whose last character has unused bits set, though it decodes to the same signature", () => {
+  it("createUrlKeyVerifier rejects a signature with unused bits set in its last character", () => {
     const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     const bytes = Buffer.from(signature, "base64url");
     const spellings = [...alphabet]
@@ -88,15 +88,15 @@ describe("createUrlKeyVerifier", () => {
     );
   });
 
-  it("rejects all keys if it has no public key", () => {
+  it("createUrlKeyVerifier rejects all keys if it has no public key", () => {
     for (const noKeys of ["", ",", ",,"])
       assert.equal(createUrlKeyVerifier(noKeys, listKeyVersions)(validSegment), undefined);
   });
-  it("throws if the public keys are malformed", () => {
+  it("createUrlKeyVerifier throws if the public keys are malformed", () => {
     assert.throws(() => createUrlKeyVerifier("garbage", listKeyVersions)(validSegment));
   });
 
-  it("rejects any other text", () => {
+  it("createUrlKeyVerifier rejects any text that is no valid key", () => {
     const similar = fc
       .tuple(
         fc.constantFrom("prod-eu", "rotated"),
@@ -109,7 +109,7 @@ describe("createUrlKeyVerifier", () => {
     );
   });
 
-  it("caches the last 256 valid keys", () => {
+  it("createUrlKeyVerifier caches the last 256 valid keys", () => {
     let verifications = 0;
     const verifyCounted = createUrlKeyVerifier(first.publicKey, () => {
       verifications += 1;
@@ -126,7 +126,7 @@ describe("createUrlKeyVerifier", () => {
     assert.equal(countVerifications(segments.slice(743, 744)), 1, "the one before them isn't");
     assert.equal(countVerifications(segments.slice(0, 744)), 744, "no earlier one is cached");
   });
-  it("caches no invalid keys", () => {
+  it("createUrlKeyVerifier caches no invalid keys", () => {
     let verifications = 0;
     const verifyCounted = createUrlKeyVerifier(first.publicKey, () => {
       verifications += 1;

@@ -23,12 +23,12 @@ const timeoutMessage = "the script did not end in time";
 const memoryMessage = "the script needs more than 128 MiB of memory";
 
 describe("a CUE engine", () => {
-  it("can be started before the first evaluation", async () => {
+  it("a CUE engine can be started before the first evaluation", async () => {
     warmUpCueEngine();
     assert.equal(await evaluateCue("a: 1 + 1"), '{"a":2}');
   });
 
-  it("rejects with CUE's message if a script has no value", async () => {
+  it("a CUE engine rejects with CUE's message if a script has no value", async () => {
     await assert.rejects(evaluateCue("a: b"), (error) => error instanceof Error && !(error instanceof Failure));
     await assert.rejects(evaluateCue("a: b"), { message: 'a: reference "b" not found' });
     await assert.rejects(evaluateCue("a: {"), { message: "expected '}', found 'EOF'" });
@@ -85,7 +85,7 @@ describe("a CUE engine", () => {
       assert.equal(await getOutcome(sharedEngine, "a: 1"), '{"a":1}');
     });
 
-  it("stops an endless script at its deadline, and evaluates the scripts that waited for it", async () => {
+  it("a CUE engine stops an endless script at its deadline, and evaluates the scripts that waited for it", async () => {
     const newEngine = createEngine();
     await newEngine.evaluate("a: 0");
     const outcomes = [
@@ -102,13 +102,13 @@ describe("a CUE engine", () => {
     assert.equal(await getOutcome(newEngine, "a: 1"), '{"a":1}');
   });
 
-  it("evaluates the scripts that waited for a script that crashed CUE", async () => {
+  it("a CUE engine evaluates the scripts that waited for a script that crashed CUE", async () => {
     const smallEngine = createSmallEngine();
     const outcomes = [nest(100_000), "a: 1", doubling, "a: 2"].map((source) => getOutcome(smallEngine, source));
     assert.deepEqual(await Promise.all(outcomes), ["the script nests too deeply", '{"a":1}', memoryMessage, '{"a":2}']);
   });
 
-  it("evaluates a script although earlier scripts have filled the memory", async () => {
+  it("a CUE engine evaluates a script although earlier scripts have filled the memory", async () => {
     const smallEngine = createSmallEngine();
     const sizes = [70_000_000, 80_000_000, 75_000_000]; // bytes, together more than the limit
     const outcomes = sizes.map((size) =>
@@ -118,7 +118,7 @@ describe("a CUE engine", () => {
     assert.deepEqual(await Promise.all(outcomes), expected);
   });
 
-  it("evaluates an object of 1.4 MB, as large as an API server accepts", async () => {
+  it("a CUE engine evaluates an object of 1.4 MB, as large as an API server accepts", async () => {
     const items = Array.from({ length: 9000 }, (_, index) => ({
       name: `item-${index}`,
       value: { text: "of some length that values of objects have, more or less".repeat(2), number: index },
@@ -128,7 +128,7 @@ describe("a CUE engine", () => {
     assert.equal(await getOutcome(createEngine(), `_object: ${json}\n"out": len(_object.items)`), '{"out":9000}');
   });
 
-  it("keeps a process alive only during an evaluation", async () => {
+  it("a CUE engine keeps a process alive only during an evaluation", async () => {
     const module = new URL("engine.ts", import.meta.url).href;
     const program = `import { evaluateCue } from ${JSON.stringify(module)}; evaluateCue("a: 1").then(console.log);`;
     const child = spawn(process.execPath, ["--input-type=module", "-e", program], {

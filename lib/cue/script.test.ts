@@ -29,12 +29,12 @@ const pieces = [
 ];
 
 describe("splitCueScript", () => {
-  it("accepts exactly the scripts that CUE accepts", () =>
+  it("splitCueScript accepts exactly the scripts that CUE accepts", () =>
     fc.assert(
       fc.asyncProperty(fc.array(fc.constantFrom(...pieces), { maxLength: 7 }), async (parts) => {
         const script = parts.join("");
         const isAccepted = (source: string) =>
-          // These errors don't count: a script may have values that are not concrete, and unused or repeated imports.
+          // A script may have values that aren't concrete, and unused or repeated imports: such errors don't count.
           evaluateCue(source).then(
             () => true,
             ({ message }: Error) =>
@@ -64,7 +64,7 @@ describe("splitCueScript", () => {
       },
     ));
 
-  it("splits very long and deeply nested scripts, because it takes linear time", () => {
+  it("splitCueScript splits very long and deeply nested scripts, because it takes linear time", () => {
     const deep = `a: ${'"\\('.repeat(300_000)}1${')"'.repeat(300_000)}\n`;
     assert.equal(splitCueScript(deep).declarations, deep);
     const wide = `import "list"\n${"a: 1\n".repeat(300_000)}`;

@@ -45,7 +45,7 @@ describe("the time for which a review waited for a function's start", () => {
   for (const [name, type, reviews, expected] of rows)
     it(name, () => assert.deepEqual(measure(type, reviews), expected));
 
-  it("is at most the time since the process started", () => {
+  it("the time for which a review waited for a function's start is at most the time since the process started", () => {
     const waited = createStartMeter("on-demand")(0);
     assert.ok(waited > 0 && waited <= Math.round(process.uptime() * 1000), `${waited}`);
   });

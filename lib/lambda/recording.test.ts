@@ -80,7 +80,7 @@ const recordEvents = async (events: object[], place: RecordingBucketSettings = e
 };
 
 describe("a recording function", () => {
-  it("records a group's review for each member, with that member's outcome", async () => {
+  it("a recording function records a group's review for each member, with that member's outcome", async () => {
     const { recordings } = await recordEvents([buildEvent("both/mutate", { name: "there" })]);
     assert.deepEqual([...recordings.keys()], ["a/prod/labels/DAY/TIME-1-2.yaml", "a/prod/reads/DAY/TIME-1-2-1.yaml"]);
     const [first, second] = [...recordings.values()].map(Object);
@@ -90,7 +90,7 @@ describe("a recording function", () => {
     assert.deepEqual([second.needs, second.recorded.rule], [{ objects: [pod], reads: looked }, "reads"]);
   });
 
-  it("records no dry runs, failures, direct invocations or requests without a key", async () => {
+  it("a recording function records no dry runs, failures, direct invocations or requests without a key", async () => {
     const [dryRun, valid] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
     const direct = { phase: "mutate", cluster: "prod", review: buildReview({}) };
     const events = [dryRun, { ...valid, body: "{}" }, direct, { ...valid, rawPath: "/prod.key/both/mutate" }, {}];
@@ -102,27 +102,27 @@ describe("a recording function", () => {
     assert.deepEqual([...failedInOneMember.recordings.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
   });
 
-  it("records about the fraction `share` of the reviews, and the same reviews for each rule", async () => {
+  it("a recording function records about the fraction `share` of reviews, the same reviews for each rule", async () => {
     const events = Array.from({ length: 400 }, (_, index) => buildEvent("both/mutate", { uid: `review-${index}` }));
     const tenth = [...(await recordEvents(events, { ...everyReview, share: 0.1 })).recordings.keys()];
     const threeTenths = [...(await recordEvents(events, { ...everyReview, share: 0.3 })).recordings.keys()];
-    assert.ok(tenth.length > 2 * 20 && tenth.length < 2 * 60, `${tenth.length}`);
+    assert.ok(tenth.length > 2 * 20 && tenth.length < 2 * 60, `${tenth.length}, not about 2 * 40`);
     assert.ok(tenth.every((key) => threeTenths.includes(key)));
     const getRecordings = (rule: string) =>
       tenth.filter((key) => key.includes(`/${rule}/`)).map((key) => /review-\d+/.exec(key)?.[0]);
     assert.deepEqual(getRecordings("labels"), getRecordings("reads"));
   });
 
-  it("does not use text of a caller in the names of S3 objects", async () => {
+  it("a recording function does not use text of a caller in the names of S3 objects", async () => {
     const { recordings } = await recordEvents(
       ["../../x", "a b", "é", "x".repeat(65)].map((uid) => buildEvent("both/mutate", { uid })),
     );
     for (const key of recordings.keys())
       assert.match(key, /^a\/prod\/(labels|reads)\/DAY\/TIME-[0-9a-f]{64}(-1)?\.yaml$/);
-    assert.equal(recordings.size, 8);
+    assert.equal(recordings.size, 8, "4 reviews of 2 rules");
   });
 
-  it("marks a recording whose answer differs from the original answer", async () => {
+  it("a recording function marks a recording whose answer differs from the original answer", async () => {
     const secretive = rule({
       summary: "Refuses one token.",
       match,

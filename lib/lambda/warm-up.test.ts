@@ -44,7 +44,7 @@ const warmUpFunction = async (rules: Record<string, Rule>, clusters: string[], l
 const base = { summary: "A rule.", match: [] };
 
 describe("a function that starts", () => {
-  it("answers 404 to a request with a wrong key, and evaluates a Pod in each phase of its rules", async () => {
+  it("a starting function answers 404 to a request with a wrong key, and evaluates a Pod in each phase", async () => {
     const seenKinds: unknown[] = [];
     const both = rule({
       ...base,
@@ -62,7 +62,7 @@ describe("a function that starts", () => {
     assert.deepEqual(seenKinds, ["Pod", "Pod"]);
   });
 
-  it("asks at most three clusters, ignores their failures, and reads no objects for its rules", async () => {
+  it("a starting function asks at most three clusters, ignores their failures, and reads no objects", async () => {
     const needs = { namespace: get("namespaces") };
     const foundNamespaces: unknown[] = [];
     const reading = rule({
@@ -78,7 +78,7 @@ describe("a function that starts", () => {
     assert.deepEqual(foundNamespaces, [undefined]);
   });
 
-  it("calls its ledger without changing a value", async () => {
+  it("a starting function calls its ledger without changing a value", async () => {
     const changes: unknown[] = [];
     const recordingLedger: Ledger = {
       change: async (keys, change) => {
@@ -95,7 +95,7 @@ describe("a function that starts", () => {
     assert.deepEqual(changes, [[["authorization.k8s.io/v1"], [undefined]]]);
   });
 
-  it("goes on if its rule fails for the Pod", async () => {
+  it("a starting function continues its warm-up if its rule fails for the Pod", async () => {
     const failing = rule({
       ...base,
       validate: () => {

@@ -87,7 +87,7 @@ describe("the message of an error in a log", () => {
     it(`is ${message}`, () =>
       assert.equal(formatError(thrown, { request: buildRequest(object), cluster: "prod" }), message));
 
-  it("keeps the stack, but not the name of the property that V8 could not read", () => {
+  it("the message of an error in a log keeps the stack, but not the property name that V8 could not read", () => {
     const text = formatError(
       getRuleFailure(() => Reflect.get(object, "none").abcd),
       { request: buildRequest(object) },
@@ -100,7 +100,7 @@ describe("the message of an error in a log", () => {
     );
   });
 
-  it("has no lines of the original message among the lines of the stack", () => {
+  it("the message of an error in a log has no lines of the original message among the lines of the stack", () => {
     const error = new Error("first\n    at S3cret (/code/rule.js:1:1)\n    at /code/x:2:2");
     const plain = formatError(error, {}, withStack);
     assert.match(plain, /^Error: first\n {4}at S3cret/);
@@ -115,14 +115,14 @@ describe("the message of an error in a log", () => {
     assert.doesNotMatch(changed, /S3cret|rule\.js/);
   });
 
-  it("has the errors of an AggregateError, but at most ten of them", () => {
+  it("the message of an error in a log has the errors of an AggregateError, but at most ten of them", () => {
     const errors = Array.from({ length: 5000 }, (_, index) => new RangeError(`number ${index}`));
     const text = formatError(new AggregateError(errors, "all"), {}, withStack);
     assert.match(text, /^AggregateError: all\n.*\ncaused by RangeError: number 0\n/s);
     assert.equal(text.split("\ncaused by ").length, 10);
   });
 
-  it("is returned for any error, even if its members aren't texts", () => {
+  it("the message of an error in a log is returned for any error, even if its members aren't texts", () => {
     for (const member of ["name", "message", "stack", "cause", "errors"])
       for (const value of [undefined, null, 5, Symbol("a"), { __proto__: null }, [{ __proto__: null }]]) {
         const error = Object.assign(new Error("x"), { [member]: value });
@@ -132,7 +132,7 @@ describe("the message of an error in a log", () => {
       }
   });
 
-  it("is short, whatever was thrown", () => {
+  it("the message of an error in a log is short, whatever was thrown", () => {
     const request = buildRequest({ data: { large: "0123456789".repeat(300_000) } });
     for (const message of [
       "0123456789".repeat(300_000),
@@ -233,7 +233,7 @@ describe("the log line of a failed review", () => {
             const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request };
             const answer = await handler({ phase: "validate", review }, context as Parameters<typeof handler>[1]);
             const logText = lines.join("\n");
-            // Some of these functions fail only for some values.
+            // Some functions in `failures` fail only for some values.
             fc.pre(logText.includes('"verdict":"failed"'));
             for (const { core } of [used, ...others]) assert.ok(!logText.includes(core.slice(0, 9)), logText);
             if (kind === "Secret") assert.ok(!JSON.stringify(answer).includes(used.core.slice(0, 9)));
@@ -309,7 +309,7 @@ describe("the log line of a denial", () => {
           { numRuns: 40 },
         ));
 
-  it("has the unchanged message for other objects, but at most its first 4000 characters", async () => {
+  it("the log line of a denial has the message, cut to 4000 characters, for objects other than Secrets", async () => {
     const review = { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", request: buildRequest({}) };
     lines.length = 0;
     for (const value of ['spec.tier: "x" is wrong', "a".repeat(5000)])

@@ -48,7 +48,7 @@ describe("an image reference", () => {
   );
   const text = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(""));
 
-  it("has the same parts after it is formatted and parsed again", () => {
+  it("an image reference has the same parts after it is formatted and parsed again", () => {
     fc.assert(
       fc.property(text, (value) => {
         const image = parseImage(value);
@@ -58,7 +58,7 @@ describe("an image reference", () => {
     );
   });
 
-  it("is parsed in linear time, even if long and malformed", () => {
+  it("an image reference is parsed in linear time, even if long and malformed", () => {
     const unit = fc.constantFrom(
       "a",
       "-",

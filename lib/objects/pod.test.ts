@@ -18,7 +18,7 @@ describe("a pod's containers", () => {
   const listNamesAndPaths = (...args: Parameters<typeof listContainers>) =>
     listContainers(...args).map(({ container, path }) => [container.name, path]);
 
-  it("are listed from all three lists in order, each with its path", () => {
+  it("a pod's containers are listed from all three lists in order, each with its path", () => {
     assert.deepEqual(listNamesAndPaths(pod), [
       ["i", "spec.initContainers[0]"],
       ["c", "spec.containers[0]"],
@@ -27,16 +27,16 @@ describe("a pod's containers", () => {
     ]);
   });
 
-  it("can be listed by kind", () => {
+  it("a pod's containers can be listed by kind", () => {
     assert.deepEqual(listNamesAndPaths(pod, ["ephemeralContainers"]), [["e", "spec.ephemeralContainers[0]"]]);
   });
 
-  it("are none if there is no spec or no list", () => {
+  it("a pod's containers are none if there is no spec or no list", () => {
     assert.deepEqual(listNamesAndPaths({}), []);
     assert.deepEqual(listNamesAndPaths({ spec: { containers: [] } }), []);
   });
 
-  it("can be edited in place", () => {
+  it("a pod's containers can be edited in place", () => {
     const { value, changes } = createDraft(pod);
     for (const { container } of listContainers(value, ["initContainers"])) container.image = "x";
     assert.deepEqual(changes(), [{ op: "add", path: "/spec/initContainers/0/image", value: "x" }]);
@@ -44,9 +44,9 @@ describe("a pod's containers", () => {
 });
 
 describe("a pod's image volumes", () => {
-  it("are the volumes with an image, each with its path", () => {
+  it("a pod's image volumes are the volumes with an image, each with its path", () => {
     assert.deepEqual(listImageVolumes(pod), [{ image: { reference: "w" }, path: "spec.volumes[1].image" }]);
   });
 
-  it("are none if there are no volumes", () => assert.deepEqual(listImageVolumes({}), []));
+  it("a pod's image volumes are none if there are no volumes", () => assert.deepEqual(listImageVolumes({}), []));
 });

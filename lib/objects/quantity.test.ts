@@ -37,13 +37,13 @@ describe("a quantity", () => {
       assert.equal(compareQuantities(right, left), 0 - expected);
     });
 
-  it("is formatted as it was written, or in canonical form if it was computed", () => {
+  it("a quantity is formatted as it was written, or in canonical form if it was computed", () => {
     assert.equal(formatQuantity(requireQuantity("1.500")), "1.500");
     assert.equal(formatQuantity(addQuantities(requireQuantity("1.500"), requireQuantity("0"))), "1500m");
     assert.equal(formatQuantity(addQuantities(requireQuantity("0"), requireQuantity("1536Mi"))), "1536Mi");
   });
 
-  it("is subtracted in the notation of the first quantity; and is rounded away from zero to whole units", () => {
+  it("a difference has the notation of its first quantity; roundUpToUnits rounds away from zero", () => {
     const subtract = (left: string, right: string) =>
       formatQuantity(subtractQuantities(requireQuantity(left), requireQuantity(right)));
     assert.deepEqual(
@@ -54,21 +54,21 @@ describe("a quantity", () => {
     assert.deepEqual([round("1500m"), round("1.5Ki"), round("-1500m"), round("1e-3")], ["2", "1.5Ki", "-2", "1"]);
   });
 
-  it("has no larger suffix than E or Ei", () => {
+  it("a quantity has no larger suffix than E or Ei", () => {
     assert.equal(canonicalizeQuantity(requireQuantity("1000000E")), "1000000E");
     const many = Array.from({ length: 256 }, () => requireQuantity("4Ei"));
     assert.equal(formatQuantity(many.reduce(addQuantities)), "1024Ei");
   });
 
-  it("may be a number instead of a text, but not NaN", () => {
+  it("a quantity may be a number instead of a text, but not NaN", () => {
     assert.equal(formatQuantity(requireQuantity(1.5)), "1.5");
     assert.equal(canonicalizeQuantity(requireQuantity(1.5)), "1500m");
     assert.equal(parseQuantity(Number.NaN), undefined);
   });
 
-  it("can't be compared with other text", () => assert.throws(() => compareQuantities("1", "one"), Failure));
+  it("a quantity can't be compared with other text", () => assert.throws(() => compareQuantities("1", "one"), Failure));
 
-  it("is parsed in linear time, even if long and malformed", () => {
+  it("a quantity is parsed in linear time, even if long and malformed", () => {
     const unit = fc.constantFrom("0", "1", "9", ".", "+", "e", "E", "i", "m");
     fc.assert(
       fc.property(

@@ -15,12 +15,12 @@ const computeRequests = (spec: object) =>
   formatAmounts(computePodAmounts({ spec: { containers: [], ...spec } }, "requests"));
 
 describe("the resources of a pod", () => {
-  it("are the sum of its containers", () => {
+  it("the resources of a pod are the sum of its containers", () => {
     const containers = [buildContainer({ cpu: "1", memory: "1Gi" }), buildContainer({ cpu: "500m" }), { name: "b" }];
     assert.deepEqual(computeRequests({ containers }), { cpu: "1500m", memory: "1Gi" });
   });
 
-  it("are the sum of the containers or the largest init container, whichever is more, for each resource", () => {
+  it("a pod needs the sum of its containers or its largest init container: the larger for each resource", () => {
     const [containers, initContainers] = [
       [buildContainer({ cpu: "1", memory: "1Gi" })],
       [buildContainer({ cpu: "3" }), buildContainer({ cpu: "2", "example.com/gpu": "1" })],
@@ -32,7 +32,7 @@ describe("the resources of a pod", () => {
     });
   });
 
-  it("include sidecars: beside containers, and beside init containers that follow them", () => {
+  it("the resources of a pod include sidecars beside containers and beside later init containers", () => {
     const containers = [buildContainer({ cpu: "1" })];
     assert.deepEqual(computeRequests({ containers, initContainers: [buildSidecar({ cpu: "1" })] }), { cpu: "2" });
     assert.deepEqual(
@@ -53,7 +53,7 @@ describe("the resources of a pod", () => {
     assert.deepEqual(computeRequests({ containers: [], initContainers: initContainers }), { cpu: "2", memory: "3Gi" });
   });
 
-  it("are those of the pod's own `resources` for cpu, memory and hugepages, instead of the containers' sum", () => {
+  it("a pod's own `resources` replace the sum of its containers for cpu, memory and hugepages", () => {
     const resources = { requests: { cpu: "3", "hugepages-2Mi": "4Mi", "example.com/gpu": "2" } };
     const containers = [buildContainer({ cpu: "1", memory: "1Gi", "example.com/gpu": "1" })];
     assert.deepEqual(computeRequests({ containers, resources }), {
@@ -64,12 +64,12 @@ describe("the resources of a pod", () => {
     });
   });
 
-  it("are none if no container has any", () => {
+  it("a pod has no resources if no container has resources", () => {
     assert.deepEqual(formatAmounts(computePodAmounts({}, "limits")), {});
     assert.deepEqual(computeRequests({ containers: null }), {});
   });
 
-  it("may have names such as __proto__ and constructor", () => {
+  it("the resources of a pod may have names such as __proto__ and constructor", () => {
     const amounts = addAmounts(parseAmounts(JSON.parse('{ "__proto__": "1", "constructor": "2" }')), parseAmounts({}));
     assert.deepEqual([...amounts.keys()], ["__proto__", "constructor"]);
   });

@@ -34,7 +34,7 @@ describe("a label selector", () => {
       for (const app of notSelected) assert.ok(!isSelected(selector, { app }), app);
     });
 
-  it("selects an object without labels only if a label must be absent", () => {
+  it("a label selector selects an object without labels only if a label must be absent", () => {
     assert.ok(isSelected(buildSelector("DoesNotExist"), undefined));
     assert.ok(!isSelected({ matchLabels: { constructor: "a" } }, {}));
   });

@@ -8,7 +8,7 @@ const exists = { key: "k", operator: "Exists" };
 const equal = { key: "k", operator: "Equal", value: "v" };
 
 describe("tolerations", () => {
-  it("are merged without each toleration that another toleration covers", () => {
+  it("tolerations are merged without each toleration that another toleration covers", () => {
     for (const [first, second, merged] of [
       [[], [], []],
       [[equal], [{ key: "l", operator: "Exists" }], [equal, { key: "l", operator: "Exists" }]],
@@ -21,7 +21,7 @@ describe("tolerations", () => {
       assert.deepEqual(mergeTolerations(first, second), merged);
   });
 
-  it("are covered by an equal toleration, or by one that tolerates more", () => {
+  it("tolerations are covered by an equal toleration, or by one that tolerates more", () => {
     const isCovered = (wide: Toleration, narrow: Toleration) => createTolerationCheck([wide])(narrow);
     const noExecute = { key: "k", operator: "Exists", effect: "NoExecute" };
     assert.ok(isCovered({ key: "k", effect: "", operator: "Exists" }, { key: "k", operator: "Exists" }));
@@ -43,7 +43,7 @@ describe("tolerations", () => {
     assert.ok(!isCovered({ key: "k", operator: "Gt", value: "1" }, { key: "k", operator: "Equal", value: "1" }));
   });
 
-  it("are merged and compared with the same result as by upstream's loops", () => {
+  it("tolerations are merged and compared with the same result as by upstream's loops", () => {
     const tolerations = fc.array(
       fc.record(
         {

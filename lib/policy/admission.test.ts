@@ -24,7 +24,7 @@ const condition: PolicyCondition = { cond: "Exist", affectMode: "reject", dataRe
 const nestDeeply = () => buildOverridePolicy({ plaintext: JSON.parse(`${"[".repeat(9900)}${"]".repeat(9900)}`) });
 const overridersField = "spec.overrideRules[0].overriders";
 
-test("it names all faults of a policy before it compiles anything", async () => {
+test("findPolicyRefusal names all faults of a policy before it compiles anything", async () => {
   const wrong = buildOverridePolicy({ cue: "a: b", plaintext: [{ op: "move", path: "/a" }, { op: "add" }] });
   assert.equal(
     await findPolicyRefusal(wrong, evaluateCue),
@@ -54,13 +54,13 @@ const refusedScripts: [name: string, policy: unknown, refusal: RegExp][] = [
   ],
 ];
 for (const [name, policy, refusal] of refusedScripts)
-  test(`it refuses ${name}`, async () => assert.match((await findPolicyRefusal(policy, evaluateCue)) ?? "", refusal));
+  test(`findPolicyRefusal refuses ${name}`, async () => assert.match((await findPolicyRefusal(policy, evaluateCue)) ?? "", refusal));
 
-test("it accepts any renderedCue without a template, because this renderedCue never runs", async () => {
+test("findPolicyRefusal accepts any renderedCue without a template, because this renderedCue never runs", async () => {
   assert.equal(await findPolicyRefusal(buildOverridePolicy({ renderedCue: "a: b" }), evaluateCue), undefined);
 });
 
-test("it refuses a script if scripts are turned off, but accepts a renderedCue", async () => {
+test("findPolicyRefusal refuses a script if scripts are turned off, but accepts a renderedCue", async () => {
   assert.equal(
     await findPolicyRefusal(buildOverridePolicy({ cue: "patches: []" }), undefined),
     `${overridersField}.cue is a script, and scripts are turned off here`,
@@ -68,7 +68,7 @@ test("it refuses a script if scripts are turned off, but accepts a renderedCue",
   assert.equal(await findPolicyRefusal(buildOverridePolicy({ template, renderedCue: "a: b" }), undefined), undefined);
 });
 
-test("it compiles a renderedCue only if the text differs from its own rendering of the template", async () => {
+test("findPolicyRefusal compiles a renderedCue only if it differs from the rendering of its template", async () => {
   const failingCue = () => Promise.reject(new Error("the compiler was called"));
   const overridePolicy = buildOverridePolicy({ template, renderedCue: renderTemplateAsCue(template) });
   assert.equal(await findPolicyRefusal(overridePolicy, failingCue), undefined);
@@ -81,7 +81,7 @@ test("it compiles a renderedCue only if the text differs from its own rendering 
   );
 });
 
-test("it refuses a policy that is nested too deeply", async () => {
+test("findPolicyRefusal refuses a policy that is nested too deeply", async () => {
   assert.match((await findPolicyRefusal(nestDeeply(), evaluateCue)) ?? "", /nested too deeply/);
 });
 
@@ -91,7 +91,7 @@ const findChanges = (policy: object, before?: object) => {
   return changes();
 };
 
-test("it renders templates and sets the affectMode of conditions", () => {
+test("completePolicy renders templates, and sets the affectMode of conditions", () => {
   assert.deepEqual(findChanges(buildOverridePolicy({ template })), [
     { op: "add", path: "/spec/overrideRules/0/overriders/renderedCue", value: renderTemplateAsCue(template) },
   ]);
@@ -107,18 +107,18 @@ test("it renders templates and sets the affectMode of conditions", () => {
   );
 });
 
-test("it does not change a complete policy, or an incomplete one if the update does not change the spec", () => {
+test("completePolicy does not change a complete policy, or an incomplete one if the update does not change the spec", () => {
   assert.deepEqual(findChanges(buildOverridePolicy({ template, renderedCue: renderTemplateAsCue(template) })), []);
   assert.deepEqual(findChanges(buildOverridePolicy({ template }), buildOverridePolicy({ template })), []);
 });
 
-test("it removes a renderedCue if there is no template, or a template that can't be rendered", () => {
+test("completePolicy removes a renderedCue if there is no template, or a template that can't be rendered", () => {
   const removal = [{ op: "remove", path: "/spec/overrideRules/0/overriders/renderedCue" }];
   assert.deepEqual(findChanges(buildOverridePolicy({ renderedCue: "a" })), removal);
   assert.deepEqual(findChanges(buildOverridePolicy({ renderedCue: "a", template: null })), removal);
 });
 
-test("it omits renderings that would make a policy too large for etcd", async () => {
+test("completePolicy omits renderings that would make a policy too large for etcd", async () => {
   const large = { type: "labels", operation: "add", path: "a", value: { string: "x".repeat(100_000) } };
   const policy = buildOverridePolicy({});
   policy.spec.overrideRules = Array.from({ length: 5 }, () => ({
@@ -133,7 +133,7 @@ test("it omits renderings that would make a policy too large for etcd", async ()
   );
 });
 
-test("it completes a policy without an error, whatever JSON the policy contains", () => {
+test("completePolicy completes a policy without an error, whatever JSON the policy contains", () => {
   fc.assert(
     fc.property(fc.jsonValue(), (spec) => {
       const policy = { ...buildOverridePolicy({}), spec };

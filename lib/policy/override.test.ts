@@ -67,7 +67,7 @@ describe("override policies of the cases measured with kinitiras", () => {
 });
 
 describe("override policies", () => {
-  it("returns the rules that were applied and their parts that changed the object", async () => {
+  it("applyPolicies returns the rules that were applied, and which of their parts changed the object", async () => {
     const rule: OverrideRule = {
       overriders: {
         template: { type: "labels", operation: "add", path: "a", value: { string: "1" } },
@@ -84,7 +84,7 @@ describe("override policies", () => {
     ]);
   });
 
-  it("returns no patch if the object already has the label that the policy adds", async () => {
+  it("applyPolicies returns no patch if the object already has the label that the policy adds", async () => {
     const object = { ...pod, metadata: { ...pod.metadata, labels: { a: "1" } } };
     const policies = [buildPolicy("a", [addLabel("a", "1")])];
     const { patch, applied } = await apply({ policies, object, operation: "UPDATE" });
@@ -93,7 +93,7 @@ describe("override policies", () => {
     assert.deepEqual(changingParts, [[]]);
   });
 
-  it("selects OverridePolicies by the object that ClusterOverridePolicies have changed", async () => {
+  it("applyPolicies selects OverridePolicies by the object that ClusterOverridePolicies have changed", async () => {
     const spec = {
       resourceSelectors: [{ apiVersion: "v1", kind: "Pod", labelSelector: { matchLabels: { a: "1" } } }],
       overrideRules: [addLabel("b", "2")],
@@ -107,7 +107,7 @@ describe("override policies", () => {
     assert.deepEqual(object.metadata?.labels, { a: "1", b: "2" });
   });
 
-  it("applies every rule to the result of the rules before it, in the order of policy names", async () => {
+  it("applyPolicies applies every rule to the result of the rules before it, by the policies' names", async () => {
     const reference: OverrideRule = {
       overriders: {
         template: {
@@ -123,7 +123,7 @@ describe("override policies", () => {
     assert.deepEqual(object.metadata?.annotations, { seen: "2" });
   });
 
-  it("resolves no valueRef if the template has a constant or removes a key", async () => {
+  it("applyPolicies resolves no valueRef if the template has a constant or removes a key", async () => {
     const valueRef = { from: "owner" as const, path: "/metadata/name" };
     const object = {
       ...pod,
@@ -139,7 +139,7 @@ describe("override policies", () => {
     assert.deepEqual(patch, [{ op: "add", path: "/metadata/labels", value: { a: "false" } }]);
   });
 
-  it("adds labels whose keys are names of prototype members, such as __proto__", async () => {
+  it("applyPolicies adds labels whose keys are names of prototype members, such as __proto__", async () => {
     const rules = ["__proto__", "constructor", "toString"].map((key) => addLabel(key, "x"));
     const { object, patch } = await apply({ policies: [buildPolicy("a", rules)], object: pod, operation: "CREATE" });
     assert.deepEqual(Object.entries(object.metadata?.labels ?? {}), [
@@ -172,7 +172,7 @@ describe("override policies", () => {
       await assert.rejects(result, { name: "Error", code: 500, message });
     });
 
-  it("does nothing if a policy has no spec, no rules or no overriders", async () => {
+  it("applyPolicies does nothing if a policy has no spec, no rules or no overriders", async () => {
     const policies = [
       undefined,
       {},

@@ -6,7 +6,7 @@ import { parsePolicies } from "./policy-documents.ts";
 const header = { apiVersion: "policy.kcloudlabs.io/v1alpha1", kind: "ClusterOverridePolicy" };
 const buildPolicy = (name: string, spec: object = { overrideRules: [] }) => ({ ...header, metadata: { name }, spec });
 
-test("it reads policies from documents and lists", () => {
+test("parsePolicies reads policies from documents and lists", () => {
   const list = { apiVersion: "v1", kind: "List", items: [buildPolicy("b"), buildPolicy("c")] };
   const policyList = { ...header, kind: "ClusterOverridePolicyList", items: [buildPolicy("d")] };
   const { policies, faults } = parsePolicies([buildPolicy("a"), null, list, policyList]);
@@ -15,7 +15,7 @@ test("it reads policies from documents and lists", () => {
   assert.deepEqual(faults, []);
 });
 
-test("it names the policy of each fault", () => {
+test("parsePolicies names the policy of each fault", () => {
   const documents = [
     buildPolicy("a", {}),
     { ...buildPolicy("b"), kind: "OverridePolicy" },
@@ -31,7 +31,7 @@ test("it names the policy of each fault", () => {
   ]);
 });
 
-test("it refuses documents that are no policies", () => {
+test("parsePolicies refuses documents that are no policies", () => {
   const { faults } = parsePolicies([
     "text",
     { apiVersion: "v1", kind: "Pod", metadata: { name: "a", namespace: "b" } },
@@ -42,13 +42,13 @@ test("it refuses documents that are no policies", () => {
   ]);
 });
 
-test("it accepts a field expression with `values`, which kinitiras itself calls `value`", () => {
+test("parsePolicies accepts a field expression with `values`, which kinitiras itself calls `value`", () => {
   const matchExpressions = [{ field: "spec.a", operator: "In", values: ["b"] }];
   const resourceSelectors = [{ apiVersion: "v1", kind: "Pod", fieldSelector: { matchExpressions } }];
   assert.deepEqual(parsePolicies([buildPolicy("a", { resourceSelectors, overrideRules: [] })]).faults, []);
 });
 
-test("it returns sentences about documents that are any JSON", () => {
+test("parsePolicies returns sentences about documents that are any JSON", () => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue()), (documents) => {
       const { policies, faults } = parsePolicies(documents);

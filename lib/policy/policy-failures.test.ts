@@ -13,7 +13,7 @@ const policy: KinitirasPolicy = {
 };
 
 suite("a failure of a policy", () => {
-  test("names the policy and the rule and keeps the thrown error", () => {
+  test("a failure of a policy names the policy and the rule and keeps the thrown error", () => {
     const cause = new Error("there is no path");
     const failure = toPolicyFailure(policy, "overrideRules", 2, cause);
     assert.ok(failure instanceof Failure);
@@ -22,11 +22,11 @@ suite("a failure of a policy", () => {
     assert.equal(findFailedPolicy(failure), policy);
   });
 
-  test("keeps the code of a failure", () => {
+  test("a failure of a policy keeps the code of a failure", () => {
     assert.equal(toPolicyFailure(policy, "overrideRules", 0, new Failure(503, "it does not answer")).code, 503);
   });
 
-  test("is created for a policy without a name and for any thrown value", () => {
+  test("a failure of a policy is created for a policy without a name and for any thrown value", () => {
     const nameless = { kind: "ClusterValidatePolicy", metadata: { name: 5 } } as unknown as KinitirasPolicy;
     const { message } = toPolicyFailure(nameless, "validateRules", 0, "a text");
     assert.equal(message, "ClusterValidatePolicy without a name, validateRules[0]: a text");
@@ -37,12 +37,12 @@ suite("a failure of a policy", () => {
     );
   });
 
-  test("names its policy, while other errors have no policy", () => {
+  test("a failure of a policy names its policy, while other errors have no policy", () => {
     for (const value of [new Failure(500, "a"), new Error("a"), "a", null])
       assert.equal(findFailedPolicy(value), undefined);
   });
 
-  test("is thrown if the rules can't be read", () => {
+  test("a failure of a policy is thrown if the rules can't be read", () => {
     const invalidPolicy = { ...policy, spec: { overrideRules: [{}, 1] } } as unknown as KinitirasPolicy;
     try {
       listPolicyRules(invalidPolicy, "overrideRules");

@@ -51,7 +51,7 @@ interface Case {
 const cases: Case[] = parse(readFileSync(new URL("policy-index.yaml", import.meta.url), "utf8"));
 
 suite("a policy index", () => {
-  test("sorts ClusterOverridePolicies before OverridePolicies, then by the bytes of the name, then by namespace", () => {
+  test("a policy index sorts cluster policies first, then by the bytes of the name, then by namespace", () => {
     const policies = [
       buildPolicy("b", "x"),
       buildClusterPolicy("z"),
@@ -74,14 +74,14 @@ suite("a policy index", () => {
     ]);
   });
 
-  test("keeps the order of policies with the same name", () => {
+  test("a policy index keeps the order of policies with the same name", () => {
     const namesakes = [buildValidatePolicy("a", anyPod), buildValidatePolicy("a"), buildValidatePolicy("a", anyPod)];
     const found = findValidatePolicies(namesakes, buildRequest(buildPod("b")));
     assert.deepEqual(found, namesakes);
     assert.ok(found.every((policy, index) => policy === namesakes[index]));
   });
 
-  test("finds policies whose selectors match the object, and policies without selectors", () => {
+  test("a policy index finds policies whose selectors match the object, and policies without selectors", () => {
     const node = { apiVersion: "v1", kind: "Node" };
     const policies = [
       buildClusterPolicy("all"),
@@ -94,7 +94,7 @@ suite("a policy index", () => {
     assert.deepEqual(listNames(policies, buildRequest({ apiVersion: "v1", kind: "Secret" })), ["all"]);
   });
 
-  test("finds a policy once, even if several of its selectors match the object", () => {
+  test("a policy index finds a policy once, even if several of its selectors match the object", () => {
     const policy = buildClusterPolicy("a", anyPod, { ...anyPod, name: "p" });
     assert.deepEqual(listNames([policy], buildRequest(buildPod("b"))), ["a"]);
   });
@@ -111,7 +111,7 @@ suite("a policy index", () => {
       assert.equal(listNames([sample], request).length, applies ? 1 : 0);
     });
 
-  test("finds no policies for a request whose object is a policy, of any version", () => {
+  test("a policy index finds no policies for a request whose object is a policy, of any version", () => {
     for (const kind of ["OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy"])
       for (const version of ["v1alpha1", "v1"]) {
         const request = buildRequest({ apiVersion: `policy.kcloudlabs.io/${version}`, kind, metadata: { name: "p" } });
@@ -122,7 +122,7 @@ suite("a policy index", () => {
     assert.deepEqual(listNames([buildClusterPolicy("a")], otherGroup), ["a"]);
   });
 
-  test("skips what is no policy, but finds policies without a spec, or with selectors that are no list", () => {
+  test("a policy index skips what is no policy, but finds policies without a spec or without a list", () => {
     const withoutSpec = { kind: "ClusterOverridePolicy" };
     const withoutList = { kind: "ClusterOverridePolicy", metadata: { name: "b" }, spec: { resourceSelectors: "Pod" } };
     const policies: unknown[] = [
@@ -146,13 +146,13 @@ suite("a policy index", () => {
     assert.deepEqual(found, [withoutSpec, withoutList]);
   });
 
-  test("is built only once for a list of policies", () => {
+  test("a policy index is built only once for a list of policies", () => {
     const policies = [buildClusterPolicy("a")];
     assert.equal(buildPolicyIndex(policies), buildPolicyIndex(policies));
     assert.notEqual(buildPolicyIndex(policies), buildPolicyIndex([...policies]));
   });
 
-  test("finds the same policies as a search through all policies", () => {
+  test("a policy index finds the same policies as a search through all policies", () => {
     const pickOne = (...texts: string[]) => fc.constantFrom(...texts);
     const kind = { apiVersion: pickOne("v1", "apps/v1"), kind: pickOne("Pod", "Node", "Job") };
     const namespace = fc.option(pickOne("a", "b"), { nil: undefined });
@@ -181,7 +181,7 @@ suite("a policy index", () => {
     );
   });
 
-  test("reads the selectors of only those policies whose selectors name the kind of the request", () => {
+  test("a policy index reads the selectors of only those policies whose selectors name the kind of the request", () => {
     let readCount = 0;
     const counted = Array.from({ length: 1000 }, (_, index): OverridePolicy => {
       const selector = { apiVersion: "v1", kind: index < 3 ? "Pod" : `Kind${index}` };

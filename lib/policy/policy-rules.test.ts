@@ -31,14 +31,14 @@ const buildReader = (
 
 describe("the policies of a rule", () => {
   const settings = { ...policySettings, policies: [a] };
-  it("are those of the settings, followed by the policies of the cluster that have other names", async () => {
+  it("the policies of a rule are those of its settings, then those of the cluster that have other names", async () => {
     const reader = buildReader({ clusteroverridepolicies: [namesake, b], overridepolicies: [ofNamespace] });
     const found = await listPolicies(overridePolicyResources, { settings, reader });
     assert.deepEqual(found, [a, b, ofNamespace]);
     assert.equal(found[0], a);
   });
 
-  it("are the same array until a list of the cluster changes, so that the array is indexed once", async () => {
+  it("listPolicies returns the same array until a list of the cluster changes, to index the array once", async () => {
     const lists = { clusteroverridepolicies: [b], overridepolicies: [] as KinitirasPolicy[] };
     const reader = buildReader(lists);
     const found = await listPolicies(overridePolicyResources, { settings, reader });
@@ -47,7 +47,7 @@ describe("the policies of a rule", () => {
     assert.deepEqual(await listPolicies(overridePolicyResources, { settings, reader }), [a, b, ofNamespace]);
   });
 
-  it("are not mixed between clusters with the same settings, even if a cluster lacks a policy kind", async () => {
+  it("listPolicies doesn't mix clusters with the same settings, even if a cluster lacks a policy kind", async () => {
     const noSettings = { ...policySettings, policies: [] };
     const rejectAll = async () => Promise.reject(new Error("404"));
     const withoutKinds = { ...buildReader({}), list: rejectAll, discover: async () => undefined };
@@ -69,7 +69,7 @@ describe("the policies of a rule", () => {
     assert.deepEqual(await listFrom({ ...withOneKind, discover: async () => undefined }), [ofNamespace]);
   });
 
-  it("are only those of the settings if inCluster is false", async () => {
+  it("listPolicies returns only the policies of the settings if inCluster is false", async () => {
     const reader = { ...buildReader({}), list: () => assert.fail("the cluster is asked for policies") };
     const found = await listPolicies(overridePolicyResources, { settings: { ...settings, inCluster: false }, reader });
     assert.equal(found, settings.policies);
@@ -79,7 +79,7 @@ describe("the policies of a rule", () => {
 describe("isGovernedByPolicies", () => {
   const buildAdmissionRequest = (operation: string, group: string) =>
     ({ operation, kind: { group } }) as unknown as AdmissionRequest;
-  it("is false for requests for policies and for CONNECT", () => {
+  it("isGovernedByPolicies is false for requests for policies and for CONNECT", () => {
     assert.ok(isGovernedByPolicies(buildAdmissionRequest("DELETE", "")));
     assert.ok(!isGovernedByPolicies(buildAdmissionRequest("UPDATE", "policy.kcloudlabs.io")));
     assert.ok(!isGovernedByPolicies(buildAdmissionRequest("CONNECT", "")));
@@ -89,25 +89,25 @@ describe("isGovernedByPolicies", () => {
 describe("the needs of a rule for policies", () => {
   const { reader, cue, http } = createPolicyNeeds(overridePolicyResources);
   const onlySettings = { ...policySettings, inCluster: false };
-  it("include no kinds if all policies are in the settings and have no references", () => {
+  it("the needs for policies have no kinds if all policies are in the settings and have no references", () => {
     assert.deepEqual(reader.kinds?.({ ...onlySettings, policies: [a] }), []);
     assert.deepEqual(reader.kinds?.(policySettings), overridePolicyResources);
   });
-  it("include CUE if there may be a script", () => {
+  it("the needs for policies include CUE if there may be a script", () => {
     const scripted = { ...a, spec: { overrideRules: [{ overriders: { cue: "patches: []" } }] } };
     assert.equal(cue.isUsed?.({ ...onlySettings, policies: [a] }), false);
     assert.equal(cue.isUsed?.({ ...onlySettings, policies: [scripted] }), true);
     assert.equal(cue.isUsed?.(policySettings), true);
     assert.equal(cue.isUsed?.({ ...policySettings, scripts: false }), false);
   });
-  it("start CUE before the first review only if a policy in the settings has a script", () => {
+  it("CUE is started before the first review only if a policy in the settings has a script", () => {
     const scripted = { ...a, spec: { overrideRules: [{ overriders: { cue: "patches: []" } }] } };
     const startsEarly = (...policies: object[]) => cue.isAwaited?.({ ...policySettings, policies });
     assert.equal(startsEarly(), false);
     assert.equal(startsEarly(a), false);
     assert.equal(startsEarly(a, scripted), true);
   });
-  it("include the places where credentials are kept", () => {
+  it("the needs for policies include the secrets where credentials are kept", () => {
     const credentials = [{ host: "auth.example.com", secret: "s", region: "eu-west-1" }];
     assert.deepEqual(http.secrets?.({ ...policySettings, http: { ...policySettings.http, credentials } }), [
       { secret: "s", region: "eu-west-1" },

@@ -32,7 +32,7 @@ const capabilities = createCapabilities();
 const normalize = (text: string) => text.normalize("NFC");
 
 describe("evaluateOverrideScript", () => {
-  it("passes any JSON to the script and back unchanged", () =>
+  it("evaluateOverrideScript passes any JSON to the script and back unchanged", () =>
     fc.assert(
       fc.asyncProperty(fc.json({ maxDepth: 5 }), fc.string({ unit: "binary" }).map(normalize), async (json, text) => {
         const value = { any: JSON.parse(json), [`_${text}`]: text, __proto__: { constructor: "x" } };
@@ -50,7 +50,7 @@ describe("evaluateOverrideScript", () => {
       { numRuns: 60 },
     ));
 
-  it("replaces lone surrogates, and keeps texts that look like escapes of surrogates", async () => {
+  it("evaluateOverrideScript replaces lone surrogates, and keeps texts that look like their escapes", async () => {
     const [patch] = await evaluateOverrideScript(
       'object: _\npatches: [{op: "add", path: "/a", value: object.metadata}]',
       { metadata: { half: "a\ud800b", text: "\\ud800", pair: "😀", mark: "\ufeff" } },
@@ -76,7 +76,7 @@ describe("evaluateOverrideScript", () => {
           message: "the script has a number that is too large",
         },
       ));
-  it("accepts large numbers, and texts that look like numbers which are too large", async () => {
+  it("evaluateOverrideScript accepts large numbers, and texts that look like numbers which are too large", async () => {
     const value = { a: 1e300, b: `E+${"9".repeat(400)}` };
     const patches = await evaluateOverrideScript(
       `patches: [{op: "add", path: "/a", value: ${JSON.stringify(value)}}]`,
@@ -86,12 +86,12 @@ describe("evaluateOverrideScript", () => {
     assert.deepEqual(patches, [{ op: "add", path: "/a", value }]);
   });
 
-  it("ignores the case of field names, as Go does", async () =>
+  it("evaluateOverrideScript ignores the case of field names, as Go does", async () =>
     assert.deepEqual(await evaluateOverrideScript('patches: [{Op: "remove", PATH: "/a"}]', {}, capabilities), [
       { op: "remove", path: "/a" },
     ]));
 
-  it("evaluates a script with a long name", async () => {
+  it("evaluateOverrideScript evaluates a script with a long name", async () => {
     const script = `_${"u".repeat(500_000)}: [{op: "remove", path: "/a"}]\npatches: _${"u".repeat(500_000)}`;
     assert.deepEqual(await evaluateOverrideScript(script, {}, capabilities), [{ op: "remove", path: "/a" }]);
   });
@@ -100,7 +100,7 @@ describe("evaluateOverrideScript", () => {
     it(`returns no patches for ${none}`, async () =>
       assert.deepEqual(await evaluateOverrideScript(`patches: ${none}`, {}, capabilities), []));
 
-  it("sends a request with everything that the script states", async () => {
+  it("evaluateOverrideScript sends the HTTP request that the script states, with all its parts", async () => {
     const sent: ScriptHttpRequest[] = [];
     const script = `processing: {
       http: {
@@ -185,7 +185,7 @@ describe("evaluateValidateScript", () => {
   const object = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" } };
   const script = "oldObject: _\nvalidate: {if oldObject.kind != _|_ {valid: false, reason: oldObject.kind}}";
 
-  it("has the old object only on UPDATE", async () => {
+  it("evaluateValidateScript passes the old object to the script only on UPDATE", async () => {
     const evaluateFor = (operation: PolicyRequest["operation"]) =>
       evaluateValidateScript(script, { operation, object, oldObject: object }, capabilities);
     assert.deepEqual(await evaluateFor("UPDATE"), { valid: false, reason: "Pod" });

@@ -27,24 +27,24 @@ suite("a selector", () => {
   for (const { name, selector, matches } of cases.objects)
     test(name, () => assert.equal(matchesAnySelector([{ ...pod, ...selector }], object, "default"), matches));
 
-  test("selects nothing if it is null", () => assert.equal(matchesAnySelector([null], object, "default"), false));
+  test("null selects nothing", () => assert.equal(matchesAnySelector([null], object, "default"), false));
 
-  test("can be one of several selectors, of which one must match", () => {
+  test("a selector can be one of several selectors, of which one must match", () => {
     const node = { ...pod, kind: "Node" };
     assert.equal(matchesAnySelector([node, pod], object, "default"), true);
     assert.equal(matchesAnySelector([node], object, "default"), false);
   });
 
-  test("isn't required: without selectors everything matches, but a value that is no list matches nothing", () => {
+  test("without selectors, everything matches; with a value that is no list, nothing matches", () => {
     for (const none of [undefined, null, []]) assert.equal(matchesAnySelector(none, object, "default"), true);
     assert.equal(matchesAnySelector("Pod", object, "default"), false);
   });
 
-  test("is matched with the given namespace, not with the object's", () => {
+  test("a selector is matched with the given namespace, not with the object's", () => {
     assert.equal(matchesAnySelector([{ ...pod, namespace: "ns1" }], { ...pod, metadata: { name: "a" } }, "ns1"), true);
   });
 
-  test("returns a boolean for any JSON", () => {
+  test("a selector returns a boolean for any JSON", () => {
     const fuzzed = fc.record({
       apiVersion: fc.constant("v1"),
       kind: fc.constant("Pod"),
@@ -74,11 +74,11 @@ suite("a label selector", () => {
       assert.equal(matchesLabels(selector, {}), false);
     });
 
-  test("can have a key with a prefix", () => {
+  test("a label selector can have a key with a prefix", () => {
     assert.equal(matchesLabels({ matchLabels: { "example.io/a_b.c": "1" } }, { "example.io/a_b.c": "1" }), true);
   });
 
-  test("treats labels that aren't a map as if there were none", () => {
+  test("a label selector treats labels that aren't a map as if there were none", () => {
     assert.equal(matchesLabels({ matchExpressions: [{ key: "a", operator: "DoesNotExist" }] }, "labels"), true);
   });
 });
@@ -96,7 +96,7 @@ suite("a rule", () => {
     test(`with targetOperations ${JSON.stringify(targetOperations)} ${applies ? "applies" : "does not apply"} to ${operation}`, () =>
       assert.equal(matchesTargetOperations(targetOperations, operation), applies));
 
-  test("fails if its operations are no list", () => {
+  test("a policy rule fails if its operations are no list", () => {
     assert.throws(() => matchesTargetOperations("CREATE", "CREATE"), {
       message: "targetOperations must be a list of operations",
     });

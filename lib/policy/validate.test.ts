@@ -40,13 +40,13 @@ suite("validate policies", () => {
   const hit = buildRule({});
   const miss = buildRule({ cond: "NotExist" });
 
-  test("are evaluated in the order of names until one refuses", async () => {
+  test("validate policies are evaluated in the order of their names until one policy refuses", async () => {
     assert.deepEqual(
       await validate([buildPolicy("d", hit), buildPolicy("c", miss, hit), buildPolicy("a"), buildPolicy("b", miss)]),
       {
-        denied: ["c", 1, "has a"],
+        denied: ["c", 1, "has a"], // the policy, the index of its rule and the reason
         matched: [
-          ["a", false],
+          ["a", false], // a matched policy, and whether its rules refuse
           ["b", false],
           ["c", true],
         ],
@@ -54,46 +54,46 @@ suite("validate policies", () => {
     );
   });
 
-  test("admit a request that none of them refuses", async () => {
+  test("validate policies admit a request that none of them refuses", async () => {
     assert.deepEqual(await validate([buildPolicy("a", miss)]), { denied: undefined, matched: [["a", false]] });
   });
 
-  test("refuse a request that doesn't meet the condition in allow mode", async () => {
+  test("validate policies refuse a request that doesn't meet the condition in allow mode", async () => {
     const { denied } = await validate([
       buildPolicy("a", buildRule({ affectMode: "allow" }), buildRule({ affectMode: "allow", cond: "NotExist" })),
     ]);
     assert.deepEqual(denied, ["a", 1, "has a"]);
   });
 
-  test("can refuse without a reason", async () => {
+  test("validate policies can refuse without a reason", async () => {
     const { denied } = await validate([buildPolicy("a", buildRule({ message: undefined as never }))]);
     assert.deepEqual(denied, ["a", 0, ""]);
   });
 
-  test("use a message as plain text", async () => {
+  test("validate policies use a message as plain text", async () => {
     const message = '"\\(object.metadata.name)\n{{metadata.name}}';
     assert.deepEqual((await validate([buildPolicy("a", buildRule({ message }))])).denied, ["a", 0, message]);
   });
 
-  test("evaluate only rules for the request's operation, but count as matched even if there are no such rules", async () => {
+  test("validate policies evaluate only rules for the request's operation, but count as matched anyway", async () => {
     const policies = [buildPolicy("a", buildRule({}, "DELETE", "UPDATE"))];
     assert.deepEqual(await validate(policies), { denied: undefined, matched: [["a", false]] });
     assert.deepEqual((await validate(policies, { ...creation, operation: "DELETE" })).denied, ["a", 0, "has a"]);
   });
 
-  test("are not evaluated for CONNECT", async () => {
+  test("validate policies are not evaluated for CONNECT", async () => {
     assert.deepEqual(await validate([buildPolicy("a", buildRule({}, "*"))], { ...creation, operation: "CONNECT" }), {
       denied: undefined,
       matched: [],
     });
   });
 
-  test("are not evaluated for a request whose object is a policy", async () => {
+  test("validate policies are not evaluated for a request whose object is a policy", async () => {
     const request = { ...creation, object: { ...buildPolicy("a"), spec: { a: 1 } } };
     assert.deepEqual(await validate([buildPolicy("a", hit)], request), { denied: undefined, matched: [] });
   });
 
-  test("prefer valueRef to value and ignore both for Exist", async () => {
+  test("conditions prefer valueRef to value, and ignore both members if cond is Exist", async () => {
     const valueRef = { from: "current", path: "/spec/a" } as const;
     const value = { integer: 2 };
     const { denied } = await validate([buildPolicy("a", buildRule({ cond: "Equal", valueRef, value }))]);
@@ -103,7 +103,7 @@ suite("validate policies", () => {
     assert.deepEqual(withExist.denied, ["a", 0, "has a"]);
   });
 
-  test("resolve both references in parallel and report the failure of dataRef", async () => {
+  test("a condition resolves both references in parallel, and reports the failure of dataRef", async () => {
     const urls: string[] = [];
     const fetch: PolicyCapabilities["fetchReference"] = async ({ url }) => {
       urls.push(url);
@@ -134,7 +134,7 @@ suite("validate policies", () => {
       await assert.rejects(validate([policy]), { name: "Error", code: 500, message: `${prefix}${message}` });
     });
 
-  test("fail if their selectors or their spec can't be read", async () => {
+  test("validate policies fail if their selectors or their spec can't be read", async () => {
     const policy = {
       ...buildPolicy("a", hit),
       spec: { resourceSelectors: "Pod", validateRules: [hit] },
@@ -146,14 +146,14 @@ suite("validate policies", () => {
     await assert.rejects(validate([list]), { message: "ClusterValidatePolicy a: spec must be an object" });
   });
 
-  test("refuse nothing if they have no rules", async () => {
+  test("validate policies refuse nothing if they have no rules", async () => {
     for (const spec of [undefined, null, {}, { validateRules: null }, { validateRules: [] }, { validateRules: [{}] }]) {
       const policy = { ...buildPolicy("a"), spec } as unknown as KinitirasPolicy;
       assert.deepEqual(await validate([policy]), { denied: undefined, matched: [["a", false]] });
     }
   });
 
-  test("keep the code and the cause of a failure", async () => {
+  test("validate policies keep the code and the cause of a failure", async () => {
     const late = new Failure(504, "the cluster did not answer in time");
     const get: PolicyCapabilities["get"] = async () => {
       throw late;

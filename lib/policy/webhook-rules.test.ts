@@ -96,7 +96,7 @@ const inspect = createWebhookRulesInspection(places, "CREATE", "UPDATE");
 const goose = { apiVersion: "example.io/v1", kind: "Goose" };
 
 describe("the inspection of a cluster", () => {
-  it("finds the cluster's policies and the resources that it serves", async () => {
+  it("the inspection of a cluster finds the cluster's policies and the resources that it serves", async () => {
     const { settings, notes } = await inspect(
       { ...defaultSettings, policies: [buildPolicy([pod], [create])] },
       buildCluster([buildPolicy([goose], [])]),
@@ -108,7 +108,7 @@ describe("the inspection of a cluster", () => {
     assert.deepEqual(notes, []);
   });
 
-  it("omits kinds that aren't served, and notes them", async () => {
+  it("the inspection of a cluster omits kinds that aren't served, and notes them", async () => {
     const { settings, notes } = await inspect(defaultSettings, buildCluster([buildPolicy([deployment, pod], [])]));
     assert.deepEqual(buildWebhookRules(settings), [buildWebhookRule("", "v1", ["pods"], createAndUpdate)]);
     assert.deepEqual(notes, [
@@ -116,7 +116,7 @@ describe("the inspection of a cluster", () => {
     ]);
   });
 
-  it("finds the kinds that references read, except Secrets", async () => {
+  it("the inspection of a cluster finds the kinds that references read, except Secrets", async () => {
     const valueRef = { from: "k8s", path: "x", k8s: { ...goose, name: "g" } };
     const secret = { from: "k8s", path: "x", k8s: { apiVersion: "v1", kind: "Secret", name: "s" } };
     const policy = buildPolicy([pod], []);
@@ -130,7 +130,7 @@ describe("the inspection of a cluster", () => {
     assert.deepEqual(ownerKinds, ["ReplicaSet", "StatefulSet", "DaemonSet", "Job"]);
   });
 
-  it("ignores selectors and references with impossible kinds, and notes them", async () => {
+  it("the inspection of a cluster ignores selectors and references with impossible kinds, and notes them", async () => {
     const invalidKinds = ["*", "*/v1", "v1/*", "", "/v1", "a/b/c", "../../x", "v1?x", "v1 ", "V1", "__proto__"].flatMap(
       (apiVersion) => ["Pod", "Secret"].map((kind) => ({ apiVersion, kind })),
     );
@@ -150,7 +150,7 @@ describe("the inspection of a cluster", () => {
     assert.deepEqual(guessReferencedResources([policy]), []);
   });
 
-  it("adds no right to read Secrets, in any notation of the kind", async () => {
+  it("the inspection of a cluster adds no right to read Secrets, in any notation of the kind", async () => {
     const policy = buildPolicy([pod], []);
     const templates = ["Secret", "secret", "SECRET"].flatMap((kind) =>
       ["v1", "v2"].map((apiVersion) => ({
@@ -163,7 +163,7 @@ describe("the inspection of a cluster", () => {
     assert.deepEqual(guessReferencedResources([policy]), []);
   });
 
-  it("guesses the resources of a group that doesn't answer, and notes this", async () => {
+  it("the inspection of a cluster guesses the resources of a group that doesn't answer, and notes why", async () => {
     const cluster = buildCluster([buildPolicy([deployment, pod], [])]);
     const discover = async (groupVersion: string) => {
       if (groupVersion === "apps/v1") throw new Error("the API server answers 503");
@@ -177,14 +177,14 @@ describe("the inspection of a cluster", () => {
     assert.deepEqual(notes, ["the resources of apps/v1 can't be discovered: the API server answers 503"]);
   });
 
-  it("notes a cluster without kinds for policies", async () => {
+  it("the inspection of a cluster notes a cluster without kinds for policies", async () => {
     const { "policy.kcloudlabs.io/v1alpha1": _, ...others } = served;
     const { settings, notes } = await inspect(defaultSettings, buildCluster([buildPolicy([pod], [])], others));
     assert.deepEqual(buildWebhookRules(settings), []);
     assert.match(notes.join(), /CRDs are in functions\/policy-admission\/crds/);
   });
 
-  it("guesses resources without discovery", async () => {
+  it("the inspection of a cluster guesses resources without discovery", async () => {
     const { list } = buildCluster([buildPolicy([deployment], [])]);
     assert.deepEqual(buildWebhookRules((await inspect(defaultSettings, { list })).settings), [
       buildWebhookRule("apps", "v1", ["deployments"], createAndUpdate),
@@ -197,11 +197,11 @@ describe("requests for which no entry is called", () => {
     describeUnsentRequests(policy, ["CREATE", "UPDATE"], buildCluster([]), [webhookRule]);
   const writesOfPods = buildWebhookRule("", "v1", ["pods"], createAndUpdate);
   const createsOfPods = buildWebhookRule("", "v1", ["pods"], [create]);
-  it("are none if the webhook rules match all requests to which the policy applies", async () => {
+  it("describeUnsentRequests finds nothing if webhook rules match all requests of the policy", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), everything), []);
     assert.deepEqual(await findUnsent(buildPolicy([pod], [create]), writesOfPods), []);
   });
-  it("are described by operation and resource", async () => {
+  it("describeUnsentRequests describes requests for which no entry is called by operation and resource", async () => {
     assert.deepEqual(await findUnsent(buildPolicy([goose], []), writesOfPods), ["CREATE, UPDATE of geese.example.io"]);
     assert.deepEqual(await findUnsent(buildPolicy([pod], []), createsOfPods), ["UPDATE of pods"]);
     assert.deepEqual(await findUnsent(buildPolicy([], [create]), writesOfPods), ["CREATE of objects of every kind"]);
@@ -222,7 +222,7 @@ const faults: [name: string, settings: object, sentence: RegExp][] = [
 ];
 
 describe("settings for policies", () => {
-  it("are valid by default", () => assert.equal(findSettingsFault(defaultSettings), undefined));
+  it("settings for policies are valid by default", () => assert.equal(findSettingsFault(defaultSettings), undefined));
   for (const [name, settings, sentence] of faults)
     it(`are invalid with ${name}`, () =>
       assert.match(findSettingsFault({ ...defaultSettings, ...settings }) ?? "", sentence));

@@ -44,7 +44,7 @@ const base = { name: "gossip", mode: "enforce" as const, now: new Date(0), varia
 const origin = { rule: "gossip", cluster: "prod", version: "1", at: "" };
 const silentHost = { publicKeys: "", openCapabilities: () => createRecordedCapabilities({}), writeLogLine: () => {} };
 
-/** Returns the recording of a request to the rule `gossip`. Every question of the rule gets this answer. */
+/** Returns the recording of a request to the rule `gossip`. Every question of the rule gets the given answer. */
 const recordLine = async (
   request: AdmissionRequest,
   settings: object,
@@ -78,7 +78,7 @@ const recordLine = async (
 const parseRecording = (line: string): Recording => JSON.parse(line.slice("- ".length));
 
 describe("a recording", () => {
-  it("contains no byte of a secret from any part of the request or the answers", () =>
+  it("a recording contains no byte of a secret from any part of the request or the answers", () =>
     fc.assert(
       fc.asyncProperty(
         fc.uuid().chain((planted) => fc.tuple(fc.constant(planted), generateHolder(generateSecret(planted)))),
@@ -100,7 +100,7 @@ describe("a recording", () => {
       { numRuns: 300 },
     ));
 
-  it("has the answers to the questions that the rule asks about the redacted object", async () => {
+  it("a recording has the answers to the questions that the rule asks about the redacted object", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const line = await recordLine(requestWith({ object }), { any: null }, { a: "b" });
     const recording: Recording = parseRecording(line);
@@ -118,7 +118,7 @@ describe("a recording", () => {
     assert.ok(recording.becomes);
   });
 
-  it("is marked as redacted if its outcome differs or a script got placeholders", async () => {
+  it("a recording is marked as redacted if its outcome differs, or if a script got placeholders", async () => {
     const [textRule, scriptRule] = [
       rule({
         summary: "Goes through all.",
@@ -156,7 +156,7 @@ describe("a recording", () => {
     }
   });
 
-  it("keeps the texts at the paths of `keep` in the object and the old object", async () => {
+  it("a recording keeps the texts at the paths of `keep` in the object and the old object", async () => {
     const object = { metadata: { name: "web", annotations: { note: "free text" } } };
     const silent = rule({ summary: "Does nothing.", match: [], validate() {} });
     const request = requestWith({ object, oldObject: object });
@@ -172,7 +172,7 @@ describe("a recording", () => {
     assert.deepEqual([recording.validate, recording.oldObject], [object, object]);
   });
 
-  it("has the cluster's minor version of Kubernetes if the rule has data that depends on the version", async () => {
+  it("the recording of a rule with `since` has the cluster's minor version of Kubernetes", async () => {
     const plain = rule({ summary: "Does nothing.", match: [], validate() {} });
     const differing = rule({
       summary: "Refuses since 1.36.",
@@ -193,7 +193,7 @@ describe("a recording", () => {
     }
   });
 
-  it("redacts texts that a rule only copied with structuredClone, which fails for the views that track reads", async () => {
+  it("if a rule's structuredClone throws for the proxies that track reads, no text counts as read", async () => {
     const copying = rule({
       summary: "Copies.",
       match: [],
@@ -212,7 +212,7 @@ describe("a recording", () => {
     assert.deepEqual(recording.validate, { metadata: { name: "web" }, note: "redacted0001" });
   });
 
-  it("is one line that YAML parses to the same case", async () => {
+  it("a recording is one line that YAML parses to the same case", async () => {
     const specialText = "\u2028\u2029\u0085\ufeff\u007f\n\ud800é😀 # : - *a";
     const object = { metadata: { name: "web", annotations: { [specialText]: specialText, "<<": specialText } } };
     const line = await recordLine(requestWith({ object }), { any: specialText }, { a: specialText }, [["metadata"]]);
@@ -222,7 +222,7 @@ describe("a recording", () => {
     assert.equal(parseRecording(line).mutate?.metadata?.annotations?.[specialText], specialText);
   });
 
-  it("fails for a rule that can't be evaluated again", async () => {
+  it("the recording of a rule that can't be evaluated again fails", async () => {
     let times = 0;
     const moody = rule({
       summary: "Fails at times.",

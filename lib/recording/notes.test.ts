@@ -103,7 +103,7 @@ describe("the notes on a review", () => {
       assert.deepEqual(await ask(createRecordedCapabilities(written)), answer);
     });
 
-  it("contain only the answers to questions that were asked", async () => {
+  it("the notes on a review contain only the answers to questions that were asked", async () => {
     const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     assert.deepEqual(noted(), { reads: [] });
     await capabilities.get(pods, "one", "shop");
@@ -111,7 +111,7 @@ describe("the notes on a review", () => {
     assert.deepEqual(noted(), { objects: [buildPod("one", { app: "a" })], reads });
   });
 
-  it("don't state that an object or a list is absent if no question was about it", async () => {
+  it("the notes on a review state that an object or list is absent only if a question was about it", async () => {
     const { capabilities, noted } = noteAnswers(createRecordedCapabilities(everything));
     await capabilities.get(pods, "none", "shop");
     await capabilities.list(pods, "elsewhere");
@@ -132,7 +132,7 @@ describe("the notes on a review", () => {
       await assert.rejects(ask, /^Error: no answer is recorded to/);
   });
 
-  it("have only the answers of the second evaluation if a refusal led to a second evaluation", async () => {
+  it("the notes on a review have only the answers of the second evaluation if there was a second one", async () => {
     const createNamed = (name: string): Capabilities => ({
       ...createRecordedCapabilities({}),
       get: async (): Promise<KubernetesObject> => buildPod(name),
@@ -148,7 +148,7 @@ describe("the notes on a review", () => {
     assert.deepEqual(withoutSecond.noted().objects, [buildPod("old")]);
   });
 
-  it("have the ledger entry as the last attempt to change the entry found it", async () => {
+  it("the notes have a ledger entry as the last attempt to change the entry found it", async () => {
     const contended = {
       change: async <T>(
         _: readonly string[],
@@ -163,7 +163,7 @@ describe("the notes on a review", () => {
     assert.deepEqual(noted(), { reads: [], ledger: { key: 2 } });
   });
 
-  it("don't include questions that failed", async () => {
+  it("the notes on a review don't include questions that failed", async () => {
     const fail = async () => {
       throw new Failure(503, "not now");
     };

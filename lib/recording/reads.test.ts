@@ -91,7 +91,7 @@ describe("the tracked reads of a rule", () => {
     });
   }
 
-  it("don't include values that the rule wrote", () => {
+  it("the tracked reads of a rule don't include values that the rule wrote", () => {
     const [reads, sample] = [createFieldReadTracker(), buildPod()];
     const pod = reads.watch(createDraft(sample).value);
     pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata.annotations, a: "mine" } };
@@ -101,7 +101,7 @@ describe("the tracked reads of a rule", () => {
     assert.equal(sample.metadata.annotations.a, "one");
   });
 
-  it("don't include reads after the evaluation", () => {
+  it("the tracked reads of a rule don't include reads after the evaluation", () => {
     const [reads, sample] = [createFieldReadTracker(), buildPod()];
     const pod = reads.watch(sample);
     reads.close();

@@ -9,7 +9,7 @@ describe("recorded answers", () => {
   testObjects(() => capabilities);
   testAnswers(() => capabilities);
 
-  it("contain an object under its group and namespace, in any version", async () => {
+  it("recorded answers contain an object under its group and namespace, in any version", async () => {
     const widget = buildObject("Widget", "w", "a", {}, "example.com/v1beta2");
     const { get } = createRecordedCapabilities({ objects: [widget] });
     assert.deepEqual(await get({ group: "example.com", resource: "widgets" }, "w", "a"), widget);
@@ -22,7 +22,7 @@ describe("recorded answers", () => {
     { user: { username: "jane" }, verb: "delete", resource: "nodes", allowed: false, reason: "no role" },
   ];
   const calls = [{ url: "https://images.example/a", answer: { status: 200, body: "yes" } }];
-  it("answer only recorded questions", async () => {
+  it("recorded answers answer only recorded questions", async () => {
     const recorded = createRecordedCapabilities({ may: access, https: calls });
     const user = { username: "jane", groups: ["g"] };
     const buildQuestion = (resource: string) => {
@@ -51,7 +51,7 @@ describe("recorded answers", () => {
     assert.equal(await createRecordedCapabilities({ discovery }).discover("apps/v1"), undefined);
   });
 
-  it("don't confuse answers of AWS and of HTTP services", async () => {
+  it("recorded answers don't confuse answers of AWS and of HTTP services", async () => {
     const [answer, region] = [{ status: 200, body: "volumes" }, "eu-west-1"];
     const recorded = createRecordedCapabilities({
       aws: [{ action: "ec2:DescribeVolumes", region, parameters: {}, answer }],
@@ -64,7 +64,7 @@ describe("recorded answers", () => {
     await assert.rejects(recorded.https({ url: "https://images.example/a" }), Failure);
   });
 
-  it("start a ledger with the recorded entries", async () => {
+  it("recorded answers start a ledger with the recorded entries", async () => {
     const ledger = createRecordedCapabilities({ ledger: { a: 1 } }).ledger("rule");
     const count = async (key: string) => (await ledger.change<number>([key], ([kept = 0]) => [kept + 1]))[0];
     assert.deepEqual([await count("a"), await count("a"), await count("b")], [2, 3, 1]);

@@ -18,13 +18,13 @@ describe("a redaction", () => {
   for (const { what, value, expected } of rows.replaced)
     it(`replaces ${what}`, () => assert.deepEqual(redactValue(value), expected));
 
-  it("replaces a text by the same placeholder in all values", () => {
+  it("a redaction replaces a text by the same placeholder in all values", () => {
     const redact = createRedactor();
     assert.deepEqual(redact({ a: "x" }), { a: "redacted0001" });
     assert.deepEqual(redact({ b: ["y", "x"] }), { b: ["redacted0002", "redacted0001"] });
   });
 
-  it("uses placeholders that are valid labels, names and base64", () => {
+  it("a redaction uses placeholders that are valid labels, names and base64", () => {
     const many = redactValue({ data: Array.from({ length: 10_001 }, (_, index) => `text ${index}`) }) as {
       data: string[];
     };
@@ -33,7 +33,7 @@ describe("a redaction", () => {
     assert.equal(new Set(many.data).size, 10_001);
   });
 
-  it("keeps a text that a rule read, unless it looks like a secret", () => {
+  it("a redaction keeps a text that a rule read, unless it looks like a secret", () => {
     const object = {
       annotations: {
         a: "free text",
@@ -68,7 +68,7 @@ describe("a redaction", () => {
     });
   });
 
-  it("keeps a script that a rule read, without the values of fields with names of secrets", () => {
+  it("a redaction keeps a script that a rule read, without the values of fields with names of secrets", () => {
     const buildScript = (token: string) =>
       `spec: automountServiceAccountToken: false\nhttp: header: {"X-Token": ${token}, key: "a b"}`;
     const policy = { cue: buildScript('"free text"'), renderedCue: "free text", more: { cue: 'a: "Basic free text"' } };
@@ -82,14 +82,14 @@ describe("a redaction", () => {
     });
   });
 
-  it("keeps a script, without texts that are assigned to a secret's name or look like tokens", () => {
+  it("a redaction keeps a script, without texts that are assigned to a secret's name or look like tokens", () => {
     const buildScript = (license: string, note: string) =>
       `licenseKey: ${license}\nnote: ${note}\ntopologyKey: "zone"\nimage: "nginx:1.2"`;
     const policy = { apiVersion: "policy.kcloudlabs.io/v1alpha1", cue: buildScript('"a b"', '"glpat-abcdefghij"') };
     assert.equal(createRedactor()(policy).cue, buildScript('"redacted0001"', '"redacted0002"'));
   });
 
-  it("keeps no data of a Secret, whether the object or the request has its kind", () => {
+  it("a redaction keeps no data of a Secret, whether the object or the request has the kind Secret", () => {
     const content = { data: { name: "Zm9v" }, stringData: { type: "text" } };
     const redacted = { data: { name: "redacted0001" }, stringData: { type: "redacted0002" } };
     const secret = { kind: "Secret", ...content };
@@ -104,7 +104,7 @@ describe("a redaction", () => {
     }
   });
 
-  it("keeps values at the paths that the operator configured, for one element of a list or for all", () => {
+  it("a redaction keeps values at the paths that the operator configured, for one element of a list or for all", () => {
     const value = {
       spec: { containers: [{ args: ["a b", "c d"], note: "e" }, { args: ["f g"] }] },
       data: { "x.y": "z" },
@@ -125,7 +125,7 @@ describe("a redaction", () => {
     });
   });
 
-  it("keeps answers valid as JSON or XML, with the texts that a rule read", () => {
+  it("a redaction keeps answers valid as JSON or XML, with the texts that a rule read", () => {
     const redact = createRedactor();
     const json = '{"status":{"allowed":true,"reason":"too old"},"name":"a"}';
     assert.equal(redact.body(json), '{"status":{"allowed":true,"reason":"redacted0001"},"name":"a"}');
@@ -141,7 +141,7 @@ describe("a redaction", () => {
     assert.equal(createRedactor({ reads }).body(json, content), json);
   });
 
-  it("keeps the types of values and the lengths of lists, and changes nothing in a redacted value", () => {
+  it("a redaction keeps the types of values and the lengths of lists, and changes nothing in a redacted value", () => {
     const getShape = (value: unknown): unknown =>
       Array.isArray(value)
         ? value.map(getShape)
@@ -158,13 +158,13 @@ describe("a redaction", () => {
     );
   });
 
-  it("throws if a value is too large or nests too deeply", () => {
+  it("a redaction throws if a value is too large or nests too deeply", () => {
     const deep = JSON.parse(`${'{"a":'.repeat(5000)}1${"}".repeat(5000)}`);
     for (const value of [deep, Array.from({ length: 30_000 }).fill("x".repeat(100))])
       assert.throws(() => redactValue(value), /^Error: it is too large to be recorded$/);
   });
 
-  it("is fast for long texts that repeat parts of secrets, because its patterns take linear time", () => {
+  it("a redaction is fast for long texts that repeat parts of secrets, because its patterns take linear time", () => {
     const parts = "a a. a/ a- a1B 1m 1h 1. _ :// //a/ a: a:b@ eyJ password <a> <a>b {{ <password hooks. ?key \\\" ('key"
       .split(" ")
       .concat(

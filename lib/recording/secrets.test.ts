@@ -72,7 +72,7 @@ const recordLine = async (testedRule: Rule, request: AdmissionRequest): Promise<
 };
 
 describe("a recording of an object with secrets", () => {
-  it("is tested with at least 300 secrets in objects of at least 40 kinds", () => {
+  it("recordings are tested with at least 300 secrets in objects of at least 40 kinds", () => {
     const count = corpus.reduce((sum, { secrets }) => sum + secrets.length, 0);
     assert.ok(count >= 300 && new Set(corpus.map(({ object }) => object.kind)).size >= 40, `${count}`);
     for (const planted of corpus) {

@@ -749,13 +749,13 @@ describe("the stand-in of an AWS account", await needs("moto", "runtime client")
     it("a stack can't create a log group that the same stack has, or that was removed from it and kept", async () => {
       const LogGroupName = "/aws/lambda/all";
       const group = { Type: "AWS::Logs::LogGroup", DeletionPolicy: "Retain", Properties: { LogGroupName } };
-      await create(buildTemplate({ extraResources: { First: group } }));
+      await create(buildTemplate({ extraResources: { FirstGroup: group } }));
       assert.equal(
-        (await update(buildTemplate({ extraResources: { Second: group } })))?.StackStatus,
+        (await update(buildTemplate({ extraResources: { SecondGroup: group } })))?.StackStatus,
         "UPDATE_ROLLBACK_COMPLETE",
       );
       assert.equal((await update(buildTemplate({ memory: 256 })))?.StackStatus, "UPDATE_COMPLETE");
-      const again = buildTemplate({ memory: 256, extraResources: { Second: group } });
+      const again = buildTemplate({ memory: 256, extraResources: { SecondGroup: group } });
       assert.equal((await update(again))?.StackStatus, "UPDATE_ROLLBACK_COMPLETE");
     });
 

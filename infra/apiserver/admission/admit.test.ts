@@ -90,7 +90,7 @@ const run = async (
 };
 
 describe("a write", () => {
-  it("calls mutating hooks in order, calls again the hooks before one that changed the object, and then all validating hooks", async () => {
+  it("a write calls mutating hooks in order, those before a change again, and then all validating hooks", async () => {
     const label = (uid: string, _: unknown) =>
       answer(uid, buildPatch([{ op: "add", path: "/metadata/labels/new", value: "1" }]));
     const { trace, called } = await run(
@@ -109,7 +109,7 @@ describe("a write", () => {
     );
   });
 
-  it("is refused with the hook's message, and calls no other hook", async () => {
+  it("a write is refused with the message of the first hook that denies, and calls no later hook", async () => {
     const deny: HookStub = (uid) =>
       answer(uid, { allowed: false, status: { code: 403, message: "no" }, warnings: ["w"] });
     const { trace, called } = await run([buildEntry("a"), buildEntry("b")], [buildEntry("v")], { a: deny });
@@ -118,7 +118,7 @@ describe("a write", () => {
     assert.deepEqual(trace.warnings, ["w"]);
   });
 
-  it("reports the refusals of all validating hooks", async () => {
+  it("a write reports the refusals of all validating hooks", async () => {
     const deny: HookStub = (uid) => answer(uid, { allowed: false });
     const { trace, called } = await run([], [buildEntry("v"), buildEntry("w"), buildEntry("x")], { v: deny, x: deny });
     assert.equal(called, "v w x");
@@ -128,7 +128,7 @@ describe("a write", () => {
     );
   });
 
-  it("fails if a webhook fails, unless failurePolicy is Ignore, and is undecided if a plugin takes long", async () => {
+  it("a write fails if a webhook times out, unless that is ignored, and is undecided for a slow plugin", async () => {
     const neverAnswer: HookStub = () => new Promise(() => {});
     const text =
       'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';
@@ -145,13 +145,13 @@ describe("a write", () => {
     assert.deepEqual(slow.undecided, ["a.example.com (x): it took longer than 1 seconds here"]);
   });
 
-  it("fails if a patch can't be applied, even if failurePolicy is Ignore", async () => {
+  it("a write fails if a patch can't be applied, even if failurePolicy is Ignore", async () => {
     const sendUnfitPatch: HookStub = (uid) => answer(uid, buildPatch([{ op: "remove", path: "/data/none" }]));
     const { trace } = await run([buildEntry("a", { failurePolicy: "Ignore" })], [], { a: sendUnfitPatch });
     assert.match(String(trace.status?.message), /^Internal error occurred: remove operation does not apply/);
   });
 
-  it("fails with the API server's text if a patch is no JSON patch, unless failurePolicy is Ignore", async () => {
+  it("a write fails with the API server's text for a malformed patch, unless the hook ignores failures", async () => {
     const sendNoPatch: HookStub = (uid) => answer(uid, buildPatch({}));
     const { trace } = await run([buildEntry("a")], [], { a: sendNoPatch });
     const text =
@@ -161,13 +161,13 @@ describe("a write", () => {
     assert.ok(ignoring.allowed);
   });
 
-  it("is not sent to a hook with side effects if it is a dry run", async () => {
+  it("a write is not sent to a hook with side effects if it is a dry run", async () => {
     const { trace, called } = await run([buildEntry("a", { sideEffects: "Some" })], [], {}, { dryRun: true });
     assert.equal(called, "");
     assert.equal(trace.status?.message, 'admission webhook "a.example.com" does not support dry run');
   });
 
-  it("is undecided if a condition can't be evaluated, and skips the hook", async () => {
+  it("a write is undecided if a condition can't be evaluated, and skips the hook", async () => {
     const matchConditions = [{ name: "may", expression: "authorizer.path('/x').check('get').allowed()" }];
     const { trace, called } = await run([], [buildEntry("v", { matchConditions }), buildEntry("w")], {});
     assert.equal(called, "w");
@@ -175,13 +175,13 @@ describe("a write", () => {
     assert.equal(trace.steps[0]?.outcome, "can't say");
   });
 
-  it("is undecided if a hook that matches can't be called", async () => {
+  it("a write is undecided if a hook that matches can't be called", async () => {
     const { trace } = await run([], [buildEntry("v")], { v: () => ({ unsupported: "it is far away" }) });
     assert.deepEqual(trace.undecided, ["v.example.com (x): it is far away"]);
     assert.equal(trace.steps[0]?.outcome, "can't say");
   });
 
-  it("gets the error that the namespace is not found, if a namespaceSelector needs its labels", async () => {
+  it("a write gets the error that the namespace is not found, if a namespaceSelector needs its labels", async () => {
     const namespaceSelector = { matchLabels: { a: "b" } };
     const { trace } = await run([], [buildEntry("v", { namespaceSelector })], {}, { namespace: "gone" });
     assert.equal(trace.status?.message, 'namespaces "gone" not found');
@@ -218,7 +218,7 @@ describe("a write", () => {
       assert.equal(trace.steps[0]?.failure?.startsWith(message ?? "") ?? true, true);
     });
 
-  it("gets a generated name before validating hooks are called", async () => {
+  it("a write gets a generated name before validating hooks are called", async () => {
     const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { generateName: "g-" } };
     const { name: _, ...unnamed } = attributes;
     const { trace } = await run([], [buildEntry("v")], {}, { ...unnamed, name: "", object });

@@ -12,7 +12,7 @@ const object = {
 const resource = { group: "apps", version: "v1", resource: "deployments" };
 const request = { operation: "CREATE", resource, dryRun: false, userInfo: { username: "jane" } };
 
-/** Evaluates a condition in an API server of a minor version; without one, in the newest. */
+/** Evaluates a condition in an API server of a minor version, by default of the newest. */
 const evaluate = (expression: string, object: object, kubernetes?: string, budget = celEvaluator.createBudget()) =>
   celEvaluator.compile(expression, kubernetes)({ object, oldObject: null, request }, budget);
 
@@ -22,7 +22,7 @@ describe("a condition", () => {
       assert.deepEqual(evaluate(expression, object), expected);
     });
 
-  it("may cost as much as an API server allows for one condition and for all conditions together", () => {
+  it("a condition may cost as much as an API server allows for one condition and for all conditions together", () => {
     const squares = "object.list.all(a, object.list.all(b, a + b >= 0))";
     const createList = (length: number) => ({ list: Array.from({ length }, (_, index) => index) });
     assert.deepEqual(evaluate(squares, createList(2000)), {
@@ -37,13 +37,13 @@ describe("a condition", () => {
     });
   });
 
-  it("compares integers of 64 bits exactly, and larger ones as doubles", () => {
+  it("a condition compares integers of 64 bits exactly, and larger ones as doubles", () => {
     assert.deepEqual(evaluate("object.n == 9007199254740993", { n: 9007199254740993n }), { holds: true });
     assert.deepEqual(evaluate("object.n == 9007199254740993", { n: 9007199254740992n }), { holds: false });
     assert.deepEqual(evaluate("type(object.n) == double", { n: 2 ** 63 }), { holds: true });
   });
 
-  it("knows the functions that the API server's minor version accepts in new expressions", () => {
+  it("a condition may call the functions that the API server's minor version accepts in new expressions", () => {
     const rows: [expression: string, unknown: string, known: string][] = [
       ["semver('1.2.3').major() == 1", "1.33", "1.34"],
       ["[1, 2].reverse() == [2, 1]", "1.34", "1.35"],

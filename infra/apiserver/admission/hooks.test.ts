@@ -23,7 +23,7 @@ const { broken, warned } = readRows<{
 }>(import.meta.filename);
 
 describe("hooks", () => {
-  it("are in the order of their configurations' names, with the API server's defaults", () => {
+  it("webhooks are in the order of their configurations' names, with the API server's defaults", () => {
     const { mutating, validating, faults } = parseWebhookConfigurations([
       buildConfiguration("b", [buildEntry({ name: "z.example.com" }), buildEntry()]),
       buildConfiguration("10", [buildEntry()]),

@@ -35,32 +35,32 @@ const rows = readRows<{
 }>(import.meta.filename);
 
 describe("an object with defaults", () => {
-  it("has the API server's defaults for absent members", () => {
+  it("an object with defaults has the API server's defaults for absent members", () => {
     const { object: filled } = fillDefaults(
       buildPod({ containers: [{ name: "a", image: "app", resources: { limits: { cpu: "1" } } }] }),
     );
     assert.deepEqual(filled, rows.pod);
   });
-  it("keeps the order of its members and adds defaults at the end", () => {
+  it("an object with defaults keeps the order of its members and adds defaults at the end", () => {
     const { object: filled } = fillDefaults(
       buildObject({ spec: { ports: [{ port: 80 }] }, kind: "Service", apiVersion: "v1" }),
     );
     assert.deepEqual(Object.keys(filled).slice(0, 3), ["spec", "kind", "apiVersion"]);
   });
-  it("loses its unknown members, and they are reported", () => {
+  it("an object with defaults loses its unknown members, and they are reported", () => {
     const { object: filled, strays } = fillDefaults(
       buildPod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }),
     );
     assert.deepEqual(strays, ["spec.containers[0].imagePullPolice"]);
     assert.doesNotMatch(JSON.stringify(filled), /imagePullPolice/);
   });
-  it("keeps a key named __proto__", () => {
+  it("an object with defaults keeps a key named __proto__", () => {
     const given = JSON.parse('{"apiVersion":"v1","kind":"ConfigMap","data":{"__proto__":"a"},"__proto__":{"a":1}}');
     const { object: filled, strays } = fillDefaults(given);
     assert.match(JSON.stringify(filled), /"data":\{"__proto__":"a"\}/);
     assert.deepEqual(strays, ["__proto__"]);
   });
-  it("is not changed if the API server couldn't decode it, and the reasons are reported", () => {
+  it("fillDefaults changes no object that the API server couldn't decode, and reports why", () => {
     const given = buildPod({
       containers: [{ name: 7, env: { A: "1" }, resources: { limits: { cpu: "one" } } }],
       hostPID: "yes",
@@ -91,7 +91,7 @@ describe("an object with defaults", () => {
         )
         .chain((parts) => fc.constantFrom(...kinds).map((kind) => ({ ...parts, ...fields, ...kind }))),
     );
-  it("is never changed in place, and no input throws", () =>
+  it("fillDefaults never changes its argument, and throws for no input", () =>
     fc.assert(
       fc.property(unusualObject, (given) => {
         const text = JSON.stringify(given, (_, value) => (typeof value === "bigint" ? 1 : value));
@@ -100,7 +100,7 @@ describe("an object with defaults", () => {
         assert.equal(JSON.stringify(parsed), text);
       }),
     ));
-  it("does not change if defaults are added again", () =>
+  it("an object with defaults does not change if defaults are added again", () =>
     fc.assert(
       fc.property(fc.constantFrom(...kinds), (kind) => {
         const once = fillDefaults(buildObject({ ...kind, metadata: { name: "a" }, spec: {} }));
@@ -131,8 +131,8 @@ describe("a quantity", () => {
 });
 
 describe("a time", () => {
-  it("is converted to UTC", () => assert.equal(normalizeTime("2026-01-02T01:00:00.5+02:00"), "2026-01-01T23:00:00Z"));
-  it("keeps microseconds", () => {
+  it("times become UTC", () => assert.equal(normalizeTime("2026-01-02T01:00:00.5+02:00"), "2026-01-01T23:00:00Z"));
+  it("a time keeps microseconds", () => {
     assert.equal(normalizeMicroTime("2026-01-02T01:00:00.000001+02:00"), "2026-01-01T23:00:00.000001Z");
     assert.equal(normalizeMicroTime("2026-01-02T01:00:00Z"), undefined);
   });
@@ -141,7 +141,7 @@ describe("a time", () => {
 });
 
 describe("base64", () => {
-  it("may have line breaks", () => assert.equal(normalizeBase64("YW\nJj\r\n"), "YWJj"));
+  it("base64 may have line breaks", () => assert.equal(normalizeBase64("YW\nJj\r\n"), "YWJj"));
   for (const text of ["a", "YQ", "YQ=", "Y Q==", "ä==="])
     it(`isn't ${JSON.stringify(text)}`, () => assert.equal(normalizeBase64(text), undefined));
 });

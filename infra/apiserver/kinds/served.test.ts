@@ -22,7 +22,7 @@ describe("served kinds: a lookup", () => {
 describe("a cluster of recorded objects", () => {
   const geese = { group: "example.com", version: "v1", resource: "geese" };
 
-  it("has objects under the plural that their definition sets", async () => {
+  it("a cluster of recorded objects finds objects by the plural that their definition sets", async () => {
     const cluster = createRecordedCluster({ objects: [definition, goose] });
     assert.equal((await cluster.get(geese, "a", "pond"))?.kind, "Goose");
     assert.equal((await cluster.list(geese)).length, 1);
@@ -30,11 +30,11 @@ describe("a cluster of recorded objects", () => {
     assert.equal((await cluster.list(geese, "pond")).length, 2);
   });
 
-  it("prefers the recorded discovery of a version", async () => {
+  it("a cluster of recorded objects uses a recorded discovery instead of the built-in kinds", async () => {
     const discovery = { v1: [{ resource: "pods", kind: "Pod", namespaced: false }] };
     const cluster = createRecordedCluster({ discovery });
     assert.deepEqual(await cluster.discover("v1"), discovery.v1);
-    assert.equal((await cluster.discover("apps/v1"))?.length, 5);
+    assert.equal((await cluster.discover("apps/v1"))?.length, 5, "the built-in kinds");
     assert.equal(await cluster.discover("example.com/v1"), undefined);
   });
 });

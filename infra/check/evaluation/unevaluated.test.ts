@@ -33,7 +33,7 @@ interface PolicyCase {
   /** True if the policy itself doesn't exist. */
   isAlone?: boolean;
   sample?: RequestSample;
-  found: boolean;
+  found: boolean; // whether the policy is reported
 }
 
 const tables: { policies: PolicyCase[] } = parse(

@@ -32,7 +32,7 @@ describe("a fix", () => {
       );
     });
 
-  it("adds the parents of a changed field if only the API server's defaults have them", () => {
+  it("a fix adds the parents of a changed field if only the API server's defaults have them", () => {
     const text = `${head}spec:\n  containers:\n  - name: a\n`;
     const fill = (object: any) =>
       Object.assign(object.spec.containers[0], { resources: {}, ports: [], pull: "Always" });
@@ -46,7 +46,7 @@ describe("a fix", () => {
     ]);
   });
 
-  it("keeps JSON on one line or on several lines", () => {
+  it("a fix keeps JSON on one line or on several lines", () => {
     const object = { apiVersion: "v1", kind: "Pod", a: { b: [1] } };
     const change = (given: any) => Object.assign(given.a, { c: { d: 1 } });
     assert.equal(
@@ -64,7 +64,7 @@ describe("a fix", () => {
     }
   });
 
-  it("does not change other documents of a file, not even their spaces", () => {
+  it("a fix does not change other documents of a file, not even their spaces", () => {
     const text = `${head}a: 1\n--- # next\n${head}b:   [ 1 ]   \n\n---\n# nothing\n`;
     assert.equal(
       applyChange(text, (o) => Object.assign(o, { a: 2 })),
@@ -72,14 +72,14 @@ describe("a fix", () => {
     );
   });
 
-  it("does not change a document with aliases", () => {
+  it("a fix does not change a document with aliases", () => {
     assert.match(
       applyChange(`${head}a: &a { b: 1 }\nc: *a\n`, (o) => Object.assign(o.a, { b: 2 })),
       /^it has aliases/,
     );
   });
 
-  it("changes one object in a stream of JSON objects, and no other object", () => {
+  it("a fix changes one object in a stream of JSON objects, and no other object", () => {
     const text = '{"apiVersion":"v1","kind":"A","a":1}\n{"apiVersion":"v1","kind":"B","a": 1}\n';
     const [, manifest] = parseManifests({ name: "a.json", text }).manifests;
     assert.ok(manifest);
@@ -89,7 +89,7 @@ describe("a fix", () => {
     });
   });
 
-  it("makes a text with the wanted object, for any object in any style of YAML", () => {
+  it("a fix makes a text that has the wanted object, for any object in any style of YAML", () => {
     const key = fc.constantFrom("a", "b", "c", "k8s.io/d", "__proto__", "x y", "on", "1");
     const scalar = fc.oneof(
       fc.constantFrom<unknown>("x", "", "yes", "1", "a\nb", "a\nb\n", " lead\n", "# no", "a: b", "~"),

@@ -12,14 +12,14 @@ const explainRefusal = () => "refused";
 
 // A proxy before the API server may answer every request with 200.
 describe("the answers of a proxy instead of an API server", () => {
-  it("are not read as a cluster without kinds", async () => {
+  it("a proxy's answers are not read as a cluster without kinds", async () => {
     for (const response of [htmlPage, answer("null"), answer("[]"), answer('{"kind":"Status"}')])
       await assert.rejects(
         discoverClusterResources(async () => response, explainRefusal),
         new Complaint("the kinds of the cluster can't be read: /api has an answer that is not from an API server", 3),
       );
   });
-  it("make only the kinds of the requested group and version unknown", async () => {
+  it("a proxy's answers make only the kinds of the requested group and version unknown", async () => {
     const bodies: Record<string, string> = {
       "/api": JSON.stringify({ kind: "APIVersions", versions: ["v1"] }),
       "/apis": JSON.stringify({ kind: "APIGroupList", groups: null }),
@@ -29,7 +29,7 @@ describe("the answers of a proxy instead of an API server", () => {
     assert.deepEqual(resources, []);
     assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server did not answer with a list of them" }]);
   });
-  it("are not read as a namespace without labels", async () => {
+  it("a proxy's answers are not read as a namespace without labels", async () => {
     const namespaces = openNamespaceCache(async () => htmlPage, explainRefusal);
     assert.equal(await namespaces.fetch("shop"), "the API server didn't answer with a Namespace");
     assert.equal(namespaces.find({ group: "", resource: "namespaces" }, "shop"), undefined);

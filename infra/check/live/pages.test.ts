@@ -18,7 +18,7 @@ const buildObject = (name: string) => ({ metadata: { name, namespace: name.slice
 const toKey = (name: string) => `${name.slice(0, 1)}/${name}`;
 
 /**
- * Returns a reader of a list as an API server pages it, by the key of the last object, with a trouble for each page.
+ * Returns a reader of a list with the pages of an API server: each begins after a key. Each page has its trouble.
  */
 const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
   const remaining = new Set(names);
@@ -57,7 +57,7 @@ const name = fc.stringMatching(/^[a-c][a-d0-9-]{0,3}[a-d0-9]$/);
 const trouble = fc.constantFrom<Trouble>(...troubles);
 
 describe("the pages of a list", () => {
-  it("contain each object once and in order, even if lists expire and objects are created and deleted meanwhile", () =>
+  it("the pages of a list have each object once and in order, even if lists expire and objects change", () =>
     fc.assert(
       fc.asyncProperty(
         fc.uniqueArray(name, { maxLength: 40 }),
@@ -74,7 +74,7 @@ describe("the pages of a list", () => {
         },
       ),
     ));
-  it("are requested with fewer objects if one is too large, down to one object", async () => {
+  it("a page is requested with fewer objects if the answer is too large, down to one object", async () => {
     const { read, requests } = servePages(["a1", "a2", "a3"], ["too large", "too large", "too large"]);
     assert.deepEqual((await readAll(read, 100)).listed, ["a1", "a2", "a3"]);
     assert.deepEqual(
@@ -82,7 +82,7 @@ describe("the pages of a list", () => {
       ["100", "25", "7", "2"],
     );
   });
-  it("end with a fault if the list expires again and again, or if a page repeats or is empty", async () => {
+  it("reading a list ends with a fault if it always expires, or if a page repeats or is empty", async () => {
     const endlessLists: Record<string, ApiGet> = {
       forgetting: async () => answer(410, { metadata: {} }),
       "forgetting at the second page": async (path) =>
@@ -103,7 +103,7 @@ describe("the pages of a list", () => {
       assert.deepEqual(broken, ["its list goes in circles"], what);
     }
   });
-  it("end with a fault if the answer is not a list of objects", async () => {
+  it("reading a list ends with a fault if the answer is not a list of objects", async () => {
     const wrongAnswers: [response: HttpsAnswer | UnansweredError, sentence: string][] = [
       [answer(403, {}), "refused"],
       [new UnansweredError("gone"), "refused"],

@@ -25,7 +25,7 @@ describe("the owner of a stored object", () => {
       assert.equal(describeOwner({ metadata: { name: "a", labels, ownerReferences } } as object), owner);
     });
 
-  it("is absent without a controller", () => {
+  it("the owner of a stored object is absent without a controller", () => {
     const wrong = [{ kind: "ReplicaSet", name: "web" }, { kind: "a\nb", name: "web", controller: true }, null];
     for (const ownerReferences of [undefined, [], "x", ...wrong.map((one) => [one])])
       assert.equal(describeOwner({ metadata: { ownerReferences } } as object), undefined);

@@ -21,7 +21,7 @@ import { computeFingerprint, hasNewDenial, leaveOutKnownFindings } from "./known
 import { createPolicyReport, findPolicyReportVersion } from "./policyreport.ts";
 import { createSarifReport } from "./sarif.ts";
 
-// The variable, if it is set, names another checkout than the one of these files.
+// In a workflow, the variable may name another checkout than that of this test.
 delete process.env.GITHUB_WORKSPACE;
 const now = new Date("2026-11-22T01:02:03.456Z");
 const { results, hostile, ...reports } = readRows<{
@@ -43,21 +43,21 @@ const finished: FinishedCheck = {
 };
 
 const uncoloured = createPainter(false);
-/** Returns the text that a report writes for these results. */
+/** Returns the text that a report writes for results. */
 const writeReport = (
   report: CheckResultReportWriter,
   all: readonly ObjectCheckResult[],
   last: FinishedCheck = finished,
 ): string => [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
-/** Returns a report on evaluations as one on results without a trace. */
+/** Converts a report on evaluations to a report on results, for which it needs no trace of the evaluation. */
 const toResultWriter = (report: CheckReportWriter): CheckResultReportWriter => {
   const nothing = { audit: {}, steps: [], before: {}, after: {} };
   const subject = {} as ObjectEvaluation["subject"];
   return { ...report, add: ({ checked }) => report.add({ ...nothing, subject, checked }) };
 };
 
-/** Returns the end of a check that could not read these objects. */
+/** Returns the end of a check that could not read some objects. */
 const withUnread = (all: readonly ObjectCheckResult[]): FinishedCheck => {
   return { ...finished, unread: all.map((checked) => ({ fault: {}, text: "", checked })) };
 };
@@ -85,7 +85,7 @@ const anyResult: fc.Arbitrary<ObjectCheckResult> = fc
 const anyResults = fc.array(anyResult, { maxLength: 4 });
 
 describe("the text report", () => {
-  it("has findings only, those of one kind together, denials first", () => {
+  it("the text report has only findings, grouped by kind, with denials first", () => {
     const pods = ["a", "b", "c", "d", "e", "f", "g"].map((name, index): ObjectCheckResult => {
       // The names of some Pods end with what the API server adds to a generateName.
       const podName = index > 4 ? `${name}x7d4k` : name;
@@ -110,7 +110,7 @@ describe("a report without known findings", () => {
     return writeReport(toResultWriter(left), all);
   };
 
-  it("lists new denials, new warnings and undecided objects", () => {
+  it("a report without known findings lists new denials, new warnings and undecided objects", () => {
     assert.match(
       write(all, []),
       /denied by allowed-registries[\s\S]*warning of pod-security[\s\S]*Pod shop\/db .*undecided/,
@@ -120,7 +120,7 @@ describe("a report without known findings", () => {
     assert.doesNotMatch(write(all, [warningId]), /warning of/);
     assert.match(write(all, [denialId, warningId]), /^Pod shop\/db .*undecided\n.*\n4 objects\n$/);
   });
-  it("takes a denial of another rule, object or sentence as new", () => {
+  it("a denial is new if it has another rule, object or sentence than the known denials", () => {
     const known = new Set([denialId]);
     assert.equal(hasNewDenial(denied, known), false);
     const others = [{ namespace: "till" }, { name: "db" }, { kind: "PodTemplate" }, { apiVersion: "v2" }];
@@ -133,7 +133,7 @@ describe("a report without known findings", () => {
 });
 
 describe("what can't be read", () => {
-  it("is listed with only some of the inputs that have the same fault, unless all are wanted", () => {
+  it("unreadable inputs with the same fault are listed only in part, unless all are wanted", () => {
     const unread = ["a", "b", "c", "d", "e"].map((file) => {
       const sentence = file === "b" ? "is no text in UTF-8" : "is a Helm template";
       return { fault: { file, line: 1, sentence }, text: `${file}:1 ${sentence}`, checked: denied };
@@ -146,9 +146,9 @@ describe("what can't be read", () => {
 });
 
 describe("the report for GitHub", () => {
-  it("has a command for each denial, warning and undecided object, with its line", () =>
+  it("the report for GitHub has a command for each denial, warning and undecided object, with its line", () =>
     assert.equal(writeReport(createGithubReport(), all), reports.github));
-  it("has no control characters but line breaks in the texts that the runner decodes", () => {
+  it("the report for GitHub has no control characters but line breaks in the texts that the runner decodes", () => {
     const message = "\u001b[31mred\u0000\r\nsecond\rline\u202e";
     const commands = writeReport(createGithubReport(), [
       { ...denied, name: message, denials: [{ rule: "r\u001b", message }] },
@@ -157,7 +157,7 @@ describe("the report for GitHub", () => {
     assert.match(commands, /::\?\[31mred\?%0Asecond\?line\?\n/);
     assert.doesNotMatch(commands, /%0D/);
   });
-  it("keeps every text as the runner decodes it", () =>
+  it("the report for GitHub keeps every text as the runner decodes it", () =>
     fc.assert(
       fc.property(anyResults, (all) => {
         const lines = writeReport(createGithubReport(), all).split(/\r?\n/).slice(0, -1);
@@ -190,7 +190,7 @@ describe("the result for a Pod that a controller would create from a workload", 
   const deployment = { apiVersion: "apps/v1", kind: "Deployment", name: "web", uid: "u1" };
   const { file: _, line: __, ...deniedLive } = denied;
   const podOfDeployment: ObjectCheckResult = { ...deniedLive, name: "web-", madeBy: deployment };
-  it("has the workload's name in every report", () => {
+  it("the result for a Pod of a workload has the workload's name in every report", () => {
     assert.match(
       writeReport(createGithubReport(), [podOfDeployment]),
       /^::error title=allowed-registries%3A Deployment shop\/web \(its Pods\)::/,
@@ -206,9 +206,9 @@ describe("the result for a Pod that a controller would create from a workload", 
 });
 
 describe("the JUnit report", () => {
-  it("has a suite for each file, and a test for each rule that evaluated an object", () =>
+  it("the JUnit report has a suite for each file, and a test for each rule that evaluated an object", () =>
     assert.equal(writeReport(createJunitReport(now), all), reports.junit));
-  it("gives each test its own name, because some viewers show only the first of several", () => {
+  it("the JUnit report gives each test its own name, because some viewers show only the first test of a name", () => {
     const undecidedWeb = { ...web, undecided: ["who may", "what is there"] };
     const text = writeReport(createJunitReport(now), [
       denied,
@@ -222,12 +222,12 @@ describe("the JUnit report", () => {
     assert.ok(tests.includes("Pod shop/web allowed-registries at prod/web.yaml:7"), tests.join("\n"));
     assert.match(text, /<error message="who may, and 1 more" type="Undecided">who may&#10;what is there<\/error>/);
   });
-  it("lists an object that no rule matches", () =>
+  it("the JUnit report lists an object that no rule matches", () =>
     assert.match(
       writeReport(createJunitReport(), [web]),
       /<testcase classname="Pod shop\/web" name="postern check" time="0"><\/testcase>/,
     ));
-  it("writes several suites for a file with too many tests, each with its own counts", () => {
+  it("the JUnit report writes several suites for a file with too many tests, each with its own counts", () => {
     const text = writeReport(
       createJunitReport(now, 1000),
       Array.from({ length: 50 }, () => denied),
@@ -243,7 +243,7 @@ describe("the JUnit report", () => {
       [...text.matchAll(/<testcase /g)].length,
     );
   });
-  it("is well-formed with any text", () =>
+  it("the JUnit report is well-formed with any text", () =>
     fc.assert(
       fc.property(anyResults, (all) => {
         const text = writeReport(createJunitReport(now), all);
@@ -304,7 +304,7 @@ describe("the SARIF report", () => {
     JSON.parse(writeReport(createSarifReport([{ name: "allowed-registries", summary: "Only some." }]), all, last))
       .runs[0];
 
-  it("has a result for each denial and warning, with its rule and position", () => {
+  it("the SARIF report has a result for each denial and warning, with its rule and position", () => {
     const { tool, results } = parseRun(all);
     assert.deepEqual(tool.driver, {
       name: "Postern",
@@ -316,7 +316,7 @@ describe("the SARIF report", () => {
     assert.equal(second.level, "warning");
     assert.equal(second.locations[0].physicalLocation.region.startLine, 3);
   });
-  it("has a notification of the run for an undecided object, without a file if there is none", () =>
+  it("the SARIF report has a notification of the run for an undecided object, without a file if there is none", () =>
     assert.deepEqual(parseRun(all).invocations[0].toolExecutionNotifications, [
       {
         level: "warning",
@@ -324,18 +324,18 @@ describe("the SARIF report", () => {
         locations: [{ logicalLocations: [{ fullyQualifiedName: "Pod shop/db", kind: "object" }] }],
       },
     ]));
-  it("has a file for each result, as GitHub requires, even if the object has none", () => {
+  it("the SARIF report has a file for each result, as GitHub requires, even for an object without a file", () => {
     const listUris = (one: ObjectCheckResult) =>
       parseRun([one]).results.map(
         ({ locations }: { locations: { physicalLocation: { artifactLocation: { uri: string } } }[] }) =>
           locations[0]?.physicalLocation.artifactLocation.uri,
       );
     const { file: _, line: __, ...live } = denied;
-    // Each has a result for its denial, and one for its warning.
+    // Each object has a result for its denial, and a result for its warning.
     assert.deepEqual(listUris({ ...denied, file: "-" }), ["stdin", "stdin"]);
     assert.deepEqual(listUris(live), ["cluster/v1/Pod/shop/web", "cluster/v1/Pod/shop/web"]);
   });
-  it("reports that the check ended early, and lists read failures", () => {
+  it("the SARIF report states that the check ended early, and lists read failures", () => {
     const [{ executionSuccessful, toolExecutionNotifications }] = parseRun([], {
       ...withUnread([undecidedResult]),
       isCut: true,
@@ -343,27 +343,27 @@ describe("the SARIF report", () => {
     assert.equal(executionSuccessful, false);
     assert.equal(toolExecutionNotifications.length, 1);
   });
-  it("has fingerprints that don't depend on the line", () => {
+  it("the SARIF report has fingerprints that don't depend on the line", () => {
     const getFingerprints = (line: number) => parseRun([{ ...denied, line }]).results[0].partialFingerprints;
     assert.deepEqual(getFingerprints(1), getFingerprints(2));
   });
-  it("has the same fingerprints for objects of one controller", () => {
+  it("the SARIF report has the same fingerprints for objects of one controller", () => {
     const getFingerprints = (name: string, owner?: string) =>
       parseRun([{ ...denied, name, ...(owner !== undefined && { owner }) }]).results[0].partialFingerprints;
     assert.deepEqual(getFingerprints("web-7d9f-a", "ReplicaSet web"), getFingerprints("web-7d9f-b", "ReplicaSet web"));
     assert.notDeepEqual(getFingerprints("web", "ReplicaSet web"), getFingerprints("web", "ReplicaSet shop"));
     assert.notDeepEqual(getFingerprints("a"), getFingerprints("b"));
   });
-  it("escapes links in messages", () => {
+  it("the SARIF report escapes links in messages", () => {
     const [{ message }] = parseRun([{ ...denied, denials: [{ rule: "a", message: "[here](http://evil)" }] }]).results;
     assert.equal(message.text, "\\[here\\](http://evil)");
   });
-  it("escapes many brackets fast", () => {
+  it("the SARIF report escapes many brackets fast", () => {
     const message = "[".repeat(500_000);
     const [{ message: escaped }] = parseRun([{ ...denied, denials: [{ rule: "a", message }] }]).results;
     assert.equal(escaped.text, message);
   });
-  it("has valid URIs and the index of a listed rule in each result, for any texts", () =>
+  it("the SARIF report has valid URIs and the index of a listed rule in each result, for any texts", () =>
     fc.assert(
       fc.property(anyResults, (all) => {
         const { tool, results } = parseRun(all);
@@ -380,7 +380,7 @@ describe("the PolicyReports", () => {
   const parseItems = (all: ObjectCheckResult[]) =>
     JSON.parse(writeReport(createPolicyReport({ passes: true }, now), all)).items;
 
-  it("are one for each namespace, and one for cluster-scoped objects", () => {
+  it("there is one PolicyReport for each namespace, and one for cluster-scoped objects", () => {
     const found = parseItems(all);
     assert.deepEqual(
       found.map(({ kind, metadata, summary }: Record<string, { namespace?: string }>) => [
@@ -402,7 +402,7 @@ describe("the PolicyReports", () => {
       timestamp: { seconds: 1795309323, nanos: 0 },
     });
   });
-  it("are of openreports.io if that version is chosen, with the same members", () => {
+  it("the PolicyReports are of openreports.io if this version is chosen, with the same members", () => {
     const options = { passes: true, apiVersion: "openreports.io/v1alpha1" } as const;
     const [found, others] = [createPolicyReport(options, now), createPolicyReport({ passes: true }, now)].map(
       (report): Record<string, unknown>[] => JSON.parse(writeReport(report, all)).items,
@@ -431,25 +431,25 @@ describe("the PolicyReports", () => {
       });
       assert.equal(findPolicyReportVersion(served), version);
     });
-  it("are of no group if a cluster serves only one of its kinds", () =>
+  it("no version of PolicyReports is chosen if a cluster serves only one kind of the group", () =>
     assert.equal(
       findPolicyReportVersion([{ kind: { group: "openreports.io", version: "v1alpha1", kind: "Report" } }]),
       undefined,
     ));
-  it("are split if one would be too large for kubectl, each with its own name", () => {
+  it("a PolicyReport that would be too large for kubectl is split into reports with different names", () => {
     const many = parseItems(Array.from({ length: 3000 }, () => denied));
     assert.ok(many.length > 3);
     assert.equal(new Set(many.map(({ metadata }: { metadata: { name: string } }) => metadata.name)).size, many.length);
     for (const one of many) assert.ok(JSON.stringify(one).length < 256 * 1024);
   });
-  it("truncate long messages", () => {
+  it("the PolicyReports truncate long messages", () => {
     const message = "x".repeat(400_000);
     const [one, ...more] = parseItems([{ ...denied, kind: message, name: message, denials: [{ rule: "a", message }] }]);
     assert.deepEqual([one.metadata.name, more], ["postern", []]);
     assert.ok(JSON.stringify(one).length < 64_000);
     assert.match(one.results[0].message, /^x{4000,}…$/);
   });
-  it("only count results that passed unchanged, if a cluster stores the reports", () => {
+  it("PolicyReports count results that passed unchanged, but don't list them, if a cluster stores reports", () => {
     const [report] = JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [denied, changed, web])).items;
     assert.equal(report.summary.pass, 3);
     assert.deepEqual(
@@ -462,7 +462,7 @@ describe("the PolicyReports", () => {
       ],
     );
   });
-  it("skip the rules that an exception exempts from", () => {
+  it("a PolicyReport has the result skip for a rule from which an exception exempts the object", () => {
     const [report] = JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [results.exempt])).items;
     const [{ policy, result, message }] = report.results;
     assert.deepEqual(
@@ -470,7 +470,7 @@ describe("the PolicyReports", () => {
       [1, "pod-security", "skip", "exempt until 2027-01-31 (team-billing): OPS-231"],
     );
   });
-  it("are written early if too many results wait, and lose none", () => {
+  it("the PolicyReports are written early if too many results wait, and lose none", () => {
     const many = Array.from({ length: 300 }, (_, index) => ({
       ...denied,
       namespace: `n${index % 20}`,
@@ -489,7 +489,7 @@ describe("the PolicyReports", () => {
     const counted = reports.reduce((sum: number, { summary }: { summary: { pass: number } }) => sum + summary.pass, 0);
     assert.equal(counted, 300);
   });
-  it("exist for a namespace without findings, to replace older reports", () =>
+  it("the PolicyReports exist for a namespace without findings, to replace older reports", () =>
     assert.deepEqual(
       JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [{ ...web, passed: ["a"] }])).items.map(
         ({ metadata, summary, results }: Record<string, Record<string, unknown>>) => [
@@ -503,10 +503,10 @@ describe("the PolicyReports", () => {
 });
 
 describe("a file's path in reports", () => {
-  it("is relative to the checkout", () => assert.equal(toRepositoryPath("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
-  it("is unchanged outside of the checkout", () =>
+  it("paths begin at the checkout", () => assert.equal(toRepositoryPath("k8s/./a.yaml", process.cwd()), "k8s/a.yaml"));
+  it("a file's path in reports is unchanged outside of the checkout", () =>
     assert.equal(toRepositoryPath("/elsewhere/a.yaml", "/checkout"), "/elsewhere/a.yaml"));
-  it("may begin with two dots in the checkout", () =>
+  it("a file's path in reports may begin with two dots in the checkout", () =>
     assert.equal(toRepositoryPath("/checkout/..data/a.yaml", "/checkout"), "..data/a.yaml"));
-  it("is undefined for standard input", () => assert.equal(toRepositoryPath("-"), undefined));
+  it("a file's path in reports is undefined for standard input", () => assert.equal(toRepositoryPath("-"), undefined));
 });

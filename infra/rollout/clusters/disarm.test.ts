@@ -11,7 +11,7 @@ const withGone: EndpointConfig = { ...usual, clusters: { east: { ...setup, keyVe
 const withNext: EndpointConfig = { ...usual, clusters: { east: { ...setup, keyVersions: [1, 2] } } };
 const record = (inUse: Record<string, number[]>, target: EndpointConfig): RecordedKeyVersions => ({ inUse, target });
 
-// A hash of the accepted key versions. Versions of an older Postern have a list of them instead.
+// A hash of the accepted key versions. Versions of an older Postern have a list of key versions instead.
 const [hash, otherHash] = [{ CLUSTERS: "x" }, { CLUSTERS: "y" }];
 const [east, eastAndWest] = [{ ACCEPTS: "east.1" }, { ACCEPTS: "east.1,west.1" }];
 

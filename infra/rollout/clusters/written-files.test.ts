@@ -34,7 +34,7 @@ describe("the files of --write", () => {
       assert.deepEqual(await readWrittenEntries(write, "prod"), [{ name: "a", clientConfig: { url } }]);
     });
 
-  it("are always three, even if there are no objects for some of them", async () => {
+  it("--write always writes three files, even if there are no objects for some of the files", async () => {
     const write = await openFolder();
     await writeClusterFiles({ write }, "prod", manifests);
     assert.deepEqual(await readdir(write), ["prod.entries.yaml", "prod.policies.yaml", "prod.roles.yaml"]);
@@ -50,7 +50,7 @@ describe("the files of --write", () => {
       await assert.rejects(readWrittenEntries(write, "prod"), { message });
     });
 
-  it("are reported if postern.yaml no longer names their cluster", async () => {
+  it("the files of --write are reported if postern.yaml no longer names their cluster", async () => {
     const write = await openFolder();
     for (const name of ["gone", "prod"]) await writeClusterFiles({ write }, name, [], ["entries"]);
     for (const name of ["own.entries.yaml", "gone.notes.yaml", "README.md"]) await writeFile(join(write, name), "");
@@ -60,7 +60,7 @@ describe("the files of --write", () => {
 });
 
 describe("the entries that an earlier deployment wrote", () => {
-  it("are those of all YAML documents in the file; without a file, there are none", async () => {
+  it("entries are read from all YAML documents of the file; without a file, there are none", async () => {
     const folder = await openFolder();
     const documents = ["a", "b"].map((name) => `${configuration}webhooks: [{ name: ${name} }]\n`);
     await writeFile(join(folder, "prod.entries.yaml"), `${head}${documents.join("---\n")}`);
@@ -72,7 +72,7 @@ describe("the entries that an earlier deployment wrote", () => {
     assert.deepEqual(await readWrittenEntries(folder, "other"), []);
   });
 
-  it("are refused if their file is no YAML", async () => {
+  it("the entries of an earlier deployment are refused if their file is no YAML", async () => {
     const folder = await openFolder();
     const text = `${configuration}webhooks: [{ name: a }]\n---\n${configuration}webhooks: [{ name: b }\n`;
     await writeFile(join(folder, "broken.entries.yaml"), `${head}${text}`);

@@ -40,7 +40,7 @@ describe("the cost of a million reviews", () => {
     it(`is ${dollars} dollars, and the price of the log, for ${name}`, () =>
       assert.equal(estimateDollarsPerMillionCalls(use, "url").toFixed(4), (dollars + log).toFixed(4)));
 
-  it("behind the HTTP API is higher by the price of a call and of an access log; more time or memory never lowers it", () => {
+  it("a million reviews cost 1.125 dollars more behind the HTTP API; more time or memory costs more", () => {
     const use = fc.record({
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
@@ -66,7 +66,7 @@ describe("the cost of a month", () => {
   const find = (months: MonthlyCost[], writes: number, type: "http" | "url") =>
     months.find((month) => month.writes === writes && month.endpointType === type)?.dollars ?? {};
 
-  it("grows with the number of writes, except for metrics, alarms, the dashboard and warm environments", () => {
+  it("the cost of a month grows with the number of writes, except for its fixed parts", () => {
     const months = estimateMonths([{ ...small, warm: 2 }]);
     const [few, many] = [find(months, 1e6, "url"), find(months, 100e6, "url")];
     const fixed = ["metrics", "alarms", "dashboard", "warm environments"];
@@ -74,16 +74,16 @@ describe("the cost of a month", () => {
       assert.equal(many[part]?.toFixed(6), (fixed.includes(part) ? dollars : 100 * dollars).toFixed(6), part);
   });
 
-  it("counts each phase of a rule as a call", () => {
+  it("the cost of a month counts each phase of a rule as a call", () => {
     const [one, two] = [estimateMonths([small]), estimateMonths([{ ...small, phases: 2 }])];
     assert.equal(find(two, 1e6, "http").requests, 2 * (find(one, 1e6, "http").requests ?? 0));
   });
 
   // 4 phases and 100 million writes make 400 million calls: 300 at 1 dollar a million, and 100 at 0.9.
-  it("has the lower price of the gateway beyond 300 million calls", () =>
+  it("the cost of a month has the lower price of the gateway beyond 300 million calls", () =>
     assert.equal(find(estimateMonths([{ ...small, phases: 4 }]), 100e6, "http").gateway, 300 * 1 + 100 * 0.9));
 
-  it("has 2.16 dollars for an environment of 256 MB that is warm for thirty days", () =>
+  it("the cost of a month has 2.16 dollars for an environment of 256 MB that is warm for thirty days", () =>
     assert.equal(find(estimateMonths([{ ...small, warm: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2), "2.16"));
 });
 
@@ -113,16 +113,16 @@ describe("docs/reference/costs.md", async () => {
       ),
     );
 
-  it("states the costs of the rules that it names", () => {
+  it("docs/reference/costs.md states the costs of the rules that it names", () => {
     const namedRules = catalogue.filter(({ name }) => named.includes(name));
     assert.equal(namedRules.length, 7);
     assert.ok(page.includes(toMarkdown(estimate(namedRules))), toMarkdown(estimate(namedRules)));
   });
-  it("links to a page that has the costs of all rules that reimplement a plugin", () => {
+  it("docs/reference/costs.md links to a page that has the costs of all rules that reimplement a plugin", () => {
     const table = toMarkdown(estimate(catalogue.filter(({ rule }) => rule.upstreamPlugin)));
     assert.ok(background.includes(table), table);
   });
-  it("states the date and the region of the prices", () => {
+  it("docs/reference/costs.md states the date and the region of the prices", () => {
     for (const text of [page, background]) assert.ok(text.includes(`${prices.region} in ${prices.date}`));
   });
 });
@@ -131,11 +131,11 @@ describe("the uses of the ledger", async () => {
   const catalogue = await readCatalogue();
   const format = (amount: number) => `$${amount.toFixed(2)}`;
 
-  it("are known for each rule that has a ledger", () => {
+  it("the uses of the ledger are known for each rule that has a ledger", () => {
     const rules = catalogue.filter(({ rule }) => Object.values(rule.needs ?? {}).some(({ verb }) => verb === "ledger"));
     assert.deepEqual(rules.map(({ name }) => name).sort(), Object.keys(ledgerUses));
   });
-  it("are equal to the table in docs/background/ledger.md", async () => {
+  it("the uses of the ledger are equal to the table in docs/background/ledger.md", async () => {
     const rows = Object.entries(ledgerUses).flatMap(([rule, uses]) =>
       uses.map((use) => [rule, use.review, `${use.read}`, `${use.write}`, format(computeLedgerDollars(use))]),
     );
@@ -149,7 +149,7 @@ describe("the pages on networks", async () => {
   const [vpc, endpoints] = await Promise.all([readPage("how-to/vpc"), readPage("reference/endpoint-types")]);
   const { natHour, addressHour, natGigabyte, endpointHour, endpointGigabyte } = prices.vpc;
 
-  it("state the prices of a VPC", () => {
+  it("the pages on networks state the prices of a VPC", () => {
     const [gateway, address, endpoint] = [natHour, addressHour, endpointHour].map((hour) => (720 * hour).toFixed(2));
     const nat = `$${natDollars.toFixed(2)} for thirty days: $${gateway} for itself and $${address} for its public address. Each GB through it costs $${natGigabyte}`;
     assert.ok(vpc.includes(nat), nat);
@@ -157,7 +157,7 @@ describe("the pages on networks", async () => {
     assert.ok(vpc.includes(interfaces), interfaces);
   });
   // A line for such a request is a third as long: 0.25 GB for a million requests, and not 0.75 GB.
-  it("state the cost of requests without a valid key: that of reviews of a small rule, with a shorter log line", () => {
+  it("the pages on networks state the cost of requests without a valid key", () => {
     const [http, url] = (["http", "url"] as const).map((type) =>
       (estimateDollarsPerMillionCalls(small, type) - prices.logs * 0.5).toFixed(2),
     );

@@ -34,10 +34,10 @@ const buildAccessLine = (status: string, ofFunction: string, routeKey = `POST /{
 /** What the logs and metrics of a stage have, and options of its deployment. */
 interface StageHistory {
   reviews?: Partial<AnsweredReviewFacts>[];
-  access?: string[];
+  access?: string[]; // lines of the gateway's log
   crashes?: number;
   outputs?: Record<string, string>;
-  /** The milliseconds since which the rule has entries in the cluster. */
+  /** For how many milliseconds the rule has had entries in the cluster. */
   since?: number;
   entries?: PresentEntries["entries"];
   soften?: string[];
@@ -149,24 +149,24 @@ describe("a rule", () => {
       assert.deepEqual([hardened, notes], [[], [note]]);
     });
 
-  it("has its reviews counted by cluster, with one query of each of two logs for all clusters", async () => {
+  it("a rule's reviews are counted by cluster, with one query of each of two logs for all clusters", async () => {
     const { hardened, other, spans } = await choose({ reviews: Array(3).fill({ cluster: "dev" }) });
     const notes = [`${rule} still fails open: 3 of 10 reviews without a failure`];
     assert.deepEqual([hardened, other, spans.length], [[rule], { hardened: [], notes }, 2]);
   });
 
-  it("has its reviews counted since it has entries in the cluster, but at most for seven days", async () => {
+  it("a rule's reviews are counted since it has entries in the cluster, but at most for seven days", async () => {
     for (const [since, hours] of [
       [5 * hour, 5],
       [1000 * hour, 7 * 24],
     ] as const) {
       const { spans } = await choose({ since });
-      assert.equal(spans.length, 2);
+      assert.equal(spans.length, 2, "a query of each of two logs");
       for (const [from, to] of spans) assert.equal(Math.round((to.getTime() - from.getTime()) / hour), hours);
     }
   });
 
-  it("continues to fail closed despite errors if its entry in the cluster fails closed, unless --soften is given", async () => {
+  it("a rule whose entry fails closed continues to fail closed despite errors, unless --soften is given", async () => {
     const failing = {
       reviews: [{ code: 500 }],
       entries: [{ name: `${rule}.postern.dev`, failurePolicy: "Fail" as const }],
@@ -175,7 +175,7 @@ describe("a rule", () => {
     assert.deepEqual((await choose({ ...failing, soften: [rule] })).hardened, []);
   });
 
-  it("has a note if the logs are kept for a shorter time", async () => {
+  it("a rule has a note if the logs are kept for a shorter time", async () => {
     const { notes } = await choose({ reviews: [{ code: 500 }], outputs: { LogRetention: "3 days" } });
     assert.deepEqual(notes, [`${open} in the 3 days that logs are kept (1 failed)`]);
   });

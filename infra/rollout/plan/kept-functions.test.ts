@@ -4,7 +4,7 @@ import { readRows } from "../../../test/rows.ts";
 import type { StackTemplate } from "../../aws/stack.ts";
 import { compareStacks, copyRuleResources, isUnchanged, listRoleRights, listStackRules } from "./kept-functions.ts";
 
-/** The logical ids that osls and serverless.yml give to these rules. */
+/** The logical ids that osls and serverless.yml give to rules, by the rules' names. */
 const ids: Record<string, string> = {
   a: "A",
   "a-b": "ADashb",
@@ -53,7 +53,7 @@ describe("the change of a stack", () => {
       },
     });
 
-  it("is a new stack if there was none", () => {
+  it("compareStacks reports a new stack if there was none", () => {
     const { isNew, added, changed, removed } = compareStacks(undefined, buildTemplate(["a"]));
     assert.deepEqual([isNew, changed, removed], [true, [], []]);
     const resourcesOfRule = ["ALambdaFunction", "ALogGroup", "ARole", "AAlias"];
@@ -61,14 +61,14 @@ describe("the change of a stack", () => {
     assert.equal(isUnchanged(compareStacks(undefined, { Resources: {} })), false);
   });
 
-  it("is nothing if only the order of resources differs", () => {
+  it("compareStacks finds no change if only the order of resources differs", () => {
     const reordered = Object.fromEntries(Object.entries(before.Resources).reverse());
     const change = compareStacks(before, { ...before, Resources: reordered });
     assert.deepEqual(change, { isNew: false, added: [], changed: [], removed: [] });
     assert.equal(isUnchanged(change), true);
   });
 
-  it("doesn't include a function of which only code, environment, description or sizing differ", () => {
+  it("compareStacks ignores changes of the code, environment, description and sizing of a function", () => {
     const ignored = {
       Code: { S3Key: "a.zip" },
       Environment: { Variables: { A: "b" } },
@@ -82,13 +82,13 @@ describe("the change of a stack", () => {
       assert.deepEqual(compareStacks(before, changeFunction({ [name]: value })).changed, ["ALambdaFunction"], name);
   });
 
-  it("includes a resource that is no function, such as an alarm, if its description differs", () => {
+  it("compareStacks compares the description of a resource that is no function, such as an alarm", () => {
     const describeAlarm = (Description: string) =>
       buildTemplate([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
     assert.deepEqual(compareStacks(describeAlarm("a"), describeAlarm("b")).changed, ["Alarm"]);
   });
 
-  it("lists the resources and outputs that are added, changed and removed", () => {
+  it("compareStacks lists the resources and outputs that are added, changed and removed", () => {
     const after = buildTemplate(["a-b", "ab"]);
     after.Resources.ADashbRole = { Type: "AWS::IAM::Role", Properties: { Policies: [] } };
     after.Outputs = { ...after.Outputs, BaseUrl: { Value: "https://other" } };
@@ -102,7 +102,7 @@ describe("the change of a stack", () => {
     assert.equal(isUnchanged(change), false);
   });
 
-  it("is not nothing if the stack is new or if one of the lists isn't empty", () => {
+  it("isUnchanged is false if the stack is new or if one of the lists isn't empty", () => {
     const same = { isNew: false, added: [], changed: [], removed: [] };
     for (const one of [{ isNew: true }, { added: ["a"] }, { changed: ["a"] }, { removed: ["a"] }])
       assert.equal(isUnchanged({ ...same, ...one }), false, JSON.stringify(one));
@@ -110,13 +110,13 @@ describe("the change of a stack", () => {
 });
 
 describe("the rules of a stack", () => {
-  it("are those that have a function with the stage's name", () => {
+  it("the rules of a stack are those that have a function with the stage's name", () => {
     assert.deepEqual(listStackRules(buildTemplate(rules), "test"), rules);
     assert.deepEqual(listStackRules(buildTemplate(rules), "other"), []);
     assert.deepEqual(listStackRules(undefined, "test"), []);
   });
 
-  it("have their full names even if the names of their functions are shortened", () => {
+  it("the rules of a stack have their full names even if the names of the functions are shortened", () => {
     const Environment = { Variables: { POSTERN_RULE: "a-b" } };
     const shortened = {
       Type: "AWS::Lambda::Function",
@@ -143,13 +143,13 @@ describe("the resources kept for rules that are off", () => {
       assert.deepEqual(Object.keys(copied.Outputs ?? {}).sort(), Object.keys(old.Outputs ?? {}).sort());
     });
 
-  it("are none without a deployed stack or without such rules", () => {
+  it("no resources are kept without a deployed stack or without rules that are off", () => {
     const fresh = buildTemplate(["a"]);
     assert.deepEqual(copyRuleResources(fresh, undefined, ["a-b"]), fresh);
     assert.deepEqual(copyRuleResources(fresh, old, []), fresh);
   });
 
-  it("are copied without a change to either template", () => {
+  it("copyRuleResources changes neither of the two templates", () => {
     const [fresh, copy] = [buildTemplate(["a"]), buildTemplate(["a"])];
     copyRuleResources(fresh, old, ["a-b"]);
     assert.deepEqual([fresh, old], [copy, buildTemplate(rules, " as it was")]);
@@ -164,7 +164,7 @@ describe("the rights of a stack", () => {
   for (const { name, statement, rights } of rows)
     it(`are ${name}`, () => assert.deepEqual(listRoleRights({ Resources: { ARole: buildRole(statement) } }), rights));
 
-  it("are those of all roles, and none without roles", () => {
+  it("the rights of a stack are those of all its roles, and none without roles", () => {
     const Resources = {
       ARole: buildRole({ Action: "a:A", Resource: "*" }, { Action: "a:B", Resource: "*" }),
       BRole: buildRole({ Action: "b:A", Resource: "*" }),

@@ -59,7 +59,7 @@ const find = (
   given: Partial<LambdaQuotas> = {},
   deployed?: StackTemplate,
 ) => findExceededLimits({ template, parts: buildChanges(samples), warm: [] }, deployed, { ...quotas, ...given });
-/** Builds a template with a function for each of these numbers of reserved concurrent executions. */
+/** Builds a template with a function for each of the given numbers of reserved concurrent executions. */
 const buildReserving = (...numbers: number[]): StackTemplate => ({
   Resources: Object.fromEntries(
     numbers.map((ReservedConcurrentExecutions, index) => [
@@ -73,19 +73,19 @@ const repeat = (count: number, sample: SampleRule = {}) => Array.from({ length: 
 describe("the limits of a stack", () => {
   const remedy = "turn rules off, or deploy some of them as another stage";
 
-  it("are 500 resources", () => {
+  it("the limits of a stack are 500 resources", () => {
     assert.deepEqual(find(buildTemplate(500, "AWS::SNS::Topic")), []);
     assert.deepEqual(find(buildTemplate(501, "AWS::SNS::Topic")), [
       `the stack would have 501 resources, and CloudFormation accepts 500: ${remedy}`,
     ]);
   });
-  it("are 300 integrations of its HTTP API", () => {
+  it("the limits of a stack are 300 integrations of its HTTP API", () => {
     assert.deepEqual(find(buildTemplate(300, "AWS::ApiGatewayV2::Integration")), []);
     assert.deepEqual(find(buildTemplate(301, "AWS::ApiGatewayV2::Integration")), [
       `the HTTP API would have 301 integrations, and API Gateway accepts 300: ${remedy}`,
     ]);
   });
-  it("are 200 outputs, and a million bytes", () => {
+  it("the limits of a stack are 200 outputs, and a million bytes", () => {
     const Outputs = Object.fromEntries(Array.from({ length: 201 }, (_, index) => [`O${index}`, {}]));
     assert.deepEqual(find({ ...oneTopic, Outputs }), [
       `the stack would have 201 outputs, and CloudFormation accepts 200: ${remedy}`,
@@ -98,7 +98,7 @@ describe("the limits of a stack", () => {
 });
 
 describe("the limits of a role", () => {
-  it("are 10,240 characters of policies", () => {
+  it("the limits of a role are 10,240 characters of policies", () => {
     const measure = (length: number) => {
       const PolicyDocument = { Statement: "a".repeat(length - '{"Statement":""}'.length) };
       return find(buildTemplate(1, "AWS::IAM::Role", { Policies: [{ PolicyDocument }] }));
@@ -109,14 +109,14 @@ describe("the limits of a role", () => {
 });
 
 describe("the limits of a function", () => {
-  it("are 4096 bytes of environment, as JSON", () => {
+  it("the limits of a function are 4096 bytes of environment, as JSON", () => {
     const measure = (length: number) => find(oneTopic, [{ environment: { A: "a".repeat(length) } }]);
     assert.deepEqual(measure(4096 - '{"A":""}'.length), []);
     assert.deepEqual(measure(4097 - '{"A":""}'.length), [
       "the environment of rule-0 has 4097 bytes, and Lambda accepts 4096: finish the rotation of keys, or deploy some of the clusters as another stage",
     ]);
   });
-  it("include the size of its zip, which is 1.5 MB in this account", () => {
+  it("the limits of a function include the size of its zip, which is 1.5 MB in this account", () => {
     assert.deepEqual(find(oneTopic, [{ bytes: 2_000_000 }], { zipBytes: 1_500_000 }), [
       "the zip of rule-0 has 2.0 MB, and Lambda accepts 1.5 MB",
     ]);
@@ -124,7 +124,7 @@ describe("the limits of a function", () => {
 });
 
 describe("the limits of an account", () => {
-  it("aren't found if the account's quotas can't be read", () => {
+  it("the limits of an account aren't found if the account's quotas can't be read", () => {
     assert.deepEqual(
       findExceededLimits(
         { template: buildReserving(5000), parts: buildChanges(repeat(9, {})), warm: [] },
@@ -135,7 +135,7 @@ describe("the limits of an account", () => {
     );
   });
 
-  it("keep a concurrency of 100 for functions without reserved concurrency", () => {
+  it("the limits of an account keep a concurrency of 100 for functions without reserved concurrency", () => {
     assert.deepEqual(find(buildReserving(400, 500)), []);
     assert.deepEqual(find(buildReserving(400, 501)), [
       "the rules reserve 901 concurrent executions, which leaves 99 of the account's 1000 to functions that reserve none, and Lambda keeps 100 for those: lower `reserved` in postern.yaml, or ask AWS for a higher quota",
@@ -145,7 +145,7 @@ describe("the limits of an account", () => {
       /leaves 9 of the account's 10 /,
     );
   });
-  it("count the concurrency that the stage and other functions have already reserved", () => {
+  it("the limits of an account count the concurrency that the stage and other functions have already reserved", () => {
     const shared = { unreserved: 300 };
     assert.deepEqual(find(buildReserving(500), [], shared, buildReserving(400)), []);
     assert.match(String(find(buildReserving(701), [], shared, buildReserving(400))), /reserve 701 .* leaves 0 of/);
@@ -153,7 +153,7 @@ describe("the limits of an account", () => {
     assert.deepEqual(find(buildReserving(400), [], { unreserved: 50 }, buildReserving(400)), []);
   });
 
-  it("have room for warm environments, including those of the previous version", () => {
+  it("an account must have room for warm environments, including those of the previous version", () => {
     /** Plans `count` environments of a new version. The old version has 400, until all aliases have moved. */
     const plan = (count: number, reserved?: number, changes = ["code"]) => {
       const parts = buildChanges([{ reserved }], changes);
@@ -171,20 +171,20 @@ describe("the limits of an account", () => {
     ]);
   });
 
-  it("include the number of functions that one request calls at the same time", () => {
+  it("the limits of an account include the number of functions that one request calls at the same time", () => {
     const tenExecutions = { concurrency: 10, unreserved: 10 };
     assert.deepEqual(find(oneTopic, repeat(10), tenExecutions), []);
     assert.deepEqual(find(oneTopic, repeat(11), tenExecutions), [
       "a CREATE request for pods calls 11 functions at the same time, and the account has 10 concurrent executions that no function reserves: ask AWS for a higher quota",
     ]);
   });
-  it("don't stop a deployment if all functions exist already", () => {
+  it("the limits of an account don't stop a deployment if all functions exist already", () => {
     const known = { version: "1" } as RuleChangePlan["known"];
     const parts = buildChanges(repeat(11)).map((change) => ({ ...change, known }));
     const tenExecutions = { ...quotas, concurrency: 10, unreserved: 10 };
     assert.deepEqual(findExceededLimits({ template: oneTopic, parts, warm: [] }, undefined, tenExecutions), []);
   });
-  it("don't count functions that only mutate, are off, match other requests or reserve concurrency", () => {
+  it("functions that only mutate, are off, match other requests or reserve concurrency don't count", () => {
     const tenExecutions = { concurrency: 10, unreserved: 10 };
     const nodes = buildRule([{ ...matchPods, resources: ["nodes"] }]);
     for (const other of [{ phases: ["mutate"] }, { mode: "off" }, { rule: nodes }, { reserved: 5 }] as const)
@@ -198,7 +198,7 @@ describe("the limits of an account", () => {
     );
   });
 
-  it("include the storage for code; the code of a new function is stored twice", () => {
+  it("the limits of an account include the storage for code; the code of a new function is stored twice", () => {
     const room = { codeBytes: 80e9, usedCodeBytes: 80e9 - 3_000_000 };
     assert.deepEqual(find(oneTopic, [{ bytes: 1_500_000 }], room), []);
     assert.deepEqual(find(oneTopic, [{ bytes: 1_600_000 }], room), [
@@ -206,7 +206,7 @@ describe("the limits of an account", () => {
     ]);
   });
 
-  it("are all reported together", () => {
+  it("the limits of an account are all reported together", () => {
     const given = { concurrency: 10, unreserved: 10, usedCodeBytes: 1e9, zipBytes: 1 };
     const samples = repeat(20, { bytes: 2, environment: { A: "a".repeat(5000) } });
     const found = find({ ...buildTemplate(501, "AWS::SNS::Topic"), Outputs: {} }, samples, given);

@@ -49,7 +49,7 @@ interface ReleaseRow {
 }
 interface ClusterRow {
   name: string;
-  release?: "none" | "unrecorded" | "unsigned" | "newest";
+  release?: "none" | "unrecorded" | "unsigned" | "newest"; // without record of the cluster, or of its signer
   entries?: object[];
   hasRole?: boolean;
   hasRelay?: boolean;
@@ -123,7 +123,7 @@ const buildRelease = (id: number, rules: Record<string, string>, overrides: Part
   ),
   ...overrides,
 });
-/** Returns the record of a cluster that has entries for these rules. */
+/** Returns the record of a cluster that has entries for the named rules. */
 const buildClusterRecord = (...names: string[]) => {
   const manifest: DeployedObject = {
     apiVersion: "v1",
@@ -166,7 +166,7 @@ describe("the plan of a rule", () => {
       assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), { changes, settings });
     });
 
-  it("is to test the function's version if nothing differs, but no release has this version", () => {
+  it("a function's version must be tested if nothing differs, but no release has this version", () => {
     for (const all of [[], [buildRelease(1, { b: "1" })], [buildRelease(2, { a: "2" })]])
       assert.deepEqual(planRule(buildPart(name), buildState(name), all).changes, ["not tested yet"]);
     assert.deepEqual(
@@ -175,7 +175,7 @@ describe("the plan of a rule", () => {
     );
   });
 
-  it("compares the settings with the release of the function's version, not with the newest release", () => {
+  it("settings are compared with the release of the function's version, not with the newest release", () => {
     const older = buildRelease(1, { a: "1" });
     const newer = buildRelease(2, { a: "2" });
     if (newer.rules.a) newer.rules.a.share = { rule: name, clusters: { local: buildClusterConfig({ minimum: 9 }) } };
@@ -189,7 +189,7 @@ describe("the plan of a rule", () => {
     ]);
   });
 
-  it("is returned for each rule, in the order of the rules", () => {
+  it("planRuleChanges returns a plan for each rule, in the order of the rules", () => {
     const states = new Map([["b", buildState("b")]]);
     const plans = planRuleChanges(
       ["c", "b", "a"].map((one) => buildPart(one)),
@@ -215,7 +215,7 @@ describe("the settings that differ", () => {
     const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
     return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"])[0]?.settings ?? [];
   };
-  it("include the setting `logs`", () => {
+  it("the settings that differ include the setting `logs`", () => {
     const release = buildRelease(1, { a: "1" });
     const share = { rule: "a", clusters: { "prod-eu": buildClusterConfig({}) } };
     if (release.rules.a) release.rules.a.share = share;
@@ -230,7 +230,7 @@ describe("the settings that differ", () => {
         differences.map((difference) => `prod-eu.settings.${difference}`),
       ));
 
-  it("include a cluster that is added or removed", () => {
+  it("the settings that differ include a cluster that is added or removed", () => {
     const release = buildRelease(1, { a: "1" });
     const part = buildPart("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
     const [plan] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["other"]);
@@ -249,15 +249,15 @@ describe("the changed settings of many clusters", () => {
   };
   const old = { rule: "a", clusters: Object.fromEntries(["a", "b", "c", "d"].map((name) => [name, setup])) };
 
-  it("are none if the bundle has a general setup instead of the list of clusters that an older version of Postern wrote", () =>
+  it("a general setup instead of the clusters in an older release is no change of settings", () =>
     assert.deepEqual(listChanges(old, { rule: "a", usual: setup, clusters: {} }), []));
-  it("are one line, with the names of at most three clusters", () => {
+  it("a setting that changes in many clusters is one line, with the names of at most three clusters", () => {
     const usual = buildClusterConfig({ minimum: 2 });
     assert.deepEqual(listChanges(old, { rule: "a", usual, clusters: {} }), ["a, b, 2 others.settings.minimum: 1 → 2"]);
     const after = { rule: "a", usual, clusters: { d: setup } };
     assert.deepEqual(listChanges(old, after), ["a, b, c.settings.minimum: 1 → 2"]);
   });
-  it("name the clusters that functions will refuse after the deployment", () => {
+  it("the changed settings of many clusters name the clusters that functions will refuse after the deployment", () => {
     const refused = { ...setup, keyVersions: [] };
     const after = { rule: "a", usual: setup, clusters: { d: refused } };
     assert.deepEqual(listChanges(old, after, ["a", "b", "c"]), ["d.keyVersions: [1] → []"]);
@@ -303,10 +303,10 @@ describe("a rule that was turned off", () => {
       assert.deepEqual(findKept(all), kept);
     });
 
-  it("may be named `constructor`, which every JavaScript object has: no release then has the rule", () =>
+  it("a rule that was turned off may be named `constructor`, like a member of every object", () =>
     assert.deepEqual(findKept([buildRelease(1, {})], buildTemplate("constructor")), []));
 
-  it("keeps its function only in the stack that has this function", () => {
+  it("a rule that was turned off keeps its function only in the stack that has this function", () => {
     const all = [buildRelease(1, { a: "1", b: "1", "a-b": "1" })];
     assert.deepEqual(findKept(all), ["a"]);
     assert.deepEqual(findOffRulesToKeep("test", undefined, parts, all), []);
@@ -368,17 +368,17 @@ describe("the log group of a single function, which older versions of Postern cr
     return [template.Resources.ADashbLogGroup, stack.changed, stack.removed];
   };
 
-  it("stays in the stack for one deployment, so that CloudFormation keeps the logs when it is removed later", () => {
+  it("an old log group stays in the stack for one deployment, so that CloudFormation keeps its logs", () => {
     assert.deepEqual(plan(addToStack(group), true), [retained, ["ADashbLogGroup"], []]);
     assert.deepEqual(plan(addToStack(group), false), [retained, ["ADashbLogGroup"], []]);
   });
 
-  it("leaves the stack with the next deployment that changes anything", () => {
+  it("an old log group leaves the stack with the next deployment that changes anything", () => {
     assert.deepEqual(plan(addToStack(retained), true), [undefined, [], ["ADashbLogGroup"]]);
     assert.deepEqual(plan(addToStack(retained), false), [retained, [], []]);
   });
 
-  it("stays only if the stack has room for it", () => {
+  it("an old log group stays only if the stack has room for the group", () => {
     const resources = Array.from({ length: 499 }, (_, index) => [`Topic${index}`, { Type: "AWS::SNS::Topic" }]);
     const full = { ...built, template: { Resources: Object.fromEntries(resources) } };
     const groups = { ADashbLogGroup: group, BLogGroup: group };
@@ -392,7 +392,7 @@ describe("the log group of a single function, which older versions of Postern cr
     assert.deepEqual([Object.keys(template.Resources).length, stack.removed], [500, ["BLogGroup"]]);
   });
 
-  it("is never the log group of the stage or of its gateway", () => {
+  it("an old log group is never the log group of the stage or of its gateway", () => {
     for (const other of ["/aws/vendedlogs/postern-test", "/other"])
       assert.deepEqual(plan(addToStack({ ...group, Properties: { LogGroupName: other } }), true), [
         undefined,
@@ -439,7 +439,7 @@ describe("rights", () => {
     const PolicyDocument = { Statement: [{ Action, Resource: "*" }] };
     return { Resources: { ARole: { Type: "AWS::IAM::Role", Properties: { Policies: [{ PolicyDocument }] } } } };
   };
-  it("are listed as added and removed, with their role, such as `ARole: a:A on *`", () => {
+  it("added and removed rights are listed with their role, such as `ARole: a:A on *`", () => {
     const none = { added: [], removed: [] };
     assert.deepEqual(compareRights(withRight("a:A"), withRight("a:A")), none);
     assert.deepEqual(compareRights(undefined, withRight("a:A")), { ...none, added: ["ARole: a:A on *"] });
@@ -590,12 +590,12 @@ describe("a plan", () => {
   });
   const busy: DeploymentPlan = { ...printed, identity, template: buildTemplate(), parts };
 
-  it("is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
+  it("a plan is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
 
-  it("that changes nothing is printed with a sentence that says so", () =>
+  it("a plan that changes nothing is printed with a sentence that says so", () =>
     assert.equal(formatPlan(idle, { rules: [], months: [] }), rows.idleText));
 
-  it("shows only the number of resources if the stack is new", () => {
+  it("a plan shows only the number of resources if the stack is new", () => {
     const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };
     assert.match(
       formatPlan({ ...idle, stack }, { rules: [], months: [] }),
@@ -603,7 +603,7 @@ describe("a plan", () => {
     );
   });
 
-  it("is converted to the data that `-o json` prints", () => {
+  it("a plan is converted to the data that `-o json` prints", () => {
     assert.deepEqual(JSON.parse(JSON.stringify(toPlanData(busy, costs))), { ...rows.plan, idle: false });
     assert.deepEqual(Reflect.get(toPlanData(idle, { rules: [], months: [] }), "idle"), true);
   });

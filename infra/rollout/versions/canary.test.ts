@@ -62,13 +62,13 @@ describe("the fault of a new version", () => {
   });
   const factor = fc.integer({ min: 1, max: 50 });
 
-  it("is undefined if both versions have the same shares of errors and denials", () => {
+  it("findCanaryFault finds no fault if both versions have the same shares of errors and denials", () => {
     const check = (one: CanaryVersionCounts, old: number, fresh: number) =>
       assert.equal(findCanaryFault(multiply(one, old), multiply(one, fresh)), undefined);
     fc.assert(fc.property(counts, factor, factor, check));
   });
 
-  it("is undefined if the new version fails less often and answers sooner", () => {
+  it("findCanaryFault finds no fault if the new version fails less often and answers sooner", () => {
     const check = (one: CanaryVersionCounts, fewer: number) => {
       const better = { ...one, errors: Math.floor(one.errors * fewer), p99: one.p99 * fewer };
       assert.equal(findCanaryFault(one, better), undefined);
@@ -77,10 +77,10 @@ describe("the fault of a new version", () => {
   });
 
   // One canary in thirty begins like this, with a share of 1% and a rule that denies one review in three hundred.
-  it("is undefined for a single denial", () =>
+  it("findCanaryFault finds no fault for a single denial", () =>
     assert.equal(findCanaryFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
 
-  it("is undefined for fewer than ten denials or three failures", () => {
+  it("findCanaryFault finds no fault for fewer than ten denials or three failures", () => {
     const fewCounts = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
     const check = (old: CanaryVersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
       assert.equal(
@@ -131,7 +131,7 @@ const createAliases = (trials: CanaryVersionPair[]) => {
   return { functions, moves, moveElsewhere, describeAliases };
 };
 
-/** Creates the CloudWatch of a stage. It has these counts of versions such as `a:2`, and calls `before` at each read. */
+/** Creates the CloudWatch of a stage: `countsOf` has the counts by version, such as `a:2`. Each read calls `before`. */
 const createCounts = (
   countsOf: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }>,
   before: () => void = () => {},
@@ -167,7 +167,7 @@ const reviewed = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
 const healthy = { ...reviewed, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
 
 describe("a canary", () => {
-  it("gives new versions their share of reviews, and all reviews at the end", async () => {
+  it("a canary gives new versions their share of reviews, and all reviews at the end", async () => {
     const { functions, moves, describeAliases } = createAliases([a, b]);
     const progress: [number, number][] = [];
     const outcomes = await runCanary({ functions, ...createCounts(healthy) }, [a, b], quick, (...far) =>
@@ -177,7 +177,7 @@ describe("a canary", () => {
       { trial: a, is: "promoted", evidence: "100 reviews, 0 faults" },
       { trial: b, is: "promoted", evidence: "100 reviews, 0 faults" },
     ]);
-    assert.deepEqual(moves, ["a 1, 2 at 0.1", "a-b 4, 7 at 0.1", "a 2", "a-b 7"]);
+    assert.deepEqual(moves, ["a 1, 2 at 0.1", "a-b 4, 7 at 0.1", "a 2", "a-b 7"]); // rules and versions
     assert.deepEqual(describeAliases(), ["2", "7"]);
     assert.ok(progress.length > 0 && progress.every(([done, total]) => done <= total && total === 0.02));
   });
@@ -284,7 +284,7 @@ describe("a canary", () => {
       assert.deepEqual(versionsWithCases, ["a:2"]);
     });
 
-  it("rolls back all versions with few reviews if the cases of one of them fail", async () => {
+  it("a canary rolls back all versions with few reviews if the cases of one version fail", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
     const run: CanaryRun = { ...quick, runCases: async (rule) => ({ cases: 1, faults: rule === "a" ? ["no"] : [] }) };
     const outcomes = await runCanary({ functions, ...createCounts(reviewed) }, [a, b], run);
@@ -295,7 +295,7 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1", "4"]);
   });
 
-  it("rolls back a version whose crashes CloudWatch shows only after the time of the canary", async () => {
+  it("a canary rolls back a version whose crashes CloudWatch shows only after the time of the canary", async () => {
     const { functions, moves } = createAliases([a]);
     const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...healthy };
     const end = Date.now() + quick.milliseconds;
@@ -306,7 +306,7 @@ describe("a canary", () => {
     assert.deepEqual([outcome?.is, moves.at(-1)], ["rolled back", "a 1"]);
   });
 
-  it("rolls back a version whose reviews come in the extra time, and whose crashes CloudWatch shows later", async () => {
+  it("a canary rolls back a version whose crashes CloudWatch shows only after the extra time", async () => {
     const { functions, moves } = createAliases([a]);
     const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...reviewed };
     // The first decision is due after 260 milliseconds: the 200 of the canary and the 60 that metrics are late.
@@ -319,7 +319,7 @@ describe("a canary", () => {
   });
 
   // Versions of an older Postern log elsewhere, and Postern then knows nothing of their reviews.
-  it("does not promote a version if nothing is known of the version before it", async () => {
+  it("a canary does not promote a version if nothing is known of the version before it", async () => {
     const { functions, describeAliases } = createAliases([a]);
     const counts = createCounts({ "a:2": { reviews: 1000 } });
     const why =
@@ -328,7 +328,7 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1"]);
   });
 
-  it("promotes a version that gets enough reviews only in the extra time", async () => {
+  it("a canary promotes a version that gets enough reviews only in the extra time", async () => {
     const { functions, describeAliases } = createAliases([a]);
     const start = Date.now();
     const known: Record<string, Partial<CanaryVersionCounts>> = { ...reviewed, "a:2": { reviews: 1 } };
@@ -341,7 +341,7 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["2"]);
   });
 
-  it("does not begin if an alias is not at the expected version", async () => {
+  it("a canary ends if an alias is not at the expected version, and rolls the other aliases back", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
     moveElsewhere("a-b", "9");
     const outcomes = await runCanary({ functions, ...createCounts(healthy) }, [a, b], quick);
@@ -354,17 +354,17 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1", "9"]);
   });
 
-  it("does not move an alias that another command has moved meanwhile, whether it promotes or rolls back", async () => {
+  it("a canary moves no alias that another command has moved meanwhile", async () => {
     const crashing = { ...healthy, "a-b:7": { crashes: 5 } };
     for (const found of [healthy, crashing, reviewed]) {
       const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
       await runCanary({ functions, ...createCounts(found, () => moveElsewhere("a", "9")) }, [a, b], quick);
       assert.equal(describeAliases()[0], "9");
-      assert.doesNotMatch(String(describeAliases()[1]), /\+/);
+      assert.doesNotMatch(String(describeAliases()[1]), /\+/, "the other alias has one version");
     }
   });
 
-  it("does not end a canary that another command has begun meanwhile", async () => {
+  it("a canary does not end a canary that another command has begun meanwhile", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a]);
     await runCanary(
       { functions, ...createCounts(healthy, () => void moveElsewhere("a", "1", { 9: 0.5 })) },
@@ -375,7 +375,7 @@ describe("a canary", () => {
   });
 
   // Otherwise the release would have the version as live, although another version is live.
-  it("does not report a version as promoted if another command has moved its alias", async () => {
+  it("a canary does not report a version as promoted if another command has moved its alias", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a]);
     const outcomes = await runCanary(
       { functions, ...createCounts(healthy, () => moveElsewhere("a", "9")) },
@@ -387,7 +387,7 @@ describe("a canary", () => {
   });
 
   // A failure to move one alias must not leave the other aliases at two versions.
-  it("rolls back all other versions if one alias can't be moved", async () => {
+  it("a canary rolls back all other versions if one alias can't be moved", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
     const move: StageFunctions["moveAlias"] = async (rule, version, before, weights = {}) => {
       if (rule === "a" && Object.keys(weights).length === 0) throw new Error("Rate exceeded");
@@ -398,7 +398,7 @@ describe("a canary", () => {
     assert.equal(describeAliases()[1], "4");
   });
 
-  it("rolls all versions back if CloudWatch doesn't answer", async () => {
+  it("a canary rolls all versions back if CloudWatch doesn't answer", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
     const counts = createCounts(healthy, () => {
       throw new Error("Rate exceeded");
@@ -411,7 +411,7 @@ describe("a canary", () => {
     assert.deepEqual(describeAliases(), ["1", "4"]);
   });
 
-  it("rolls all versions back if it is interrupted before it begins or at any later time", async () => {
+  it("a canary rolls all versions back if it is interrupted before its beginning or at any later time", async () => {
     for (const readsBefore of [0, 1, 3]) {
       const { functions, describeAliases } = createAliases([a, b]);
       const stop = new AbortController();
@@ -431,12 +431,12 @@ describe("a canary", () => {
     }
   });
 
-  it("reads no metrics if there is nothing to try", async () => {
+  it("a canary reads no metrics if there is nothing to try", async () => {
     const { functions } = createAliases([]);
     assert.deepEqual(await runCanary({ functions, ...createCounts({}, assert.fail) }, [], quick), []);
   });
 
-  it("leaves every alias at a single version, also after faults and interrupts", async () => {
+  it("a canary leaves every alias at a single version, also after faults and interrupts", async () => {
     const version = fc.record({ reviews: fc.nat(200), denials: fc.nat(5), crashes: fc.constantFrom(0, 0, 0, 9) });
     const event = fc.constantFrom("nothing", "nothing", "CloudWatch fails", "an interrupt", "another command moves it");
     const check = async (one: object, other: object, events: string[]) => {

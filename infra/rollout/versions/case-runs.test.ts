@@ -5,7 +5,7 @@ import { readCatalogue } from "../../catalogue/registry.ts";
 import { runCases } from "./case-runs.ts";
 
 describe("a version without CUE", () => {
-  it("does not get the cases that evaluate a script", async () => {
+  it("a version without CUE does not get the cases that evaluate a script", async () => {
     const listed = (await readCatalogue()).find(({ name }) => name === "policy-validate");
     assert.ok(listed);
     const functions = { invoke: async () => ({ payload: {}, log: "", fault: undefined }) };
@@ -19,7 +19,7 @@ describe("a version without CUE", () => {
 });
 
 describe("any version", () => {
-  it("does not get the cases with expressions of CEL, which it can't evaluate", async () => {
+  it("cases with expressions of CEL are left out, because a version has only those of its settings", async () => {
     const listed = (await readCatalogue()).find(({ name }) => name === "validating-admission-policy");
     assert.ok(listed);
     const expressions: string[] = [];

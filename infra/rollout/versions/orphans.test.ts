@@ -18,7 +18,7 @@ interface Entries {
 }
 interface VersionRow {
   phases: AnsweringLambdaVersion["phases"];
-  /** What differs in the cluster shop from its usual setup. */
+  /** In what the setup of the cluster shop differs from the usual setup. */
   own?: Partial<ClusterSetup>;
   variants?: Config["variants"];
 }
@@ -86,11 +86,11 @@ describe("entries of a cluster without a section of its own", () => {
       isKey,
     ]);
 
-  it("are answered with the general setup", () => {
+  it("entries of a cluster without a section of its own are answered with the general setup", () => {
     assert.deepEqual(find("new"), []);
     assert.deepEqual(find("new", 2), [["doesn't accept its key of version 2", true]]);
   });
-  it("are orphans if functions refuse the cluster's keys", () => {
+  it("entries of a cluster without a section of its own are orphans if functions refuse the cluster's keys", () => {
     for (const name of ["gone", "same"]) assert.deepEqual(find(name), [[`doesn't know cluster ${name}`, true]]);
   });
 });

@@ -27,7 +27,7 @@ const buildRelease = (clusters: Release["clusters"]): Release => {
 };
 
 describe("a stored release", () => {
-  it("is equal to the release after it is formatted and parsed", () => {
+  it("a release is the same after it is formatted and parsed", () => {
     const { probed: _, ...unprobed } = buildCluster(2);
     const release = buildRelease({
       one: buildCluster(1),
@@ -42,7 +42,7 @@ describe("a stored release", () => {
     assert.deepEqual(parseRelease(format(changed)), changed);
   });
 
-  it("stores equal objects of clusters once", () => {
+  it("a stored release stores equal objects of clusters once", () => {
     const countBytes = (count: number) => {
       const names = Array.from({ length: count }, (_, index) => `cluster-${index}`);
       return createReleaseFormatter()(
@@ -56,7 +56,7 @@ describe("a stored release", () => {
     assert.ok(one > 1800 && many - one < 101 * 150, `${one} and ${many} bytes`);
   });
 
-  it("of an older version of Postern gets placeholders instead of the names of clusters in URLs", () => {
+  it("a release of an older Postern gets placeholders for the names of clusters in URLs", () => {
     const old = buildRelease({ shop: buildCluster(1, "https://host/shop.{key}/a/mutate") });
     assert.deepEqual(parseRelease(JSON.stringify(old)), buildRelease({ shop: buildCluster(1) }));
   });

@@ -26,14 +26,14 @@ describe("the clusters that a release's functions refuse", () => {
   const keys = { accepted: "one", signer: "one" };
   const newest = buildRelease({ keys, accepts: { east: [1], west: [2] }, refused: { south: "zero,one" } });
 
-  it("are none at first", () => assert.deepEqual(find(undefined, "east: "), {}));
-  it("are those that postern.yaml doesn't name any more, also those that earlier releases had", () => {
+  it("no cluster is refused at first", () => assert.deepEqual(find(undefined, "east: "), {}));
+  it("functions refuse clusters that postern.yaml doesn't name any more, also those of earlier releases", () => {
     assert.deepEqual(find(newest, "east: , west: , south: "), {});
     assert.deepEqual(find(newest, "east: , north: "), { west: "one", south: "zero,one" });
   });
-  it("are found in a release of an older version of Postern by the configs of its rules", () =>
+  it("the clusters of a release of an older Postern are found in the configs of its rules", () =>
     assert.deepEqual(find(oldRelease, "east: "), { west: "one" }));
-  it("are forgotten once no key is accepted that may have signed their URLs", () => {
+  it("a refused cluster is forgotten once no key is accepted that may have signed its URLs", () => {
     assert.deepEqual(find(newest, "east: , west: ", "one,two"), { south: "zero,one" });
     assert.deepEqual(find(newest, "east: ", "zero,two"), { south: "zero,one" });
     assert.deepEqual(find(newest, "east: ", "two"), {});
@@ -41,7 +41,7 @@ describe("the clusters that a release's functions refuse", () => {
 });
 
 describe("the key versions that a release's functions accept", () => {
-  it("are those that the release records, or else those in the configs of its rules", () => {
+  it("the accepted key versions are those that the release records, or those in its rules' configs", () => {
     assert.deepEqual(getAcceptedKeyVersions(buildRelease({ accepts: { east: [3] } })), { east: [3] });
     assert.deepEqual(getAcceptedKeyVersions(oldRelease), { east: [1], west: [1, 2] });
   });

@@ -12,11 +12,11 @@ interface Row {
   wanted?: number;
   live?: string;
   changes?: string[];
-  there?: WarmVersion[];
+  there?: WarmVersion[]; // what Lambda has
   /** True if the newest release records that the rule may have warm environments. */
   recorded?: boolean;
   isOff?: boolean;
-  says: string[];
+  says: string[]; // the expected plan
 }
 const rows = readRows<Row[]>(import.meta.filename);
 
@@ -29,7 +29,7 @@ const createFunctions = (...lists: WarmVersion[][]) => {
       if (method === "listWarmVersions") return async () => (lists.length > 1 ? lists.shift() : lists[0]);
       if (method === "requestWarmEnvironments")
         return async (rule: string, version: string, count: number) => {
-          requests.push(`${count} of ${rule} ${version}`);
+          requests.push(`${count} of version ${version} of ${rule}`);
         };
       return refuseCall;
     },
@@ -57,27 +57,27 @@ describe("warm environments", () => {
   const waitFor = (functions: StageFunctions, requireMayContinue = async () => {}, maxMilliseconds?: number) =>
     waitUntilWarm(functions, { rule: "a", version: "5", wanted: 2 }, requireMayContinue, maxMilliseconds);
 
-  it("are requested once, and awaited", async () => {
+  it("warm environments are requested once, and awaited", async () => {
     const { functions, requests } = createFunctions([], buildWarm("IN_PROGRESS"), buildWarm("READY"));
     await waitFor(functions);
-    assert.deepEqual(requests, ["2 of a 5"]);
+    assert.deepEqual(requests, ["2 of version 5 of a"]);
   });
 
-  it("are not requested again if an earlier deployment has requested them", async () => {
+  it("warm environments are not requested again if an earlier deployment has requested them", async () => {
     const { functions, requests } = createFunctions(buildWarm("IN_PROGRESS"), buildWarm("READY"));
     await waitFor(functions);
     assert.deepEqual(requests, []);
   });
 
-  it("are requested again if their number differs or they have failed before", async () => {
+  it("warm environments are requested again if their number differs or they have failed before", async () => {
     for (const before of [buildWarm("READY", 1), buildWarm("FAILED")]) {
       const { functions, requests } = createFunctions(before, buildWarm("READY"));
       await waitFor(functions);
-      assert.deepEqual(requests, ["2 of a 5"]);
+      assert.deepEqual(requests, ["2 of version 5 of a"]);
     }
   });
 
-  it("report why Lambda can't start them", async () => {
+  it("waitUntilWarm reports why Lambda can't start warm environments", async () => {
     const failed = [{ version: "5", count: 2, status: "FAILED" as const, reason: "FUNCTION_ERROR_INIT_FAILURE" }];
     await assert.rejects(
       waitFor(createFunctions([], failed).functions),
@@ -85,14 +85,14 @@ describe("warm environments", () => {
     );
   });
 
-  it("are awaited only for a time, and not after an interrupt", async () => {
+  it("waitUntilWarm waits only for a time, and not after an interrupt", async () => {
     const { functions } = createFunctions(buildWarm("IN_PROGRESS"));
     await assert.rejects(waitFor(functions, undefined, 0), /has not started 2 warm environments of version 5 of a/);
     const interrupt = () => Promise.reject(new Error("interrupted"));
     await assert.rejects(waitFor(functions, interrupt), /^Error: interrupted$/);
   });
 
-  it("are reported as missing for a version without any if another version has some", async () => {
+  it("a version without warm environments is reported if another version has some", async () => {
     const { functions } = createFunctions(buildWarm("READY"));
     const sentence = "version 4 of a has no warm environments, so its first reviews take longer";
     assert.equal(await describeColdVersion(functions, "a", "4"), sentence);

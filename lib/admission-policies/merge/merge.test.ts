@@ -41,7 +41,7 @@ describe("a patch of an ApplyConfiguration", () => {
       else assert.throws(apply, new ApplyConfigurationError(refused));
     });
 
-  it("reads a number of elements that is proportional to the length of a list", () => {
+  it("an ApplyConfiguration is merged into a list in linear time, so each element is read a few times", () => {
     let reads = 0;
     const ports = Array.from({ length: 1000 }, (_, index) => ({
       get port() {
@@ -56,7 +56,7 @@ describe("a patch of an ApplyConfiguration", () => {
 });
 
 describe("the schema of a kind", () => {
-  it("of a Pod merges containers by their names, and refuses to change args, which are atomic", () => {
+  it("the schema of a Pod merges containers by their names, and refuses changes of args, which are atomic", () => {
     const pod = findSchema({ group: "", version: "v1", kind: "Pod" }, []);
     assert.ok(pod);
     const object = {
@@ -82,7 +82,7 @@ describe("the schema of a kind", () => {
     );
   });
 
-  it("doesn't exist for versions that no CustomResourceDefinition serves", () => {
+  it("findSchema finds no schema for versions that no CustomResourceDefinition serves", () => {
     assert.equal(findSchema({ ...kind, version: "v2" }, [definition]), undefined);
     assert.equal(findSchema(kind, []), undefined);
   });

@@ -38,12 +38,12 @@ describe("check", () => {
       assert.deepEqual(found, [error].flat());
     });
 
-  it("resolves names that contain dots, of variables and of functions", () => {
+  it("check resolves names that contain dots, of variables and of functions", () => {
     assert.deepEqual(findReference("authorizer.requestResource"), { name: "authorizer.requestResource" });
     assert.equal(findReference(".sets.contains([1], [1])")?.name, "sets.contains");
   });
 
-  it("lists the overloads that accept the arguments, in upstream's order", () => {
+  it("check lists the overloads that accept the arguments, in upstream's order", () => {
     const listOverloads = (text: string) => findReference(text)?.overloads;
     assert.deepEqual(listOverloads("1 + 1"), ["add_int64"]);
     assert.deepEqual(listOverloads("object.?a"), ["select_optional_field"]);
@@ -59,20 +59,20 @@ describe("check", () => {
     );
   });
 
-  it("replaces type parameters that a later expression binds", () => {
+  it("check replaces type parameters that a later expression binds", () => {
     const { types, expression } = checkValid("[[], [1]]");
     assert.ok(expression.kind === "list");
     const elementTypes = expression.elements.map(({ value }) => formatType(types.get(value) ?? assert.fail()));
     assert.deepEqual(elementTypes, ["list(int)", "list(int)"]);
   });
 
-  // Upstream panics for these expressions.
-  it("accepts optional elements of type dyn in lists and maps", () => {
+  // Upstream panics for such expressions.
+  it("check accepts optional elements of type dyn in lists and maps", () => {
     assert.equal(formatType(checkValid("[?object.a]").type), "list(dyn)");
     assert.equal(formatType(checkValid('{?"a": object.a}').type), "map(string, dyn)");
   });
 
-  it("refuses expressions whose types grow exponentially", () => {
+  it("check refuses expressions whose types grow exponentially", () => {
     const [issue] = checkText(`[1]${".map(a, {a: a})".repeat(60)}`) as readonly Issue[];
     assert.equal(issue?.message, "the types of the expression are too large");
   });
@@ -85,29 +85,29 @@ describe("formatIssues", () => {
       text,
     );
 
-  it("shows the line of the source, and marks the place in it", () => {
+  it("formatIssues shows the line of the source, and marks the place in it", () => {
     assert.equal(format("a + b", 2), "ERROR: <input>:1:3: wrong\n | a + b\n | ..^");
     assert.equal(format("a +", 3), "ERROR: <input>:1:4: wrong\n | a +\n | ...^");
   });
-  it("counts lines, and shows tabs as spaces", () => {
+  it("formatIssues counts lines, and shows tabs as spaces", () => {
     assert.equal(format("a\r\n\t+ b", 5), "ERROR: <input>:2:3: wrong\n |  + b\n | ..^");
     assert.equal(format("a\nb\n", 2), "ERROR: <input>:2:1: wrong\n | b\n | ^");
   });
-  it("shows wide dots below characters that aren't ASCII", () => {
+  it("formatIssues shows wide dots below characters that aren't ASCII", () => {
     assert.equal(format("'é😀' + 日", 7), "ERROR: <input>:1:8: wrong\n | 'é😀' + 日\n | .．．....＾");
   });
-  it("sorts issues by their place", () => {
+  it("formatIssues sorts issues by their place", () => {
     assert.equal(
       format("a + b", 4, 0),
       "ERROR: <input>:1:1: wrong\n | a + b\n | ^\nERROR: <input>:1:5: wrong\n | a + b\n | ....^",
     );
   });
-  it("shows no source for an issue without a place, nor a line that is too long", () => {
+  it("formatIssues shows no source for an issue without a place, nor a line that is too long", () => {
     assert.equal(format("a", -1), "ERROR: <input>:-1:0: wrong");
     assert.equal(format("", 0), "ERROR: <input>:1:0: wrong");
     assert.equal(format(" ".repeat(16_385), 2), "ERROR: <input>:1:3: wrong");
   });
-  it("shows at most a hundred issues", () => {
+  it("formatIssues shows at most a hundred issues", () => {
     const lines = format("a", ...Array(103).fill(0)).split("\n");
     assert.equal(lines.length, 301);
     assert.equal(lines[300], "3 more errors were truncated");

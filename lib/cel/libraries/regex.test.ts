@@ -45,11 +45,11 @@ describe("a pattern", () => {
   for (const source of slowElsewhere)
     it(`takes linear time: ${source}`, () => {
       const pattern = compilePattern(source);
-      // If the time were more than linear, this would not end.
+      // If the time were more than linear, the test would not end.
       assert.equal(pattern.test(`${long}!`), pattern.find(`${long}!`) !== "");
     });
 
-  it("has the same result if it has more states than the cache keeps", () => {
+  it("a pattern has the same result if it has more states than the cache keeps", () => {
     const pattern = compilePattern("a[ab]{16}c");
     let text = "";
     // This text never repeats itself regularly, so that nearly each position has a different state.
@@ -59,7 +59,7 @@ describe("a pattern", () => {
     assert.equal(pattern.test(text), false);
   });
 
-  it("is cached until a hundred other patterns have been used", () => {
+  it("a pattern is cached until a hundred other patterns have been used", () => {
     const pattern = compilePattern("kept");
     for (let index = 0; index < 99; index++) compilePattern(`${index}`);
     assert.equal(compilePattern("kept"), pattern);
@@ -67,7 +67,7 @@ describe("a pattern", () => {
     assert.notEqual(compilePattern("kept"), pattern);
   });
 
-  it("is compiled only once for calls in which it is a constant, however many other patterns are used", () => {
+  it("a constant pattern of a call is compiled only once, however many other patterns are used", () => {
     const functions = regexFunctions.flatMap(({ usePattern }) => usePattern?.("[a-c]") ?? []);
     const patterns = Array.from({ length: 100 }, (_, index) => compilePattern(`${index}`));
     const results = functions.map((apply) => apply("abc", "[a-c]"));

@@ -9,7 +9,7 @@ import type { Expression, Issue } from "./syntax.ts";
 
 interface LiteralRow {
   text: string;
-  value?: Value;
+  value?: Value; // the expected value, here or below by its type
   int?: string;
   uint?: string;
   double?: number;
@@ -115,22 +115,22 @@ describe("parse", () => {
       assert.deepEqual(listIssues(repeat(most + 1)), [error]);
     });
 
-  it("parses 100,000 code points and no more", () => {
+  it("parse accepts 100,000 code points and no more", () => {
     assert.deepEqual(listIssues(`'${"😀".repeat(99_998)}'`), []);
     const error = "expression code point size exceeds limit: size: 100001, limit 100000";
     assert.deepEqual(listIssues(`'${"😀".repeat(99_999)}'`), [error]);
   });
 
-  it("refuses an expression that becomes too large when macros are expanded", () => {
+  it("parse refuses an expression that becomes too large when macros are expanded", () => {
     const error = "expression is too large with its macros replaced";
     assert.deepEqual(listIssues(`a${".optMap(x, x)".repeat(40)}`), [error]);
   });
 
-  it("stops after 100 errors of the lexer", () => {
+  it("parse stops after 100 errors of the lexer", () => {
     assert.equal(listIssues("#".repeat(150)).length, 101);
   });
 
-  it("returns an expression with offsets, or errors with offsets, for any text", () => {
+  it("parse returns an expression with offsets, or errors with offsets, for any text", () => {
     const words =
       "a for has ( ) [ ] { } , . ? : + - ! && || == in true 1 0x 1u .5 'a' b'é' ''' \\n ` # 😀 \n // .all( .optMap(x,";
     const texts = fc.array(fc.oneof(fc.constantFrom(...words.split(" "), " "), fc.string({ unit: "binary" })));

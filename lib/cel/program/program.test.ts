@@ -122,7 +122,7 @@ describe("compile", () => {
     });
   }
 
-  it("subtracts the cost from a budget, and stops when the budget is used up", () => {
+  it("a program subtracts its cost from a budget, and stops when the budget is used up", () => {
     const budget = { left: 25 };
     assert.deepEqual(evaluate("object.l.all(x, x > 0)", undefined, budget), { value: true, cost: 13 });
     assert.equal(budget.left, 12);
@@ -133,7 +133,7 @@ describe("compile", () => {
     assert.deepEqual(evaluate("true", undefined, budget), { value: true, cost: 0 });
   });
 
-  it("computes fields when they are selected", () => {
+  it("a program computes a field of `variables` only when the expression selects the field", () => {
     const fields = new Fields();
     assert.deepEqual(evaluate("object.n == 2 && variables.one == 1", fields), { value: false, cost: 3 });
     assert.equal(fields.read, 0);
@@ -145,11 +145,11 @@ describe("compile", () => {
     assert.deepEqual(evaluate("variables.missing"), { error: "no such key: missing", cost: 2 });
   });
 
-  it("reports variables without a value", () => {
+  it("a program reports variables without a value", () => {
     assert.deepEqual(evaluate("oldObject.a"), { error: "no such attribute(s): oldObject", cost: 1 });
   });
 
-  it("shares no state between evaluations", () => {
+  it("a program shares no state between its evaluations", () => {
     const program = compileText("object.map(x, object.map(y, x + y))");
     const run = (list: Value) => program.evaluate({ find: () => list });
     const outcome = run([1, 2]);
@@ -164,7 +164,7 @@ describe("compile", () => {
     assert.deepEqual(run([1, 2]), outcome);
   });
 
-  it("stops if lists double without any cost", () => {
+  it("a program stops if lists double without any cost", () => {
     let text = "z20.size()";
     for (let depth = 20; depth > 0; depth--)
       text = `optional.of(z${depth - 1} + z${depth - 1}).optMap(z${depth}, ${text})`;

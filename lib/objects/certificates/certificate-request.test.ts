@@ -45,7 +45,7 @@ describe("a certificate request", () => {
   );
   const attribute = fc.tuple(fc.constantFrom("CN", "O", "OU", "C", "L", "1.2.3.4.5"), value);
 
-  it("has the subject that @peculiar/x509 encoded", async () => {
+  it("a certificate request has the subject that @peculiar/x509 encoded", async () => {
     const names = fc.array(fc.array(attribute, { minLength: 1, maxLength: 4 }), { maxLength: 12 });
     await fc.assert(
       fc.asyncProperty(names, async (names) => {
@@ -66,7 +66,7 @@ describe("a certificate request", () => {
     );
   });
 
-  it("has the last of its common names and all organizations, even if one set has several", () => {
+  it("a certificate request has its last common name and all its organizations, even if one set has several", () => {
     assert.deepEqual(
       readSubject(
         encodeX509NameSet(encodeX509NameAttribute("CN", "a"), encodeX509NameAttribute("O", "system:masters")),
@@ -81,13 +81,13 @@ describe("a certificate request", () => {
     );
   });
 
-  it("may have an empty subject", () => {
+  it("a certificate request may have an empty subject", () => {
     assert.deepEqual(readSubject(), { subject: { commonName: "", organizations: [] } });
   });
 
   // The first number is the DER type: 0x0c UTF8String, 0x12 NumericString, 0x13 PrintableString, 0x14 TeletexString,
   // 0x16 IA5String, 0x1e BMPString.
-  it("reads strings of each type that Go reads", () => {
+  it("a certificate request reads strings of each type that Go reads", () => {
     const buildResult = (commonName: string) => ({ subject: { commonName, organizations: [] } });
     const [a, b] = [0x61, 0x62];
     assert.deepEqual(readCommonName(0x0c, 0xef, 0xbb, 0xbf, a), buildResult("\ufeffa"));
@@ -100,20 +100,20 @@ describe("a certificate request", () => {
     assert.deepEqual(readCommonName(0x0c), buildResult(""));
   });
 
-  it("ignores values of types that Go doesn't read as strings", () => {
+  it("a certificate request ignores values of types that Go doesn't read as strings", () => {
     for (const identifier of [0x04, 0x05, 0x1b, 0x1c, 0x30, 0x2c, 0x8c])
       assert.deepEqual(readCommonName(identifier, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
   });
 
-  it("fails for malformed strings", () => {
-    assertMalformed(readCommonName(0x0c, 0xff));
-    assertMalformed(readCommonName(0x0c, 0xed, 0xa0, 0x80));
-    assertMalformed(readCommonName(0x12, 0x61));
-    assertMalformed(readCommonName(0x13, 0x40));
-    assertMalformed(readCommonName(0x16, 0x80));
-    assertMalformed(readCommonName(0x1e, 0));
-    assertMalformed(readCommonName(0x1e, 0xd8, 0));
-    assertMalformed(readCommonName(0x1e, 0xff, 0xff));
+  it("a certificate request fails for malformed strings", () => {
+    assertMalformed(readCommonName(0x0c, 0xff)); // UTF8String: no UTF-8
+    assertMalformed(readCommonName(0x0c, 0xed, 0xa0, 0x80)); // UTF8String: a surrogate
+    assertMalformed(readCommonName(0x12, 0x61)); // NumericString: a
+    assertMalformed(readCommonName(0x13, 0x40)); // PrintableString: @
+    assertMalformed(readCommonName(0x16, 0x80)); // IA5String: not ASCII
+    assertMalformed(readCommonName(0x1e, 0)); // BMPString: half a character
+    assertMalformed(readCommonName(0x1e, 0xd8, 0)); // BMPString: a surrogate
+    assertMalformed(readCommonName(0x1e, 0xff, 0xff)); // BMPString: no character
   });
 });
 
@@ -124,7 +124,7 @@ describe("the PEM of a certificate request", () => {
   const expectedSubject = { subject: { commonName: "a", organizations: [] } };
   const otherPem = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
 
-  it("may have surrounding text, headers and CRLF line ends", () => {
+  it("the PEM of a certificate request may have surrounding text, headers and CRLF line ends", () => {
     assert.deepEqual(parse(`hello\n-----BEGIN X-----\n${validPem}more`), expectedSubject);
     assert.deepEqual(parse(validPem.replaceAll("\n", " \t\r\n")), expectedSubject);
     assert.deepEqual(parse(validPem.replace("T-----\n", "T-----\nA: b\nC:\n\n")), expectedSubject);
@@ -132,20 +132,20 @@ describe("the PEM of a certificate request", () => {
     assert.deepEqual(parse(validPem.replace("\n", "\n\n \n")), expectedSubject);
   });
 
-  it("is parsed only if its first block is a request; later blocks are ignored", () => {
+  it("a PEM is parsed only if its first block is a certificate request; later blocks are ignored", () => {
     assert.deepEqual(parse(validPem + otherPem), expectedSubject);
     assert.deepEqual(parse(toPem(bytes, "CERTIFICATE") + validPem), noBlock);
     assert.deepEqual(parse(toPem(bytes, "NEW CERTIFICATE REQUEST") + validPem), noBlock);
   });
 
-  it("skips text that is not a block", () => {
+  it("a PEM may have text that is no complete block before the block of the certificate request", () => {
     assert.deepEqual(parse(otherPem.replace("-----END C", "-----END X") + validPem), expectedSubject);
     assert.deepEqual(parse(otherPem.replace(/\nM/, "\n!") + validPem), expectedSubject);
     assert.deepEqual(parse(`x${otherPem}${validPem}`), expectedSubject);
     assert.deepEqual(parse(otherPem.replace("T-----\n", "T---\n") + validPem), expectedSubject);
   });
 
-  it("must exist and contain a request", () => {
+  it("a PEM without the block of a certificate request, or with a malformed one, is refused", () => {
     for (const text of ["", "hello", bytes.toString("base64"), validPem.slice(0, -20), `${validPem.slice(0, -1)}x`])
       assert.deepEqual(parse(text), noBlock);
     for (const value of [undefined, null, 5, {}, [validPem], { length: 1e9 }])
@@ -154,7 +154,7 @@ describe("the PEM of a certificate request", () => {
     assertMalformed(parse(toPem(Buffer.from("hello"))));
   });
 
-  it("is read in linear time, even with many begin and end lines", () => {
+  it("the PEM of a certificate request is read in linear time, even with many begin and end lines", () => {
     for (const piece of [
       "-----BEGIN X-----\n",
       "\n-----END X-----",
@@ -172,33 +172,33 @@ describe("the DER of a certificate request", () => {
   );
   const parse = (bytes: Uint8Array) => parseCertificateSubject(encodeCertificateRequest(toPem(bytes)));
 
-  it("is refused if it is cut short at any byte", () => {
+  it("the DER of a certificate request is refused if it is cut short at any byte", () => {
     for (let length = 0; length < validBytes.length; length++) assertMalformed(parse(validBytes.subarray(0, length)));
   });
 
-  it("is refused if bytes follow it", () => assertMalformed(parse(Buffer.concat([validBytes, Buffer.from([0])]))));
+  it("a DER with bytes at its end is refused", () => assertMalformed(parse(Buffer.concat([validBytes, Buffer.from([0])]))));
 
-  it("is refused if lengths are too long, too large or indefinite", () => {
+  it("the DER of a certificate request is refused if lengths are too long, too large or indefinite", () => {
     const content = validBytes.subarray(2 + (Number(validBytes[1]) & 0x80 ? Number(validBytes[1]) & 0x7f : 0));
     for (const length of [
-      [0x80],
-      [0x83, 0, 0, content.length],
-      [0x84, 0x7f, 0xff, 0xff, 0xff],
-      [0x88, ...content],
-      [0xff],
+      [0x80], // indefinite
+      [0x83, 0, 0, content.length], // with leading zeros
+      [0x84, 0x7f, 0xff, 0xff, 0xff], // 2 GB
+      [0x88, ...content], // a length of eight bytes
+      [0xff], // reserved
     ])
       assertMalformed(parse(Buffer.from([0x30, ...length, ...content, 0, 0])));
   });
 
-  it("is refused if it is nested deeply, but may have 10,000 empty sets of attributes", () => {
-    assertMalformed(parse(Buffer.alloc(1_000_000, 0x30)));
+  it("the DER of a certificate request must not nest deeply, but may have 10,000 empty sets", () => {
+    assertMalformed(parse(Buffer.alloc(1_000_000, 0x30))); // 0x30 begins a sequence
     assertMalformed(parse(Buffer.alloc(1_000_000, Buffer.from([0x30, 0x80]))));
     assert.deepEqual(readSubject(...Array(10_000).fill(encodeX509NameSet())), {
       subject: { commonName: "", organizations: [] },
     });
   });
 
-  it("throws no error for any bytes", () => {
+  it("the DER of a certificate request throws no error for any bytes", () => {
     const flips = fc.array(fc.tuple(fc.nat(validBytes.length - 1), fc.integer({ min: 1, max: 255 })), { maxLength: 4 });
     fc.assert(
       fc.property(flips, (flips) => {

@@ -69,12 +69,12 @@ for (const { name, faults, warnings, ...fields } of cases)
     );
   });
 
-test("it returns warnings about the example policies as sentences that begin with the field", () => {
+test("findPolicyWarnings returns warnings about the example policies as sentences that begin with the field", () => {
   for (const policy of benchPolicyCases.flatMap(({ policies }) => policies))
     for (const warning of findPolicyWarnings(policy)) assert.match(warning, /^spec\.\S+ \w/);
 });
 
-test("it reports a limited number of short faults for large and deeply nested policies", () => {
+test("findPolicyFaults reports a limited number of short faults for large and deeply nested policies", () => {
   const nested = JSON.parse(`${"[".repeat(200_000)}${"]".repeat(200_000)}`);
   assert.deepEqual(
     findPolicyFaults(buildPolicy({ overriders: { plaintext: [{ path: "/a", op: "add", value: nested }] } })),
@@ -124,7 +124,7 @@ const { json } = fc.letrec((tie) => ({
   ),
 }));
 
-test("it returns faults and warnings as sentences for any JSON", () => {
+test("findPolicyFaults and findPolicyWarnings return sentences for any JSON", () => {
   const kind = fc.constantFrom("OverridePolicy", "ClusterOverridePolicy", "ClusterValidatePolicy");
   const policy = fc.oneof(
     json,
@@ -150,7 +150,7 @@ test("it returns faults and warnings as sentences for any JSON", () => {
   );
 });
 
-test("it returns faults and warnings as sentences for the example policies with one value replaced", () => {
+test("findPolicyFaults and findPolicyWarnings return sentences for the example policies with one value replaced", () => {
   const policies = benchPolicyCases.flatMap(({ policies }) => policies);
   fc.assert(
     fc.property(fc.nat(policies.length - 1), fc.nat(), json, (policyIndex, placeIndex, newValue) => {

@@ -92,7 +92,7 @@ describe("a template", () => {
     it(`does not change a ${kind} of ${apiVersion} with spec ${JSON.stringify(spec)}`, () =>
       assert.equal(apply({ apiVersion, kind, spec } as KubernetesObject, { template }), false));
 
-  it("does nothing if the reference has no value, and writes the value of a reference as text", () => {
+  it("a template does nothing if the reference has no value, and writes the value of a reference as text", () => {
     const valueRef = { from: "current", path: "b" } as const;
     const template: OverrideTemplate = { type: "labels", operation: "add", path: "a", valueRef };
     const object = buildPod({});
@@ -114,7 +114,7 @@ describe("a template", () => {
 });
 
 describe("a list of origin overriders", () => {
-  it("changes the labels of an object of any kind, but changes pod fields only if the object has a pod spec", () => {
+  it("origin overriders change the labels of any object, but pod fields only if it has a pod spec", () => {
     const object: KubernetesObject = { apiVersion: "v1", kind: "ConfigMap", metadata: {} };
     const labels = { type: "labels", operation: "add", labels: { a: "1" } };
     apply(object, { origin: [labels, { type: "hostNetwork", operation: "replace", hostNetwork: true }] });
@@ -123,7 +123,7 @@ describe("a list of origin overriders", () => {
 });
 
 describe("a patch", () => {
-  it("refuses a path that is too long and a value that is nested too deeply", () => {
+  it("a patch refuses a path that is too long and a value that is nested too deeply", () => {
     const addAt = (path: string, value: unknown) => () => apply(buildPod({}), { patch: [{ op: "add", path, value }] });
     assert.throws(addAt("/a".repeat(4000), 1), /path of an operation must be a text of at most 4096 characters/);
     let nested: unknown = 1;
@@ -131,13 +131,13 @@ describe("a patch", () => {
     assert.throws(addAt("/spec/a", nested), /nested more than 1000 levels/);
   });
 
-  it("sets the key __proto__ like any other key", () => {
+  it("a patch sets the key __proto__ like any other key", () => {
     const value = buildPod({});
     apply(value, { patch: [{ op: "add", path: "/metadata/labels/__proto__", value: "x" }] });
     assert.equal(JSON.stringify(value.metadata), '{"name":"web","labels":{"__proto__":"x"}}');
   });
 
-  it("copies the policy's values, so that later changes don't change the policy", () => {
+  it("a patch copies the policy's values, so that later changes don't change the policy", () => {
     const value = { a: [1] };
     const object = buildPod({});
     apply(object, { patch: ["b", "c"].map((key) => ({ op: "add", path: `/spec/${key}`, value })) });
@@ -205,7 +205,7 @@ const originType = pickFrom(
   "hostNetwork",
   "schedulerName",
   "resourceRequirements",
-  "resourceOversell",
+  "resourceOversell", // the type; the field has an s
   "affinity",
   "tolerations",
   "topologySpreadConstraints",
@@ -269,7 +269,7 @@ const sortMembers = (_: string, value: unknown) =>
     : value;
 
 describe("any template, list of origin overriders or patch", () => {
-  it("changes a draft as it changes an object, and leaves the draft's object unchanged", () => {
+  it("overriders change a draft as they change an object, and leave the draft's object unchanged", () => {
     fc.assert(
       fc.property(object, overriders, (before, sample) => {
         const textBefore = JSON.stringify(before);
@@ -290,7 +290,7 @@ describe("any template, list of origin overriders or patch", () => {
     );
   });
 
-  it("succeeds or fails with an Error for any JSON", () => {
+  it("overriders succeed or fail with an Error for any JSON", () => {
     const mixWithAnything = (parts: Record<string, fc.Arbitrary<unknown>>) =>
       Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, fc.oneof(part, anything)]));
     const changes = fc.oneof(

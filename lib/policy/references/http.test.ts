@@ -35,7 +35,7 @@ describe("the setting http", () => {
       assert.match(findPolicyHttpSettingsFault(settings) ?? "", new RegExp(message));
     });
 
-  it("lists the secrets that are read in AWS", () => {
+  it("the setting http lists the secrets that are read in AWS", () => {
     const credentials = [
       { host: "a", secret: "s", region },
       { host: "b", username: "u", parameter: "/p", region },
@@ -70,21 +70,21 @@ describe("a credential for a host", () => {
   };
   const place = (secret: string) => ({ secret, region });
 
-  it("is sent to the address where a token is requested", async () => {
+  it("a credential for a host is sent to the address where a token is requested", async () => {
     assert.deepEqual(await sendWithAuth({ authUrl }), [
       [place("ann"), "ann", undefined],
       [undefined, undefined, "Bearer t"],
     ]);
   });
-  it("is chosen by the username in the policy", async () => {
+  it("a credential for a host is chosen by the username in the policy", async () => {
     const [first] = await sendWithAuth({ authUrl, username: "bob" });
     assert.deepEqual(first?.slice(0, 2), [place("bob"), "bob"]);
   });
-  it("is not sent if the policy itself has a password", async () => {
+  it("a credential for a host is not sent if the policy itself has a password", async () => {
     const [first] = await sendWithAuth({ authUrl, username: "ann", password: "p" });
     assert.deepEqual(first, [undefined, undefined, `Basic ${Buffer.from("ann:p").toString("base64")}`]);
   });
-  it("is sent with a reference whose auth is empty", async () => {
+  it("a credential for a host is sent with a reference whose auth is empty", async () => {
     assert.deepEqual(await sendWithAuth({}), [[{ parameter: "/token", region }, undefined, undefined]]);
     assert.deepEqual(await sendWithAuth(undefined), [[undefined, undefined, undefined]]);
     assert.deepEqual(await sendWithAuth({ staticToken: "s" }), [[undefined, undefined, "Bearer s"]]);
@@ -98,7 +98,7 @@ describe("a recorded response", () => {
     });
   const settings: PolicyHttpSettings = { ...defaultHttpSettings, hosts: ["mock"] };
 
-  it("has header names as Go writes them", async () => {
+  it("a recorded response has header names as Go writes them", async () => {
     const { http } = recordAnswer({
       headers: { "content-type": ["a"], "X-A": ["b", "c"] },
       trailers: { "x-end": ["d"] },
@@ -109,13 +109,13 @@ describe("a recorded response", () => {
       trailer: { "X-End": ["d"] },
     });
   });
-  it("can have no headers", async () => {
+  it("a recorded response can have no headers", async () => {
     const { header, trailer } = await createPolicyHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/x",
     });
     assert.deepEqual([header, trailer], [{}, {}]);
   });
-  it("is missing if the request was not recorded; the error shows no secrets", async () => {
+  it("a recorded response is missing if the request was not recorded; the error shows no secrets", async () => {
     const answer = createPolicyHttpCapabilities(settings, recordAnswer({}).http).fetchReference({
       url: "http://mock/y",
       auth: { staticToken: "hush" },

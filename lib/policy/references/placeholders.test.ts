@@ -22,17 +22,17 @@ suite("a text with placeholders", () => {
 
   for (const { name, text, becomes } of rows) test(name, () => assert.equal(fillPlaceholders(text, object), becomes));
 
-  test("is also filled from a draft", () => {
+  test("a text with placeholders is also filled from a draft", () => {
     const { value } = createDraft<typeof object>(object);
     value.metadata.name = "new";
     assert.equal(fillPlaceholders("{{metadata.name}}-{{metadata.labels.app}}", value), "new-x");
   });
 
-  test("fails for a placeholder without a path, even if another has no value", () => {
+  test("a text with placeholders fails for a placeholder without a path, even if another has no value", () => {
     assert.throws(() => fillPlaceholders("{{no}}{{}}", object), /has a placeholder without a path/);
   });
 
-  test("fails if the text becomes too long", () => {
+  test("a text with placeholders fails if the text becomes too long", () => {
     const large = { metadata: { name: "a".repeat(10_000) } };
     assert.throws(
       () => fillPlaceholders("{{metadata.name}}".repeat(1000), large),
@@ -40,7 +40,7 @@ suite("a text with placeholders", () => {
     );
   });
 
-  test("is filled or refused in a sentence for any text", () => {
+  test("a text with placeholders is filled or refused in a sentence for any text", () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom("{", "}", "{{", "}}", "a", ".", "metadata.name")), (parts) => {
         const text = parts.join("");

@@ -80,7 +80,7 @@ suite("a reference", () => {
     return requests[0]?.url;
   };
 
-  test("encodes the values of placeholders in a URL, so that each value is one segment of the path", async () => {
+  test("a reference encodes the value of a placeholder in a URL, as one segment of the path", async () => {
     assert.equal(
       await resolveUrl(
         "https://{{metadata.annotations.host}}.example.com:{{metadata.annotations.port}}/x/{{metadata.annotations.path}}?q={{metadata.annotations.path}}",
@@ -91,7 +91,7 @@ suite("a reference", () => {
     assert.equal(await resolveUrl("http://mock/x/../y"), "http://mock/x/../y");
   });
 
-  test("keeps the number of segments of a URL's path, whatever value a placeholder has", async () => {
+  test("a reference keeps the number of segments of a URL's path, whatever value a placeholder has", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "binary" }), async (name) => {
         const { requests, capabilities } = recordRequests();
@@ -108,7 +108,7 @@ suite("a reference", () => {
     );
   });
 
-  test("fills the placeholders of params without encoding the values, and sends other fields with placeholders unchanged", async () => {
+  test("a reference fills the placeholders of params without encoding, and of no field but url and params", async () => {
     const { requests, capabilities } = recordRequests();
     const http = {
       url: "http://mock/x",
@@ -122,7 +122,7 @@ suite("a reference", () => {
     assert.deepEqual(requests, [{ ...http, method: "POST", params: { p: "a/b?c#d%e\\f", n: "3" } }]);
   });
 
-  test("sends no request if a placeholder has no value", async () => {
+  test("a reference sends no request if a placeholder has no value", async () => {
     const { requests, capabilities } = recordRequests();
     const http = { url: "http://mock/x", method: "post", params: { a: "{{metadata.uid}}" } };
     const dryRun = { ...creation, dryRun: true };
@@ -130,14 +130,14 @@ suite("a reference", () => {
     assert.deepEqual(requests, []);
   });
 
-  test("sends a GET request even on a dry run", async () => {
+  test("a reference sends a GET request even on a dry run", async () => {
     const { requests, capabilities } = recordRequests();
     const dryRun = { ...creation, dryRun: true };
     await resolveReference({ from: "http", path: "a", http: { url: "http://mock/x" } }, dryRun, capabilities);
     assert.equal(requests[0]?.method, "GET");
   });
 
-  test("reads the changed values of a draft", async () => {
+  test("a reference reads the changed values of a draft", async () => {
     const { value: draft } = createDraft<typeof pod>(structuredClone(pod));
     draft.spec.replicas = 4;
     const request = { ...creation, object: draft };

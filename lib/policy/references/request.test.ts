@@ -25,7 +25,7 @@ describe("an address", () => {
     it(`of ${url} with the parameters ${JSON.stringify(params)} is ${href}`, () =>
       assert.equal(buildReferenceUrl(url, "url", params).href, href));
 
-  it("keeps every parameter", () => {
+  it("an address keeps every parameter", () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string({ unit: "grapheme" }), fc.string({ unit: "grapheme" })), (params) => {
         const { searchParams } = buildReferenceUrl("http://mock/", "url", params);
@@ -42,23 +42,23 @@ describe("an address", () => {
 });
 
 describe("a request", () => {
-  it("has its method in capitals, is a GET by default, and has no other method than the allowed ones", () => {
+  it("a request has its method in capitals, is a GET by default, and has no other method than the allowed ones", () => {
     assert.equal(parseMethod("post", ["GET", "POST"]), "POST");
     assert.equal(parseMethod(undefined, ["POST"]), "GET");
     assert.equal(parseMethod("", ["POST"]), "GET");
     for (const method of ["PUT", "CONNECT", 1, null, {}])
       assert.throws(() => parseMethod(method, ["GET", "POST"]), /^Error: method must be one of GET, POST$/);
   });
-  it("has its body as JSON; undefined and null are no body", () => {
+  it("a request has its body as JSON; undefined and null are no body", () => {
     assert.deepEqual([0, "", false, {}].map(toJsonRequestBody), ["0", '""', "false", "{}"]);
     assert.deepEqual([undefined, null].map(toJsonRequestBody), [undefined, undefined]);
   });
-  it("has headers in lower case and the length of its body", () => {
+  it("a request has headers in lower case and the length of its body", () => {
     assert.deepEqual(buildPolicyRequestHeaders({ "X-A": "b", c: null }, "ä"), { "x-a": "b", "content-length": "2" });
     assert.deepEqual(buildPolicyRequestHeaders({}, undefined), {});
     assert.deepEqual(Object.keys(buildPolicyRequestHeaders(JSON.parse('{"__proto__":"x"}'), undefined)), ["__proto__"]);
   });
-  it("refuses headers of the connection and the transfer", () => {
+  it("a request must not have headers of the connection or the transfer", () => {
     for (const name of ["Host", "connection", "TE", "Upgrade", "Expect", "Proxy-Connection", "content-length"])
       assert.throws(() => buildPolicyRequestHeaders({ [name]: "x" }, undefined), /^Error: header must not set /);
   });

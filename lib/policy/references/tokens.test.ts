@@ -13,7 +13,7 @@ describe("a token", () => {
   for (const { body, token, expireAt } of rows.answers)
     it(`${token === undefined ? "is not" : "is"} in ${body}`, () =>
       assert.deepEqual(parseTokenResponse({ status: 200, body }), token && { token, expireAt }));
-  it("is not read from a response with an error status", () => {
+  it("a token is not read from a response with an error status", () => {
     for (const status of [199, 301, 401, 500])
       assert.equal(parseTokenResponse({ status, body: '{"token":"t"}' }), undefined);
   });
@@ -22,7 +22,7 @@ describe("a token", () => {
     it(`in ${body} is cached for ${seconds} s with auth ${JSON.stringify(auth)}${refused ? `, if the service has refused "${refused}"` : ""}`, () =>
       assert.equal(computeTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
 
-  it("is cached for the same time when its response comes again, because the life begins with the first response", (test) => {
+  it("a response that comes again is cached as long, because its token lives from the first response", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
     assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90); // 100 s minus a tenth
@@ -55,7 +55,7 @@ describe("a duration", () => {
   for (const [text, milliseconds] of Object.entries(durations))
     it(`"${text}" has ${milliseconds ?? "no"} milliseconds`, () =>
       assert.equal(parseGoDurationMilliseconds(text), milliseconds));
-  it("is parsed in linear time for any text", () => {
+  it("a duration is parsed in linear time for any text", () => {
     fc.assert(fc.property(fc.string(), (text) => void parseGoDurationMilliseconds(text)));
     assert.equal(parseGoDurationMilliseconds("1".repeat(100_000)), undefined);
     assert.equal(parseGoDurationMilliseconds(`${"1s".repeat(50_000)}x`), undefined);

@@ -35,7 +35,7 @@ const assertSame = (left: Awaited<ReturnType<typeof getOutcome>>, right: typeof 
   assert.deepEqual(right, left, what);
 };
 
-/** Wraps a value in maps and lists, so that it is at this path. */
+/** Wraps a value in maps and lists, so that the value is at a path. */
 const plantValue = ([step, ...rest]: PathStep[], value: unknown): unknown => {
   if (step === undefined) return value;
   return typeof step === "number"
@@ -231,7 +231,7 @@ const kinds = {
 };
 const object: fc.Arbitrary<KubernetesObject> = fc
   .tuple(
-    fc.oneof(pickFrom(Object.entries(kinds)), pickFrom(Object.entries(kinds).slice(0, 2))),
+    fc.oneof(pickFrom(Object.entries(kinds)), pickFrom(Object.entries(kinds).slice(0, 2))), // often one of the first two
     fc.record({ annotations: map, labels: map }, { requiredKeys: [] }),
     fc.option(podSpec, { nil: undefined, freq: 10 }),
   )
@@ -293,7 +293,7 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
     }),
   )
   .chain((sample) => operation.map((chosen) => toJson({ ...sample, operation: chosen }) as OverrideTemplate))
-  // Policies with other affinities don't pass the checks.
+  // The checks refuse templates that add an affinity without terms.
   .filter(
     ({ operation, affinity }) =>
       !affinity || operation === "remove" || countTermsPerAffinityList(affinity).some(Boolean),
@@ -356,7 +356,7 @@ const places = [
   `/spec/affinity/nodeAffinity/${required}`,
   `/spec/affinity/podAffinity/${required}`,
 ];
-const misshapen = fc
+const podWithWrongType = fc
   .tuple(
     object.filter(({ apiVersion, kind }) => apiVersion === "v1" && kind === "Pod"),
     pickFrom(places),
@@ -385,7 +385,7 @@ const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, makeOptional(objec
 describe("CUE rendered from any template", () => {
   const capabilities = createPolicyCaseCapabilities();
 
-  it("changes any object as the template does", async () => {
+  it("CUE rendered from any template changes any object as the template does", async () => {
     const property = fc.asyncProperty(template, request, async (template, request) => {
       const expected = await getOutcome(applyTemplate(template, request, capabilities));
       assertSame(
@@ -397,8 +397,8 @@ describe("CUE rendered from any template", () => {
     await fc.assert(property, { numRuns: runCount });
   });
 
-  it("fails for an object with wrong types, or changes the object as the template does", async () => {
-    const property = fc.asyncProperty(template, misshapen, async (template, object) => {
+  it("rendered CUE fails for an object with wrong types, or changes the object as the template does", async () => {
+    const property = fc.asyncProperty(template, podWithWrongType, async (template, object) => {
       const request: PolicyRequest = { operation: "CREATE", object };
       const result = await getOutcome(applyRendering(template, request, capabilities));
       if ("value" in result)
@@ -411,7 +411,7 @@ describe("CUE rendered from any template", () => {
     await fc.assert(property, { numRuns: runCount });
   });
 
-  it("decides as the condition does", async () => {
+  it("CUE rendered from any condition decides as the condition does", async () => {
     const property = fc.asyncProperty(condition, request, async (condition, request) => {
       const result = await getOutcome(evaluateRenderedCondition(condition, request, capabilities));
       if ("message" in result && mayBeSame.test(result.message)) return;
@@ -424,7 +424,7 @@ describe("CUE rendered from any template", () => {
     await fc.assert(property, { numRuns: runCount });
   });
 
-  it("compiles as a script", async () => {
+  it("CUE rendered from any template or condition compiles as a script", async () => {
     const scripts = fc.oneof(template.map(renderTemplateAsCue), condition.map(renderConditionAsCue));
     const property = fc.asyncProperty(scripts, async (script) =>
       assert.equal(await findScriptFault(script, capabilities.evaluateCue), undefined),

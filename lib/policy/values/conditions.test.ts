@@ -44,7 +44,7 @@ suite("a condition", () => {
   for (const [name, data, value, result] of compared)
     test(`compares ${name}`, () => assert.deepEqual(listMet(data, value), conditionsByOrder[result]));
 
-  test("compares texts for equality as texts and for order as quantities", () => {
+  test("a policy condition compares texts for equality as texts and for order as quantities", () => {
     assert.deepEqual(listMet("1Gi", "1024Mi"), ["NotEqual", "Gte", "Lte"]);
     assert.deepEqual(listMet("1Gi", "500Mi"), ["NotEqual", "Gt", "Gte"]);
   });
@@ -85,7 +85,7 @@ suite("a condition", () => {
         assert.throws(() => isMet(cond, data, value), { name: "Error", message });
     });
 
-  test("finds elements of a list as Equal compares values", () => {
+  test("a policy condition finds elements of a list as Equal compares values", () => {
     assert.equal(isMet("In", "2", parseValue({ integerSlice: [1, 2] })), true);
     assert.equal(isMet("In", 1.5, parseValue({ floatSlice: ["1.50"] })), true);
     assert.equal(isMet("In", null, [null]), true);
@@ -95,7 +95,7 @@ suite("a condition", () => {
       assert.throws(() => isMet("In", "a", value), /^Error: In and NotIn need a list, and the value is/);
   });
 
-  test("is met by a missing value only for NotExist", () => {
+  test("a policy condition is met by a missing value only for NotExist", () => {
     for (const cond of [...conds, "In", "NotIn", "Exist"]) assert.equal(isMet(cond, undefined, "a"), false);
     assert.equal(isMet("NotExist", undefined, undefined), true);
     assert.equal(isMet("Exist", null, undefined), true);
@@ -122,7 +122,7 @@ suite("a condition", () => {
       assert.equal(isMet("Gt", result, value, { valueProcess }), !isExact);
     });
 
-  test("ignores valueProcess for In and Exist", () => {
+  test("a policy condition ignores valueProcess for In and Exist", () => {
     const valueProcess = { operation: "%" };
     assert.equal(isMet("In", 1, [1], { valueProcess }), true);
     assert.equal(isMet("Exist", 1, undefined, { valueProcess }), true);
@@ -135,7 +135,7 @@ suite("a condition", () => {
         message: new RegExp(message),
       }));
 
-  test("fails if the value to process is no number", () => {
+  test("a policy condition fails if the value to process is no number", () => {
     const valueProcess = { operation: "+", operationWith: 1 };
     for (const value of ["a", true, null, [1]])
       assert.throws(
@@ -144,7 +144,7 @@ suite("a condition", () => {
       );
   });
 
-  test("fails for values that are nested too deeply", () => {
+  test("a policy condition fails for values that are nested too deeply", () => {
     const parseNested = () => JSON.parse(`${"[".repeat(100_000)}${"]".repeat(100_000)}`);
     assert.throws(
       () => isMet("Equal", parseNested(), parseNested()),
@@ -152,11 +152,11 @@ suite("a condition", () => {
     );
   });
 
-  test("finds any value equal to a copy of it", () => {
+  test("a policy condition finds any value equal to a copy of it", () => {
     fc.assert(fc.property(fc.jsonValue(), (value) => isMet("Equal", value, structuredClone(value))));
   });
 
-  test("orders numbers so that exactly one of Lt, Equal and Gt is met", () => {
+  test("a policy condition orders numbers so that exactly one of Lt, Equal and Gt is met", () => {
     const scalar = fc.oneof(fc.integer(), fc.double({ noNaN: true, noDefaultInfinity: true }));
     fc.assert(
       fc.property(scalar, scalar, (left, right) => {

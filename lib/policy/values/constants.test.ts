@@ -34,7 +34,7 @@ suite("a constant", () => {
     test(`can't be ${JSON.stringify(constant)}`, () =>
       assert.throws(() => parseConstant(constant), { name: "Error", message }));
 
-  test("is parsed or refused in a sentence for any JSON", () => {
+  test("a policy constant is parsed or refused in a sentence for any JSON", () => {
     const fields = ["string", "integer", "float", "boolean", "stringSlice", "integerSlice", "floatSlice", "stringMap"];
     const any = fc.oneof(fc.jsonValue(), fc.dictionary(fc.constantFrom(...fields), fc.jsonValue()));
     fc.assert(

@@ -28,19 +28,19 @@ suite("an exact number", () => {
   for (const text of rows.invalid)
     test(`isn't ${JSON.stringify(text)}`, () => assert.equal(parseDecimal(text), undefined));
 
-  test("has at most 1000 characters", () => {
+  test("an exact number has at most 1000 characters", () => {
     assert.equal(parseDecimal("9".repeat(1001)), undefined);
     assert.ok(parseDecimal("9".repeat(1000)));
   });
 
-  test("can be a percentage", () => {
+  test("an exact number can be a percentage", () => {
     assertEqual(parseDecimalOrPercentage("50%"), parseDecimal("0.5"));
     assertEqual(parseDecimalOrPercentage("12.5%"), parseDecimal("0.125"));
     assertEqual(parseDecimalOrPercentage(2), parseDecimal("2"));
     for (const text of ["%", "5%%", "% 5", "5 %"]) assert.equal(parseDecimalOrPercentage(text), undefined);
   });
 
-  test("can be a quantity", () => {
+  test("an exact number can be a quantity", () => {
     assertEqual(parseDecimalOrQuantity("1Gi"), parseDecimalOrQuantity(1073741824));
     assertEqual(parseDecimalOrQuantity("500m"), parseDecimalOrQuantity(0.5));
     assertEqual(parseDecimalOrQuantity("1e3"), parseDecimalOrQuantity("1k"));
@@ -48,13 +48,13 @@ suite("an exact number", () => {
       assert.equal(parseDecimalOrQuantity(value), undefined);
   });
 
-  test("is distinguished from all JSON values", () => {
+  test("an exact number is distinguished from all JSON values", () => {
     assert.equal(isExactFraction(parseDecimal(1)), true);
     fc.assert(fc.property(fc.jsonValue(), (value) => !isExactFraction(value)));
     assert.equal(isExactFraction({ numerator: 1, denominator: 1 }), false);
   });
 
-  test("is calculated like an integer of JavaScript", () => {
+  test("an exact number is calculated like an integer of JavaScript", () => {
     const integer = fc.integer({ min: -1000, max: 1000 });
     const requireDecimal = (value: number): ExactFraction => parseDecimal(value) ?? assert.fail();
     fc.assert(
@@ -73,13 +73,13 @@ suite("an exact number", () => {
     assert.equal(calculateWithExactFractions(requireDecimal(1), "%", requireDecimal(1)), undefined);
   });
 
-  test("is not rounded in a sum", () => {
+  test("an exact number is not rounded in a sum", () => {
     const [first, second] = [parseDecimal("0.1"), parseDecimal("0.2")];
     assert.ok(first && second);
     assertEqual(calculateWithExactFractions(first, "+", second), parseDecimal("0.3"));
   });
 
-  test("is compared like a number of JavaScript", () => {
+  test("an exact number is compared like a number of JavaScript", () => {
     const number = fc.double({ noNaN: true, noDefaultInfinity: true });
     fc.assert(
       fc.property(number, number, (left, right) => {

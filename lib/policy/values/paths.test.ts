@@ -20,12 +20,12 @@ suite("a path", () => {
   for (const { name, path, message } of cases.invalidPaths)
     test(`can't be ${name}`, () =>
       assert.throws(() => parseReferencePath(path), { name: "Error", message: new RegExp(message) }));
-  test("can't be longer than 4096 characters", () =>
+  test("a reference path can't be longer than 4096 characters", () =>
     assert.throws(() => parseReferencePath("a".repeat(5000)), {
       message: "path must not be longer than 4096 characters",
     }));
 
-  test("is parsed for any keys in both notations", () => {
+  test("a reference path is parsed for any keys in both notations", () => {
     const key = fc.string({ minLength: 1 }).filter((text) => !/^\d+$/.test(text));
     const steps = fc.array(fc.oneof(key, fc.nat()), { minLength: 1, maxLength: 5 });
     fc.assert(
@@ -37,7 +37,7 @@ suite("a path", () => {
     );
   });
 
-  test("is parsed or refused in a sentence for any text", () => {
+  test("a reference path is parsed or refused in a sentence for any text", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.string({ unit: fc.constantFrom(...'./[]"\\~0a') })), (text) => {
         try {

@@ -59,7 +59,7 @@ describe("the authorizer", () => {
     return questions;
   };
 
-  it("is asked about a resource with everything that the expression states about the resource", () => {
+  it("the authorizer is asked about a resource with everything that the expression states about the resource", () => {
     const chain = 'group("apps").resource("deployments").subresource("scale").namespace("a").name("b")';
     assert.deepEqual(ask(`authorizer.${chain}.check("patch").allowed()`), [
       {
@@ -78,21 +78,21 @@ describe("the authorizer", () => {
     ]);
   });
 
-  it("is asked about the resource of the request, with the name that the expression sets", () => {
+  it("the authorizer is asked about the resource of the request, with the name that the expression sets", () => {
     const questions = ask('authorizer.requestResource.name("other").check("get").allowed()');
     const resource = { group: "", version: "*", resource: "pods", namespace: "a", name: "other" };
     const resourceAttributes = { ...resource, verb: "get" };
     assert.deepEqual(questions, [{ user: "alice", groups: ["developers"], resourceAttributes }]);
   });
 
-  it("is asked whether a service account, instead of the user, may read a path", () => {
+  it("the authorizer is asked whether a service account, instead of the user, may read a path", () => {
     const questions = ask('authorizer.serviceAccount("ns", "app").path("/metrics").check("get").allowed()');
     const nonResourceAttributes = { path: "/metrics", verb: "get" };
     const groups = ["system:serviceaccounts", "system:serviceaccounts:ns"];
     assert.deepEqual(questions, [{ user: "system:serviceaccount:ns:app", groups, nonResourceAttributes }]);
   });
 
-  it("is asked with selectors as they were written", () => {
+  it("the authorizer gets field and label selectors as the expression states them", () => {
     const chain = 'group("").resource("pods").fieldSelector("a=b").labelSelector("c in (")';
     const [question] = ask(`authorizer.${chain}.check("list").allowed()`);
     assert.ok(question && "resourceAttributes" in question);
@@ -115,7 +115,7 @@ describe("the authorizer", () => {
       assert.deepEqual(outcome, { value, cost: 350_003 });
     });
 
-  it("stops an evaluation if it needs an answer that isn't known yet", () => {
+  it("an evaluation that needs an unknown answer of the authorizer fails, unless another operand decides", () => {
     const check = 'authorizer.path("/").check("get").allowed()';
     const decide = () => {
       throw new MissingAuthorization();
