@@ -280,7 +280,7 @@ const knownDifferences: KnownDifference[] = [
     explains: (wanted, actual) => isSame(deleteUncalledAudit(wanted, actual), actual),
   },
   {
-    reason: "if a uid differs, the plugin's refusal shows the uid that was read, and the rule's refusal doesn't",
+    reason: "if a uid isn't the expected one, only the plugin's refusal shows the uid that was found",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
       isSameRefusal(wanted, actual, (text) =>
@@ -304,7 +304,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "if a certificate request can't be parsed, the rule's refusal has another text",
+    reason: "if a certificate request can't be parsed, the rule's refusal has another text than the plugin's",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
       isSameRefusal(wanted, actual, (text) =>
@@ -337,7 +337,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "if a webhook has patched the object, messages of API validation show an empty list or map as null",
+    reason: "if the rule has patched the object, messages of API validation show an empty list or map as null",
     rules: [
       "always-pull-images",
       "default-ingress-class",
@@ -404,7 +404,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "if the answer of the image service is invalid, the rule's refusal has another text",
+    reason: "if the answer of the image service is invalid, the rule's refusal has another text than the plugin's",
     rules: ["image-policy-webhook"],
     explains: (wanted, actual) => {
       const [start, cause = ""] = getMessage(wanted).split(" is forbidden: ");

@@ -136,7 +136,8 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
 };
 
 const knownTitle = "Known differences, with their rules";
-const notReceivableTitle = "Cases that the API server can't send to the rule as they are, with the reason";
+const notReceivableTitle =
+  "Cases that the API server can't send to the rule as they are, with the reason or its refusal";
 const leftOutTitle = "Cases that aren't compared with the plugin, with the reason";
 
 /** Returns two lists in Markdown: cases that can't be sent as they are, and cases that are not sent to a plugin. */
@@ -257,7 +258,7 @@ const describeRequestResults = ({ runs, requests, seed, names }: ParityRuns, old
   const command = `npm run parity -- --minor ${comparedMinors.join(",")} --requests ${requests} --seed ${seed} --write`;
   return [
     "## Generated requests",
-    `This command sends the same ${requests} generated requests for each rule to two API servers. One has the compiled-in plugin, and\nthe other one calls the rule instead.\n\n    ${command}\n\n- A cell such as \`884 / 116 / 0\` counts 884 equal answers, 116 answers with a known difference, and no answer with an\n  unexplained difference. "-" means that this version has no such plugin.\n- Two answers are equal if their status, object, message, details, warnings and audit annotations are equal.\n- The last four columns are about ${compared.at(-1)?.[1]}.`,
+    `This command sends the same ${requests} generated requests for each rule to two API servers. One has the compiled-in plugin,\nand the other one calls the rule instead.\n\n    ${command}\n\n- A cell such as \`884 / 116 / 0\` counts 884 equal answers, 116 answers with a known difference, and no answer with an\n  unexplained difference. "-" means that this version has no such plugin.\n- Two answers are equal if their status, object, message, details, warnings and audit annotations are equal.\n- The last four columns are about ${compared.at(-1)?.[1]}.`,
     toMarkdown([ruleHeading, ...compared.map(([, version]) => version), ...columns], table),
     ...(reasons.length > 0 ? [`### ${knownTitle}\n\n${reasons.join("\n")}`] : []),
   ].join("\n\n");
