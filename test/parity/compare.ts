@@ -266,20 +266,21 @@ const knownDifferences: KnownDifference[] = [
       (earlier.some(isAccessReview) && Object(wanted.body).kind === "Namespace" && actual.code === 404),
   },
   {
-    reason: "in Kubernetes 1.33, the plugin copies only labels that no node has",
+    reason:
+      "in Kubernetes 1.33, the plugin doesn't copy the labels topology.kubernetes.io/zone and topology.kubernetes.io/region",
     rules: ["pod-topology-labels"],
     since: { "1.0": true, "1.34": false },
     explains: (wanted, actual) => isSame(deleteTopologyLabels(wanted), deleteTopologyLabels(actual)),
   },
   {
     reason:
-      "the rule writes no audit annotation for an exempt request, for the level privileged and for an invalid label, because the API server doesn't call the rule, or the rule doesn't read the namespace",
+      "only the plugin writes an audit annotation for an exempt request, for the level privileged and for an invalid label",
     rules: ["pod-security"],
     isInAudit: true,
     explains: (wanted, actual) => isSame(deleteUncalledAudit(wanted, actual), actual),
   },
   {
-    reason: "if a uid differs, the plugin's refusal shows the uid that was read, and the rule's refusal doesn't",
+    reason: "if a uid isn't the expected one, only the plugin's refusal shows the uid that was found",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
       isSameRefusal(wanted, actual, (text) =>
@@ -294,7 +295,7 @@ const knownDifferences: KnownDifference[] = [
   },
   {
     reason:
-      "if a claim was changed, the rule's refusal names the changed fields, and the plugin's refusal shows structures of Go",
+      "if a node changes a PersistentVolumeClaim, the rule's refusal names the changed fields, and the plugin's refusal prints them as Go structs",
     rules: ["node-restriction"],
     explains: (wanted, actual) => {
       const end = /(?<= other than status\.quantity and status\.conditions: ).*$/s;
@@ -303,7 +304,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "if a certificate request can't be parsed, the rule's refusal has another text",
+    reason: "if a certificate request can't be parsed, the rule's refusal has another text than the plugin's",
     rules: ["node-restriction"],
     explains: (wanted, actual) =>
       isSameRefusal(wanted, actual, (text) =>
@@ -314,7 +315,7 @@ const knownDifferences: KnownDifference[] = [
       ),
   },
   {
-    reason: "where the plugin answers 500 without a reason, the rule answers 403 Forbidden with the same text",
+    reason: "if the plugin answers 500 without a reason, the rule answers 403 Forbidden with the same text",
     rules: [
       "always-pull-images",
       "node-restriction",
@@ -336,7 +337,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "if a webhook has patched the object, messages of API validation show an empty list or map as null",
+    reason: "if the rule has patched the object, messages of API validation show an empty list or map as null",
     rules: [
       "always-pull-images",
       "default-ingress-class",
@@ -366,25 +367,25 @@ const knownDifferences: KnownDifference[] = [
   },
   {
     reason:
-      "a RuntimeClass adds its tolerations before the rule and after the plugin, so the order of all tolerations differs",
+      "the tolerations of a RuntimeClass stand before those that the rule adds, and after those that the plugin adds",
     rules: ["default-toleration-seconds", "extended-resource-toleration"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual)),
   },
   {
     reason:
-      "a RuntimeClass drops a toleration that another one covers; the plugin adds this toleration before that, and the rule afterwards",
+      "the API server drops the plugin's toleration if a toleration of the pod's RuntimeClass covers it, and keeps the rule's toleration",
     rules: ["extended-resource-toleration"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted), sortTolerations(actual, undefined, deleteCovered)),
   },
   {
     reason:
-      "a RuntimeClass adds its toleration of a lost node before the rule and after the plugin, so only the rule keeps this toleration",
+      "if a RuntimeClass states how long pods tolerate a lost node, the pod gets this time with the rule, and the default time with the plugin",
     rules: ["default-toleration-seconds"],
     explains: (wanted, actual) => isSame(sortTolerations(wanted, applyRuntimeClass), sortTolerations(actual)),
   },
   {
     reason:
-      "if an annotation isn't a list of tolerations, the rule's refusal names it, and the plugin answers 500 with Go's JSON error",
+      "if an annotation isn't a list of tolerations, the rule's refusal names the annotation, and the plugin answers 500 with Go's JSON error",
     rules: ["pod-toleration-restriction"],
     explains: (wanted, actual) =>
       wanted.code === 500 &&
@@ -394,7 +395,7 @@ const knownDifferences: KnownDifference[] = [
   },
   {
     reason:
-      "the rule reports a missing namespace before the API server validates the object, and the plugin reports it afterwards",
+      "the rule refuses an object in a missing namespace before the API server validates the object, and the plugin refuses it afterwards",
     rules: ["namespace-exists"],
     explains: (wanted, actual) => {
       const isEarly = actual.code === 404 && /^namespaces "[^"]+" not found$/.test(getMessage(actual));
@@ -403,7 +404,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason: "if the answer of the image service is invalid, the rule's refusal has another text",
+    reason: "if the answer of the image service is invalid, the rule's refusal has another text than the plugin's",
     rules: ["image-policy-webhook"],
     explains: (wanted, actual) => {
       const [start, cause = ""] = getMessage(wanted).split(" is forbidden: ");
@@ -419,7 +420,7 @@ const knownDifferences: KnownDifference[] = [
   },
   {
     reason:
-      "the rule and the plugin fill their buckets of tokens at other moments, so that one may have a token when the other has none",
+      "the buckets of the rule get tokens at other moments than those of the plugin, so one may refuse an event that the other admits",
     rules: ["event-rate-limit"],
     explains: (wanted, actual) =>
       [wanted, actual].every((one) => one.code < 300 || (one.code === 429 && isLimitMessage(getMessage(one)))) &&
@@ -449,8 +450,7 @@ const knownDifferences: KnownDifference[] = [
     },
   },
   {
-    reason:
-      "a namespace that the rule creates has the field manager postern, and one that the plugin creates has kube-apiserver",
+    reason: "the field manager of the created namespace is postern with the rule, and kube-apiserver with the plugin",
     rules: ["namespace-auto-provision"],
     explains: (wanted, actual) =>
       JSON.stringify(wanted.body).includes('"kind":"Namespace"') &&

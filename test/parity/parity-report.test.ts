@@ -81,7 +81,7 @@ describe("the page of results", () => {
   it("the page of results has its command, the differences with reasons, and the calls that conditions save", () => {
     assert.match(fullPage, /^ {4}npm run parity -- --minor 1\.35,1\.36 --requests 10 --seed 7 --write$/m);
     assert.match(fullPage, /kube-apiserver v1\.36\.3/);
-    assert.match(fullPage, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| calls \|/m);
+    assert.match(fullPage, /^\| rule \(.*\) \| v1\.35\.4 \| v1\.36\.3 \| calls of the rule \|/m);
     // For each minor: the numbers of equal, known and unexplained answers.
     assert.match(fullPage, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 3 \| 2 \| 8 \| 63% \|$/m);
     assert.match(fullPage, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \|$/m);
@@ -123,7 +123,7 @@ describe("the page of results", () => {
       cases: [],
     };
     const nextReport = insertParityReport(fullPage, { ...run, runs: [next] });
-    assert.match(nextReport, /^\| rule \| v1\.35\.4 \| v1\.36\.3 \| v1\.37\.2 \| calls \|/m);
+    assert.match(nextReport, /^\| rule \(.*\) \| v1\.35\.4 \| v1\.36\.3 \| v1\.37\.2 \| calls of the rule \|/m);
     assert.match(nextReport, /^\| a-rule \| 9 \/ 1 \/ 2 \| 9 \/ 1 \/ 0 \| 9 \/ 1 \/ 0 \| 1 \| 1 \| 2 \| 50% \|$/m);
     assert.match(nextReport, /^\| old-rule \| 9 \/ 1 \/ 0 \| - \| - \| - \| - \| - \| - \|$/m);
     assert.match(nextReport, /^\| always-pull-images \| 4 \| 3 \| 1 \| 2 \| - \|$/m);

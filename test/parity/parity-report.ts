@@ -114,7 +114,14 @@ export const describeCaseResults = (results: RuleCaseResults[]): string => {
   ].join("");
 };
 
-const caseHeadings = ["rule", "cases", "as the case states", "not sent", "as the plugin", "recorded outcomes"];
+const caseHeadings = [
+  "rule",
+  "cases",
+  "answered as stated",
+  "not sent",
+  "answered as by the plugin",
+  "recorded answers",
+];
 
 const buildCaseRow = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleCaseResults): string[] => [
   rule,
@@ -128,10 +135,10 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
   return `\n${rule}, "${name}": the API server's answer (+) differs from ${expected} (-)\n${diff}\n`;
 };
 
-const knownTitle = "These differences are known, in the rules that stand in parentheses";
+const knownTitle = "Known differences, with their rules";
 const notReceivableTitle =
-  "The API server can't send these cases to the rule as they are, for the reason after the colon";
-const leftOutTitle = "These cases are not compared with the plugin, for the reason after the colon";
+  "Cases that the API server can't send to the rule as they are, with the reason or its refusal";
+const leftOutTitle = "Cases that aren't compared with the plugin, with the reason";
 
 /** Returns two lists in Markdown: cases that can't be sent as they are, and cases that are not sent to a plugin. */
 const listExceptions = (results: RuleCaseResults[]): { notReceivable: string[]; leftOut: string[] } => {
@@ -251,9 +258,9 @@ const describeRequestResults = ({ runs, requests, seed, names }: ParityRuns, old
   const command = `npm run parity -- --minor ${comparedMinors.join(",")} --requests ${requests} --seed ${seed} --write`;
   return [
     "## Generated requests",
-    `This command sends the same ${requests} generated requests for each rule to two API servers. One has the compiled-in plugin, and\nthe other one calls the rule instead.\n\n    ${command}\n\n- A cell such as \`884 / 116 / 0\` counts 884 equal answers, 116 answers with a known difference, and no answer with an\n  unexplained difference. "-" means that this version has no such plugin.\n- Two answers are equal if their status, object, message, details, warnings and audit annotations are equal.\n- The last four columns show for ${compared.at(-1)?.[1]} how often the API server called the rule, how often the rule refused or\n  changed something, how often the API server calls the rule without matchConditions, and the percentage of calls that\n  matchConditions save.`,
-    toMarkdown(["rule", ...compared.map(([, version]) => version), ...columns], table),
-    ...(reasons.length > 0 ? [`${knownTitle}:\n\n${reasons.join("\n")}`] : []),
+    `This command sends the same ${requests} generated requests for each rule to two API servers. One has the compiled-in plugin,\nand the other one calls the rule instead.\n\n    ${command}\n\n- A cell such as \`884 / 116 / 0\` counts 884 equal answers, 116 answers with a known difference, and no answer with an\n  unexplained difference. "-" means that this version has no such plugin.\n- Two answers are equal if their status, object, message, details, warnings and audit annotations are equal.\n- The last four columns are about ${compared.at(-1)?.[1]}.`,
+    toMarkdown([ruleHeading, ...compared.map(([, version]) => version), ...columns], table),
+    ...(reasons.length > 0 ? [`### ${knownTitle}\n\n${reasons.join("\n")}`] : []),
   ].join("\n\n");
 };
 
@@ -298,12 +305,12 @@ const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, oldText: string):
       const keepOld = (item: string) => oldItems.find((old) => sortWords(old) === sortWords(item)) ?? item;
       return newItems.filter(isOfRule).map(keepOld);
     });
-    return merged.length > 0 ? [`${title}:\n\n${merged.join("\n")}`] : [];
+    return merged.length > 0 ? [`### ${title}\n\n${merged.join("\n")}`] : [];
   };
   const { notReceivable, leftOut } = listExceptions(cases);
   return [
     "## Cases",
-    `This table counts the cases of every rule, sent to kube-apiserver ${kubernetes}:\n\n- \`as the case states\`: cases that get the outcome that they state;\n- \`not sent\`: cases that this API server can't send to the rule as they are;\n- \`as the plugin\`: cases with the plugin's settings that the compiled-in plugin answers in the same way;\n- \`recorded outcomes\`: recorded outcomes of a removed plugin that the rule still has;\n- "-": nothing was compared.`,
+    `This table counts the [cases](../reference/glossary.md#rules) of every rule, sent to kube-apiserver ${kubernetes}:\n\n- \`answered as stated\`: the rule gave the answer that the case states;\n- \`not sent\`: the API server can't send the case to the rule as it is;\n- \`answered as by the plugin\`: the compiled-in plugin gave the same answer, except for known differences;\n- \`recorded answers\`: the rule gave an answer that was recorded from a plugin which Kubernetes has removed;\n- "-": nothing was compared.`,
     toMarkdown(
       caseHeadings,
       names.flatMap((name) => [rows.get(name) ?? []].filter(({ length }) => length > 0)),
@@ -331,12 +338,18 @@ const parseTable = (text: string): string[][] =>
 
 /** Returns the items of a list below its title. */
 const listItems = (text: string, title: string): string[] =>
-  (text.split(`${title}:\n\n`)[1] ?? "")
+  (text.split(`### ${title}\n\n`)[1] ?? "")
     .split("\n\n")[0]
     ?.split("\n")
     .filter((line) => line.startsWith("- ")) ?? [];
 
-const columns = ["calls", "refused or changed", "calls without matchConditions", "saved calls"];
+const ruleHeading = "rule (equal answers / known differences / unexplained differences)";
+const columns = [
+  "calls of the rule",
+  "calls that refused or changed something",
+  "calls without matchConditions",
+  "calls that matchConditions save",
+];
 
 const toMarkdown = (headings: string[], rows: (string | number)[][]) =>
   [headings, headings.map((_, at) => (at === 0 ? "---" : "---:")), ...rows]
