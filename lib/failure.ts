@@ -10,6 +10,7 @@ export class Failure extends Error {
   }
 }
 
+/** The `reason` of a Kubernetes Status, by its code. */
 const reasons: Record<number, string> = {
   400: "BadRequest",
   404: "NotFound",

@@ -47,6 +47,7 @@ const pick = (
 ): QuantityTextByResource =>
   Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => isWanted(resource, amount)));
 
+/** Returns what is wrong with the settings, such as a request above the limit; undefined if nothing is wrong. */
 export const findSettingsFault = ({ requests, limits }: DefaultResourceSettings): string | undefined => {
   const given = Object.entries({ requests, limits }).flatMap(([kind, amounts]) =>
     Object.entries(amounts).map(([resource, amount]) => ({ resource, amount, name: `${kind}.${resource}` })),

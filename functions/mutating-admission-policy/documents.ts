@@ -81,6 +81,7 @@ const findBindingFaults = ({ metadata, spec }: MutatingBinding): FieldFault[] =>
   ...findBindingSpecFaults(spec ?? {}, operations),
 ];
 
+/** Returns what is wrong with a CustomResourceDefinition among the policies' documents. */
 const findCustomKindFaults = ({ metadata, spec }: Partial<CustomKind>): FieldFault[] => {
   const { group, names, versions } = toMap(spec);
   const { kind, plural } = toMap(names);
@@ -93,9 +94,7 @@ const findCustomKindFaults = ({ metadata, spec }: Partial<CustomKind>): FieldFau
   ];
 };
 
-/**
- * Returns the parts of a CustomResourceDefinition that the rule needs. Its other parts would make the bundle larger.
- */
+/** Returns the parts of a CustomResourceDefinition that the rule needs. Other parts would make the bundle larger. */
 const selectSchemas = ({ kind, metadata: { name }, spec: { group, names, versions } }: CustomKind): CustomKind => {
   const selectVersion = (version: object) => {
     const { name, served, schema } = toMap(version);

@@ -49,6 +49,7 @@ const checkDeletion = async ({ node, request, pods }: KubeletRequestContext): Pr
     return `node ${quoteText(node)} can only delete pods with spec.nodeName set to itself`;
 };
 
+/** Returns why a kubelet may not evict this pod; undefined if it may. */
 const checkEviction = async (
   { metadata }: KubernetesObject,
   { node, request, pods }: KubeletRequestContext,
@@ -61,6 +62,7 @@ const checkEviction = async (
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };
 
+/** Returns why a kubelet may not write this status of a pod; undefined if it may. */
 const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRequestContext<Pod>): KubeletOffence => {
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
   const subject = `node ${quoteText(node)}`;

@@ -66,6 +66,7 @@ const checkMembers = (known: Record<string, Check>, required: string[] = [], che
     checkMap,
   );
 
+/** Returns a check for a list of ranges such as { min: 80, max: 90 }, with numbers up to `most`. */
 const checkRanges = (most = Number.MAX_SAFE_INTEGER) =>
   checkList(
     checkMembers({ min: checkNumber(most), max: checkNumber(most) }, ["min", "max"], (value, path) => {
@@ -127,6 +128,7 @@ const checkGroup = checkIdRule("MustRunAs", "MayRunAs", "RunAsAny");
 const checkSysctls = checkPatterns(checkSysctl);
 const checkNames = checkList(checkWord);
 
+/** Checks the types, values and required fields of a policy's spec. */
 const checkSpec = checkMembers(
   {
     privileged: checkFlag,
@@ -170,6 +172,7 @@ const checkSpec = checkMembers(
   ["seLinux", "runAsUser", "supplementalGroups", "fsGroup"],
 );
 
+/** Checks a policy in the settings, and its member `use`, which says who may use the policy. */
 const checkPolicy = checkMembers(
   {
     apiVersion: checkChoice("policy/v1beta1", "extensions/v1beta1"),
@@ -186,6 +189,7 @@ const checkPolicy = checkMembers(
   ["metadata", "spec"],
 );
 
+/** Returns what is wrong with the rule's settings; undefined if nothing is wrong. */
 export const findSecurityPolicySettingsFault = ({
   policies,
   accessReviews,

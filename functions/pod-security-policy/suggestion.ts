@@ -59,6 +59,7 @@ export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObjec
  */
 const isGroupPath = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
+/** Deletes the fields of a securityContext that a policy forbids, to suggest a pod that fits the policy. */
 const deleteFields = (
   context: SecurityContext = {},
   { spec }: PodSecurityPolicyObject,

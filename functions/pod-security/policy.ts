@@ -76,10 +76,7 @@ export const arePodSecurityModesPrivileged = (
 
 export const formatLevelAndVersion = ({ level, version }: PodSecurityLevelAndVersion) => `${level}:${version}`;
 
-/**
- * Returns the Pod Security policy for namespaces without labels, from the settings. An empty setting counts as
- * absent.
- */
+/** Returns the Pod Security policy for namespaces without labels, as in the settings. An empty one counts as absent. */
 export const getDefaultPolicy = ({
   defaults,
 }: {

@@ -115,10 +115,7 @@ const memoryPressure: Toleration = {
   effect: "NoSchedule",
 };
 
-/**
- * Reports whether a pod's QoS class is BestEffort. As in upstream, `status.qosClass` of the request decides if it is
- * set.
- */
+/** Reports whether a pod's QoS class is BestEffort. As upstream, `status.qosClass` decides if it is set. */
 const isBestEffort = (pod: Pod, countsPodResources: boolean) => {
   const { spec, status } = pod;
   if (status?.qosClass) return status.qosClass === "BestEffort";

@@ -14,9 +14,7 @@ export const parseTolerations = (text: string): Toleration[] | undefined => {
   }
 };
 
-/**
- * Decodes a toleration as Go does: it accepts field names in any case, and ignores unknown fields. It checks no values.
- */
+/** Decodes a toleration as Go does: it accepts names in any case, and ignores unknown fields. It checks no values. */
 const decodeToleration = (given: unknown): Toleration | undefined => {
   if (typeof given !== "object" || Array.isArray(given)) return undefined;
   const members = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));
@@ -36,6 +34,7 @@ const isCount = (value: unknown): value is number | undefined => value === undef
 
 const effects = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
 
+/** Returns what is wrong with a toleration in the settings; undefined if nothing is wrong. */
 export const findTolerationFault = (given: unknown): string | undefined => {
   const toleration = decodeToleration(given);
   if (toleration === undefined) return "is not a toleration";

@@ -108,9 +108,7 @@ const checkMirrorPod = (pod: Pod, request: AdmissionRequest) => {
     return refuseRequest(request, "a mirror pod may not use ServiceAccountToken volume projections");
 };
 
-/**
- * Refuses a pod with secrets that its account doesn't list, if the settings or the account's annotation demand this.
- */
+/** Refuses a pod with secrets which its account lacks, if the settings or the account's annotation demand this. */
 const checkSecrets = (pod: Pod, account: ServiceAccount, { request, settings }: AccountContext) => {
   const enforcement = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
   // Go's strconv.ParseBool accepts these texts as true.

@@ -85,6 +85,7 @@ const reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const longestAnnotationExpression = 5 * 1024;
 const mostAnnotations = 20;
 
+/** Returns what API validation refuses in a ValidatingAdmissionPolicyBinding. */
 const findBindingFaults = ({ metadata, spec }: ValidatingBinding): FieldFault[] => {
   const { validationActions: actions = [] } = spec ?? {};
   const path = ["spec", "validationActions"];

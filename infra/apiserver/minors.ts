@@ -13,6 +13,7 @@ export const selectMinor = <T>(newest: T, older: Readonly<Record<string, object>
   return patches.reduce<unknown>((data, [, patch]) => applyMergePatch(data, patch), newest) as T;
 };
 
+/** Returns a JSON value changed by a JSON merge patch (RFC 7386): null deletes a member. */
 const applyMergePatch = (data: unknown, patch: unknown): unknown => {
   if (!isMap(patch)) return patch;
   const changed: JsonMap = isMap(data) ? { ...data } : {};

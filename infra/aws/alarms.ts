@@ -27,6 +27,7 @@ export interface StageAlarmsReader {
   countSubscriptions(topic: string): Promise<number | undefined>;
 }
 
+/** Reads the CloudWatch alarms of a stage. */
 export const createStageAlarmsReader = (
   stack: StageStack,
   readIdentity: () => Promise<AwsKeys>,
@@ -47,6 +48,7 @@ export const createStageAlarmsReader = (
   countSubscriptions: async (topic) => countSubscriptions(topic, await readIdentity()),
 });
 
+/** Returns the state of an alarm, its topics, and the functions and metrics that it watches. */
 const readAlarm = (properties: MetricAlarm): StageAlarm => {
   const { AlarmName: name = "", StateValue, ActionsEnabled = true, AlarmActions = [], Metrics = [] } = properties;
   const metrics = [properties, ...Metrics.flatMap(({ MetricStat }) => MetricStat?.Metric ?? [])];

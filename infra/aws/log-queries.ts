@@ -38,6 +38,7 @@ const patience = 120_000;
 /** The milliseconds between two requests for the result of a query: at first, and at most. */
 const [firstWait, longestWait] = [200, 3_000];
 
+/** Finds and deletes log groups. */
 export const openLogGroups = (client: CloudWatchLogs): StageLogGroups => {
   const ignoreMissing = createFallbackForErrorNamed("ResourceNotFoundException", undefined);
   return {
@@ -49,6 +50,7 @@ export const openLogGroups = (client: CloudWatchLogs): StageLogGroups => {
   };
 };
 
+/** Queries the logs of a stage with CloudWatch Logs Insights. */
 export const createStageLogReader = (client = new CloudWatchLogs({ maxAttempts: 8 })): StageLogReader => ({
   query: async (logGroupName, queryString, from, to) => {
     const startTime = Math.floor(from.getTime() / 1000);
@@ -66,6 +68,7 @@ export const createStageLogReader = (client = new CloudWatchLogs({ maxAttempts: 
   },
 });
 
+/** Waits for the end of a query and returns its rows. A query that takes too long is a Complaint. */
 const awaitRows = async (
   client: CloudWatchLogs,
   logGroup: string,

@@ -78,6 +78,7 @@ const connectionsFile = "clusters.json";
 /** The module that Lambda loads. It waits for `warmUp`, which only an ES module can do at the top level. */
 const startFile = "index.mjs";
 let startCode: Promise<string> | undefined;
+/** Returns the code that Lambda loads first: it loads a function's bundle and warms it up. */
 const readStartModule = (): Promise<string> => {
   const entry = [
     'import bundle from "./index.cjs";',
@@ -133,6 +134,7 @@ const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places
 
 const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
+/** Options of a function's bundle. */
 interface BundleOptions {
   /** The largest allowed size of the bundle; by default, `computeBudget` computes it. */
   budgetBytes?: number;
@@ -279,10 +281,7 @@ export const insertData = (code: string, data: Readonly<Record<string, unknown>>
     return `'${escaped}'`;
   });
 
-/**
- * Builds the source of a function's entry module. It has `module.exports`, because esbuild adds helpers for an
- * `export`.
- */
+/** Builds the source of a function's entry module. It has `module.exports`, as esbuild adds helpers for an `export`. */
 const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, entry: EntryOptions): string => {
   const rules = members ?? [listed];
   return [
@@ -318,6 +317,7 @@ interface EntryOptions {
   hasConnections: boolean;
 }
 
+/** Returns which optional code the function of a rule or group needs; other code is left out of its bundle. */
 const listFeatures = (
   listed: CatalogueRule,
   config: EndpointConfig,
@@ -349,9 +349,7 @@ const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): 
   return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
 
-/**
- * Returns where rules have secrets in AWS. Throws if a secret is in a file, because functions on Lambda don't have it.
- */
+/** Returns where rules have secrets in AWS. Throws if a secret is in a file, which functions on Lambda don't have. */
 const listSecrets = (listed: CatalogueRule, config: EndpointConfig): SecretPlace[] =>
   listUsedNeeds(listed, config).flatMap(({ need, settings }) =>
     (need.secrets?.(settings) ?? []).map((place) => {
@@ -376,9 +374,7 @@ const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
     Object.values(needs).flatMap((need) => (isUsedUnder(settings, need) ? [{ need, settings }] : [])),
   );
 
-/**
- * Compiles the CEL expressions in all settings. Rules remember settings that they have compiled, so each gets a copy.
- */
+/** Compiles the CEL expressions in all settings. Rules remember the settings they compiled, so each gets a copy. */
 const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void => {
   for (const { rule, settings } of listRuleSettings(listed, config))
     rule.compileExpressions?.(structuredClone(settings));
@@ -399,9 +395,7 @@ const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, v
     });
   });
 
-/**
- * Returns the elements of `match` of all rules, with the settings of all clusters; undefined if they are not all known.
- */
+/** Returns the elements of `match` of all rules, with the settings of all clusters; undefined if not all are known. */
 const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatch[] | undefined => {
   const setups = listRuleSettings(listed, config);
   const elements = setups.flatMap(({ rule, settings }) =>
@@ -440,9 +434,7 @@ const withoutOutsideServices: Plugin = {
   },
 };
 
-/**
- * The fields of a rule that a review doesn't need. Bundles leave them out, with the code that only these fields use.
- */
+/** The fields of a rule that a review doesn't need. Bundles omit them, with the code that only these fields use. */
 const entryFields = new Set([
   "summary",
   "order",

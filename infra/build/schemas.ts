@@ -32,9 +32,7 @@ const createSelectionPlugin = (matches: readonly JsonMap[]): Plugin => ({
   },
 });
 
-/**
- * The file with the module that explains failed reviews. It is not in the bundle: it is read only if a rule has failed.
- */
+/** The file with the module that explains failed reviews. It is not in the bundle: it is read only if a rule failed. */
 export const explanationFile = "review-faults.cjs";
 
 /** Makes a bundle load `explanationFile` from its own folder. */
@@ -60,6 +58,7 @@ const matchAnything: RequestMatch = { apiGroups: ["*"], apiVersions: ["*"], reso
 /** The created files, by the JSON of a `match`: many rules have the same one. */
 const filesByMatch = new Map<string, Promise<Record<string, Uint8Array>>>();
 
+/** Bundles the code that explains to the sender what is wrong with an invalid review. */
 const createExplanationFiles = async (match: readonly RequestMatch[], matchAsJson: string) => {
   const { outputFiles } = await build({
     stdin: {

@@ -19,6 +19,7 @@ import type { DefinitionMistake, MemberPath } from "./rule-source.ts";
 
 const functionShape: InputShape = { expected: "a function", isFit: (value) => typeof value === "function" };
 
+/** The members that a rule and each of its variants may have. */
 const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> = {
   match: anyShape,
   matchConditions: anyShape,
@@ -32,6 +33,7 @@ const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> =
   settings: mapShape,
 };
 
+/** The members that a rule's definition may have, for checks of definitions in plain JavaScript. */
 const ruleMembers: Record<keyof Rule, InputShape> = {
   ...entryMembers,
   authorizedBy: anyShape,
@@ -132,6 +134,7 @@ export const findShapeMistakes = (rule: Rule): DefinitionMistake[] => {
 
 const example = '{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }';
 
+/** Returns what is wrong with the rule's `match` and `variants` under its default settings. */
 const findMatchMistakes = (rule: Rule): DefinitionMistake[] => {
   const { rows, failure } = listMatchRows(rule);
   if (failure !== undefined)
@@ -143,6 +146,7 @@ const findMatchMistakes = (rule: Rule): DefinitionMistake[] => {
   ];
 };
 
+/** Returns what is wrong with one element of `match`, such as an unknown operation. */
 const findMistakesOfRow = ({ path, row }: MatchRow): DefinitionMistake[] => {
   const place = formatPath(path);
   if (!isMap(row)) return [{ path, sentence: `${place} must be a map like ${example}, not ${formatValue(row)}` }];

@@ -35,6 +35,7 @@ import {
   describeUnknownValidation,
 } from "./notes.ts";
 
+/** The options of `postern check` without --live. */
 interface CheckOptions extends ChainOptions {
   /** The files, folders and globs that name the manifests to check. */
   paths: readonly string[];
@@ -179,6 +180,7 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   return { faults, notes, secretsRead, evaluations: watch(evaluations, recordDenial, addFinalNotes) };
 };
 
+/** Reads and sorts the files that the options of `postern check` name. Wrong options are Complaints. */
 const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   if (options.user.username === "") throw new Complaint("--as must name a user");
   if (!isLabel(options.namespace))

@@ -66,6 +66,7 @@ export const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
+/** Returns the shape of a list of names, each of which fits `pattern`. */
 const createSubjectsShape = (description: string, pattern?: string): InputShape => ({
   expected: "a list of names, with at least one",
   description,
@@ -85,6 +86,7 @@ const createLineShape = (most: number, description: string): InputShape => ({
 
 const mostExceptions = 100;
 
+/** The shape of an exception: an exemption that ends. */
 const exceptionShape: InputShape = {
   ...createMapShape({
     users: createSubjectsShape("the users, by name"),
@@ -113,6 +115,7 @@ const exceptionShape: InputShape = {
   checkedElsewhere: { anyOf: [{ required: ["users"] }, { required: ["groups"] }, { required: ["namespaces"] }] },
 };
 
+/** The members of a rule's config in postern.yaml. */
 const ruleMembers: Record<string, InputShape> = {
   mode: {
     ...createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
@@ -173,6 +176,7 @@ const createCountShape = (description: string): InputShape => {
 };
 const onlyGeneralShape = createEnumShape("in the general rules section, because a rule's function serves all clusters");
 
+/** The shape of a rule's config in the general `rules`, which hold for all clusters. */
 export const generalRuleShape = allowNull(
   createMapShape({
     ...ruleMembers,
@@ -233,10 +237,7 @@ export const describeUnknownRuleName = (name: string, names: readonly string[]):
 const findKnownRule = (name: string, { catalogue }: CatalogueAndManifestFiles) =>
   catalogue.find((listed) => listed.name === name)?.rule;
 
-/**
- * Checks the merged config of each rule after all sections of postern.yaml were read. Rules that are off aren't
- * checked.
- */
+/** Checks each rule's merged config after all sections of postern.yaml were read. Rules that are off aren't checked. */
 export const checkMergedRuleConfigs = (
   rules: ReadonlyMap<string, RuleConfigDraft>,
   reading: ConfigReading,

@@ -19,6 +19,7 @@ export interface KeptReview {
   bytes: number;
 }
 
+/** The reviews that the console has kept, and new ones as they come. */
 export interface ReviewFeed {
   host: EndpointHost;
   evaluate: EvaluateRequest;

@@ -165,6 +165,7 @@ const runFirst = async (command: string, folder: string, programs: readonly stri
   throw new Error(`${programs.map(([program]) => program).join(" or ")} must be on the PATH for that`);
 };
 
+/** Runs kustomize, kubectl or helm without network access, and ends it with this process. */
 const run = (program: string, words: readonly string[]) =>
   new Promise<{ error?: { code?: unknown; killed?: boolean }; stdout: string; stderr: string }>((done) => {
     const options = { maxBuffer: mostOutput, timeout: longestRun, killSignal: "SIGKILL" as const };

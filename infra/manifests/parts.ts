@@ -159,6 +159,7 @@ const readKustomization = async (folder: string): Promise<KustomizationContent |
 const describeMissing = (file: string, name: string): string =>
   `${file} names ${name.replace(/\/\/[^/]*@/, "//")}, which isn't here; --build fetches nothing`;
 
+/** Returns the first document of a YAML text; undefined if the text is invalid. */
 const parseFirst = (text: string): unknown => {
   try {
     for (const { document } of parseYamlDocuments(text)) return document.toJS();

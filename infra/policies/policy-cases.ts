@@ -279,6 +279,7 @@ const answersShape = createMapListShape(
   { answer: createMapSchema({ status: numberShape, body: textShape }) },
 );
 const mapsShape = createMapListShape("a list of maps");
+/** The shape of a case's `needs`: answers that the policies get to their questions. */
 const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   objects: { expected: "a list of objects", type: "array" },
   http: answersShape,
@@ -299,6 +300,7 @@ const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   cluster: textShape,
   plurals: mapShape,
 };
+/** The shape of a case for policies. */
 const caseShape = createMapShape({
   ...caseMembers,
   mutate: objectShape,

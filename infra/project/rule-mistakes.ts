@@ -92,6 +92,7 @@ const findApiMistakes = (rule: Rule, api: readonly ApiResource[]): DefinitionMis
   ...Object.entries(rule.needs ?? {}).flatMap(([name, need]) => findMistakesOfNeed(["needs", name], need, api)),
 ];
 
+/** Returns the groups, versions and resources in an element of `match` that Kubernetes doesn't have. */
 const findMistakesOfRow = (path: MemberPath, row: JsonMap, api: readonly ApiResource[]): DefinitionMistake[] => {
   const readWords = (member: string): WordOfRow[] =>
     toList(row[member]).map((word, index) => ({ word: toText(word), at: [...path, member, index] }));
@@ -141,6 +142,7 @@ const complain = (path: MemberPath, word: string, sentence: string): DefinitionM
   return { path, sentence: `${formatPath(path.slice(0, -1))} has ${JSON.stringify(word)}, ${sentence}` };
 };
 
+/** Returns what is wrong with a member of the rule's `needs`, such as an unknown resource. */
 const findMistakesOfNeed = (path: MemberPath, need: unknown, api: readonly ApiResource[]): DefinitionMistake[] => {
   const place = formatPath(path);
   if (!isMap(need) || typeof need.bind !== "function")

@@ -79,6 +79,7 @@ const formatAnswer = (
     .join("");
 };
 
+/** Returns for instance "allowed" or "denied: must have a label (403 Forbidden)". */
 const formatVerdict = (
   { verdict, message, code, reason, details }: ReplayDecision,
   differs: readonly DecisionAspect[],

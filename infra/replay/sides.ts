@@ -9,6 +9,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import { parseReplayedReviewOutcome, type ReplayedReviewOutcome, readRecordedAnswer } from "./answers.ts";
 
+/** A recorded review, and the rule and cluster with which it is replayed. */
 export interface ReviewToReplay {
   entry: Case;
   rule: string;

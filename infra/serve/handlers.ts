@@ -144,6 +144,7 @@ const listFolders = async (place: string): Promise<string[]> => {
   return inner === undefined ? [] : [place, ...inner];
 };
 
+/** Calls the listener when a file in the folder changes. */
 const watchFolder = (folder: string, listener: WatchListener<string>): FSWatcher[] => {
   try {
     return [watch(folder, listener)];

@@ -3,9 +3,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration";
 /** The API server's limit for all annotations of an object in bytes, keys and values together. */
 export const mostAnnotationBytes = 256 * 1024;
 
-/**
- * Returns the size of an object's annotations after `kubectl apply`, which stores the whole object in an annotation.
- */
+/** Returns the size of an object's annotations after `kubectl apply`, which stores all of the object in one. */
 export const countAnnotationBytesAfterApply = (object: object): number => {
   const { metadata, ...rest } = object as { metadata?: { annotations?: Record<string, string> } };
   const annotations = metadata?.annotations ?? {};

@@ -32,9 +32,7 @@ export interface WebhookConfigurationOptions {
    * group.
    */
   harden: boolean | ((name: string) => boolean);
-  /**
-   * Is called with a warning about entries that could delay a request too long. Without it, such entries are an error.
-   */
+  /** Is called with a warning about entries that could delay a request too long. Otherwise, they are an error. */
   slow?(sentence: string): void;
 }
 
@@ -170,10 +168,7 @@ const createConfiguration = (kind: string, name: string, entries: BuiltEntry[]) 
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };
 
-/**
- * Builds the entries of a phase in the order of the rules. A group's entry has the place of its first member that is
- * on.
- */
+/** Builds the entries of a phase in the order of the rules. A group has the place of its first member that is on. */
 const buildWebhooks = (
   phase: Phase,
   catalogue: CatalogueRule[],
@@ -204,6 +199,7 @@ const buildWebhooks = (
 const isHardened = ({ harden }: WebhookConfigurationOptions, name: string) =>
   typeof harden === "boolean" ? harden : harden(name);
 
+/** Returns an entry of a webhook configuration. */
 const toWebhook = (
   rule: string,
   phase: Phase,

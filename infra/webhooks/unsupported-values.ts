@@ -76,9 +76,7 @@ const addsParts = (sum: Expression): boolean =>
       (part.kind === "list" && part.elements.some(({ value: { kind } }) => kind === "map" || kind === "list")),
   );
 
-/**
- * Reports whether a value in a JSON patch may be a list or a map with an `Object{}` in it, for instance `[Object{}]`.
- */
+/** Reports whether a value in a JSON patch may be a list or a map with an `Object{}` in it, such as `[Object{}]`. */
 export const mayNestObject = (text: string): boolean => !isSafePatch(parseExpression(text));
 
 /** Reports whether no value in the JSON patches of an expression has an `Object{}` in a list or a map. */

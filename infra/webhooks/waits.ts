@@ -77,6 +77,7 @@ export const findLongWaits = (entries: TimedEntries): LongWait[] => {
 const isVital = (group: string, path: string) =>
   vitalResources.some((vital) => vital.group === group && vital.path === path);
 
+/** Returns for instance "a CREATE of pods could wait 20 s for …, more than the 10 s that are safe". */
 const describeWait = (kind: WriteKind, { seconds, path, operation, mutating, validating }: Wait): string => {
   const names = [...mutating, ...validating].map(({ webhook }) => webhook.name.replace(/\.postern\.dev$/, ""));
   const write = `${operation === "UPDATE" ? "an" : "a"} ${operation} of ${path}`;

@@ -38,15 +38,14 @@ export interface Guard {
   user?: UserInfo;
   /** If a rule in mode enforce fails for a write: Fail (the default) returns an error, Ignore sends the write. */
   failurePolicy?: "Fail" | "Ignore";
-  /**
-   * Returns the capabilities of rules for a write. By default, rules read the cluster with the program's credentials.
-   */
+  /** Returns the capabilities of rules for a write. By default, rules read with the program's credentials. */
   capabilities?(milliseconds: number): Capabilities;
   now?(): Date;
   /** Is called with the outcome of each evaluated rule, independently of the rule's mode. */
   onOutcome?(outcome: GuardOutcome): void;
 }
 
+/** Returns the program's options with defaults for those that it left out. */
 const createContext = (guard: Guard): GuardContext => {
   const {
     policies,
@@ -105,6 +104,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
 
 const isRequest = (input: unknown): input is Request => isObject(input) && "method" in input;
 
+/** Returns a function that sends a request with the options of the program's own request. */
 const createSender =
   (send: typeof fetch, source: Request | undefined, init: RequestInit | undefined): SendWithProgramOptions =>
   (method, url, headers, body, signal) => {
@@ -140,6 +140,7 @@ export const guardConfig = <C extends Config>(config: C, options: Guard): C => {
 
 const isHttpLibrary = (value: unknown): value is HttpLibrary => typeof toMap(value).send === "function";
 
+/** Returns an API class of the Kubernetes client whose objects send their requests through the rules. */
 const guardApi = (api: Api, context: GuardContext): Api =>
   new Proxy(api, {
     construct: (target, [configuration], newTarget) => {

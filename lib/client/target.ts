@@ -28,9 +28,7 @@ const connections = new Set(
   ),
 );
 
-/**
- * The path segments after a Namespace's name that belong to the Namespace. Any other is a resource in the namespace.
- */
+/** The path segments after a Namespace's name that belong to the Namespace. Any other is a resource in a namespace. */
 const namespaceSegments = new Set([undefined, "status", "finalize"]);
 
 /**

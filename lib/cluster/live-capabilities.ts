@@ -121,15 +121,13 @@ export const createLiveCapabilities = (
   return (cluster, milliseconds) => open(cluster, Date.now() + milliseconds);
 };
 
+/** Returns the functions with which a rule reads the cluster, through the cache of answers. */
 const createReads = (
   review: ReviewCapabilityState,
   ask: AskApiServer,
 ): Pick<Capabilities, "get" | "list" | "discover"> => {
   const { cluster, memory, deadline, since, started } = review;
-  /**
-   * Returns an answer of the API server: a new one, or one that was requested at most `maxAge` seconds before this
-   * review.
-   */
+  /** Returns an answer of the API server: a new one, or one requested at most `maxAge` seconds before this review. */
   const read = async <T>(
     what: string,
     key: string,
@@ -191,6 +189,7 @@ const createReads = (
 
 const absent: CacheableAnswer = { content: undefined, bytes: undefined };
 
+/** Reads the pages of a list, up to `most` objects. */
 const readList = async (
   fetch: (query: URLSearchParams) => Promise<CacheableAnswer | undefined>,
   most: number,
@@ -220,6 +219,7 @@ const readList = async (
   return { content: Object.freeze(items.slice(0, most)), bytes };
 };
 
+/** Returns the functions with which a rule asks for rights and creates objects. */
 const createPosts = (
   { cluster, deadline }: ReviewCapabilityState,
   ask: AskApiServer,
@@ -262,6 +262,7 @@ const createPosts = (
   },
 });
 
+/** Returns the function with which a rule updates the status of an object. */
 const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): Pick<Capabilities, "updateStatus"> => ({
   updateStatus: async (kind, object) => {
     const { cluster, deadline } = review;
@@ -317,7 +318,5 @@ export const parseServedResources = (list: unknown): ServedResource[] => {
   return served.map(({ name, kind, namespaced }) => ({ resource: name, kind, namespaced }));
 };
 
-/**
- * Reports whether a text has the form of an apiVersion. Any other text could lead to another path of the API server.
- */
+/** Reports whether a text has the form of an apiVersion. Any other text might be another path of the API server. */
 export const isGroupVersion = (text: string): boolean => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(text);

@@ -91,6 +91,7 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
 
 const noDecision: RuleDecision = { outcome: { allowed: true }, refused: false, operations: 0 };
 
+/** Returns the response to a rule's verdict. Only in the mode enforce does it refuse or patch. */
 const concludeVerdict = (
   verdict: Verdict,
   listChanges: () => Patch,

@@ -70,9 +70,7 @@ const createCapabilities = ({ readConnections = () => ({}) }: LambdaFunction): O
     : createUnconnectedCapabilities;
 };
 
-/**
- * Returns the host of an endpoint in Lambda. It has values of environment variables, and prints a log line per review.
- */
+/** Returns the host of an endpoint in Lambda. It has environment variables, and prints a log line per review. */
 const createLambdaHost = (openCapabilities?: OpenCapabilities): StartingFunction["host"] => {
   const {
     POSTERN_STAGE: stage = "local",

@@ -76,6 +76,7 @@ const findPlace = (
  */
 const toFraction = (uid: string): number => createHash("sha256").update(uid).digest().readUInt32BE() / 2 ** 32;
 
+/** Writes a recorded review into the bucket, as PREFIX/CLUSTER/RULE/DAY/TIME-UID.yaml. */
 const writeRecording = async (
   review: RecordedReview,
   { bucket, prefix, keep: paths }: RecordingBucketSettings,

@@ -11,9 +11,7 @@ const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 const characters =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/**
- * The unit of lengths in kube-apiserver's messages. It always counts bytes, but before 1.35 it calls them characters.
- */
+/** The unit of lengths in kube-apiserver's messages. It always counts bytes, but before 1.35 calls them characters. */
 export type LengthUnit = "bytes" | "characters";
 
 /** The unit of lengths in messages about labels, as a part of the `since` of rules. */

@@ -106,9 +106,7 @@ export const roundUpToThousandths = ({ nanos }: Quantity): bigint => divideRound
 /** Formats a quantity as Kubernetes does: a parsed one as it was written, a computed one in canonical form. */
 export const formatQuantity = (quantity: Quantity): string => quantity.text ?? canonicalizeQuantity(quantity);
 
-/**
- * Returns a quantity in Kubernetes' canonical form: without a point, with the largest suffix that its notation allows.
- */
+/** Returns a quantity in Kubernetes' canonical form: without a point, with the largest suffix of its notation. */
 export const canonicalizeQuantity = ({ nanos, notation }: Quantity): string => {
   if (nanos === 0n) return "0";
   const isSmall = -1024n * unit < nanos && nanos < 1024n * unit;

@@ -45,6 +45,7 @@ export interface PolicySettings {
   http: PolicyHttpSettings;
 }
 
+/** The default settings of the rules that evaluate policies. */
 export const policySettings: PolicySettings = {
   policies: [],
   inCluster: true,
@@ -155,6 +156,7 @@ const hasSameLists = (cachedLists: readonly unknown[], lists: readonly unknown[]
 const formatIdentity = ({ kind, metadata }: KubernetesObject): string =>
   JSON.stringify([kind, metadata?.namespace ?? "", metadata?.name]);
 
+/** Lists the policies of a kind in the cluster. */
 const listPoliciesOfKind = async (
   place: ResourceType,
   { list, discover }: ObjectReader,

@@ -76,6 +76,7 @@ const findRefusalReason = async (
   return valid ? undefined : reason;
 };
 
+/** Reports whether a condition of a validate policy holds. */
 const evaluateCondition = async (
   condition: PolicyCondition,
   request: PolicyRequest,
@@ -93,6 +94,7 @@ const evaluateCondition = async (
   return isConditionMet(condition, await data, await comparison);
 };
 
+/** Returns the value with which a condition compares; undefined if a reference finds none. */
 const resolveComparedValue = async (
   { valueRef, value }: Pick<PolicyCondition, "valueRef" | "value">,
   request: PolicyRequest,

@@ -81,10 +81,7 @@ const mergeWebhookRules = (webhookRules: readonly RequestMatch[], possible: read
     .sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1));
 };
 
-/**
- * Returns a function that builds the webhook rules for settings. `possible` has the operations for which policies
- * apply.
- */
+/** Returns a function that builds the webhook rules for settings. `possible` has the policies' possible operations. */
 export const createPolicyMatch =
   (...possible: Operation[]) =>
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>
@@ -170,6 +167,7 @@ const discoverResources = async (
   };
 };
 
+/** Lists a cluster's policies of all these kinds. A note says if the cluster doesn't have the kinds. */
 const listClusterPolicies = async (
   { list, discover }: InspectedCluster,
   places: readonly ResourceType[],

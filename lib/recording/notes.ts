@@ -173,12 +173,10 @@ const countMembers = ({ allowed: _, reason: __, evaluationError: ___, ...access 
   Object.values(access).filter((value) => value !== undefined).length;
 
 /** Returns the parts of a request that a recording contains. Other parts only say how the request is sent. */
-export const toRecordedRequest = ({ url, method, headers, body }: HttpsRequest) => {
-  return {
-    url,
-    ...(method !== undefined && { method }),
-    ...(headers && { headers }),
-    // A binary body can't be redacted.
-    ...(typeof body === "string" && { body }),
-  };
-};
+export const toRecordedRequest = ({ url, method, headers, body }: HttpsRequest) => ({
+  url,
+  ...(method !== undefined && { method }),
+  ...(headers && { headers }),
+  // A binary body can't be redacted.
+  ...(typeof body === "string" && { body }),
+});

@@ -24,6 +24,7 @@ interface RedactedCapabilities {
   isScriptBlind(): boolean;
 }
 
+/** Repeats the answers that a rule got, first to note what it reads, then with redacted texts. */
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
   /** The answers in the first evaluation, by the question's number. The second evaluation gets the same answers. */
   const answers = new Map<number, unknown>();

@@ -111,9 +111,7 @@ const groupValidating = (hooks: readonly DefaultedWebhookEntry[]): DefaultedWebh
   return groups;
 };
 
-/**
- * Calls the matching validating webhooks in parallel and returns all refusals. Before the first call, all are matched.
- */
+/** Calls matching validating webhooks in parallel and returns all refusals. Before the first call, all are matched. */
 const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry[]): Promise<Status[]> => {
   const calls: {
     hook: DefaultedWebhookEntry;

@@ -33,6 +33,7 @@ export const celEvaluator: CelEvaluator = {
 
 const environments = new Map<string | undefined, ReturnType<typeof createAdmissionEnvironment>>();
 
+/** Compiles a matchCondition as an API server of a minor does. If that refuses it, the result is always undecided. */
 const compile = (expression: string, kubernetes: string | undefined): CompiledCondition => {
   const environment =
     environments.get(kubernetes) ??

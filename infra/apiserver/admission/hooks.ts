@@ -90,6 +90,7 @@ interface WebhookConfiguration {
     | null;
 }
 
+/** Returns the entries of a webhook configuration with the API server's defaults. */
 const toHooks = ({ metadata, webhooks }: WebhookConfiguration, phase: Phase): DefaultedWebhookEntry[] => {
   const counts = new Map<string, number>();
   return (webhooks ?? []).map((entry) => {

@@ -57,6 +57,7 @@ const mapMembers = new Set(
   "labels annotations data binaryData stringData matchLabels nodeSelector limits requests capacity selector".split(" "),
 );
 
+/** Reports whether two objects are equal if absent members and empty ones count as equal. */
 const isSameObject = (left: unknown, right: unknown, key = ""): boolean => {
   if (left === right) return true;
   if (isAbsent(left, key) || isAbsent(right, key)) return isAbsent(left, key) && isAbsent(right, key);

@@ -34,6 +34,7 @@ export type HookCallResult =
   /** The hook's answer can't be determined, for the reason in this sentence. */
   | { unsupported: string };
 
+/** What the imitated admission needs from the rest of the imitated API server. */
 export interface ImitatedServerFunctions {
   /** The API server's minor of Kubernetes, such as 1.35; absent: the newest. */
   kubernetes?: string | undefined;
@@ -88,6 +89,7 @@ interface MatchConditionVariables {
  */
 type MatchConditionResult = { holds: boolean } | { error: string } | { exhausted: string } | { unsupported: string };
 
+/** What happened to one webhook or plugin during the admission of a request. */
 export interface HookTraceStep {
   hook: string;
   configuration: string;
@@ -117,6 +119,7 @@ export interface HookTraceStep {
   warnings: string[];
 }
 
+/** The result of the imitated admission of one request, and how it came about. */
 export interface AdmissionTrace {
   allowed: boolean;
   status?: Status;

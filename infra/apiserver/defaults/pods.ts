@@ -141,6 +141,7 @@ const formatAppArmorProfile = ({ type, localhostProfile }: JsonMap): string | un
   return type === "Localhost" && typeof localhostProfile === "string" ? `localhost/${localhostProfile}` : undefined;
 };
 
+/** Sets the defaults of a Pod that depend on its other fields, such as host ports with hostNetwork. */
 const finishPod = (pod: JsonMap): void => {
   const spec = getMember(pod, "spec");
   const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];

@@ -94,6 +94,7 @@ export const listKnownFields = (
 const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined =>
   Object.hasOwn(fields, key) ? fields[key] : undefined;
 
+/** Returns the decoder of a type in types.json, such as "[]Container" or "?text". */
 const getDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   let found = types.known.get(word);
   if (found === undefined) {
@@ -113,6 +114,7 @@ const createDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
 
 const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
+/** Decodes a value that may be absent or null. */
 const createPointerDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   let decoder: TypeDecoder | undefined;
   // Types may contain themselves, so the decoder is found on first use.
@@ -126,36 +128,33 @@ const createPointerDecoder = (word: string, types: KubernetesTypes): TypeDecoder
   };
 };
 
-const createListDecoder = (element: TypeDecoder): TypeDecoder => {
-  return {
-    read: (value, reading) => {
-      if (isAbsent(value)) return null;
-      if (!Array.isArray(value)) return addMisfit(value, "a list", reading);
-      return value.map((item, index) => decodeChild(index, item, element, reading));
-    },
-    isEmpty: (value) => value === null || (Array.isArray(value) && value.length === 0),
-  };
-};
+/** Decodes a list whose elements all have one type. */
+const createListDecoder = (element: TypeDecoder): TypeDecoder => ({
+  read: (value, reading) => {
+    if (isAbsent(value)) return null;
+    if (!Array.isArray(value)) return addMisfit(value, "a list", reading);
+    return value.map((item, index) => decodeChild(index, item, element, reading));
+  },
+  isEmpty: (value) => value === null || (Array.isArray(value) && value.length === 0),
+});
 
-const createMapDecoder = (element: TypeDecoder): TypeDecoder => {
-  return {
-    read: (value, reading) => {
-      if (isAbsent(value)) return null;
-      if (!isMap(value)) return addMisfit(value, "a map", reading);
-      // Each key is there already, so that `__proto__` is set like any other.
-      const result: JsonMap = { ...value };
-      for (const key of Object.keys(result)) result[key] = decodeChild(key, result[key], element, reading);
-      return result;
-    },
-    isEmpty: (value) => value === null || (isMap(value) && Object.keys(value).length === 0),
-  };
-};
+/** Decodes a map with any keys, whose values all have one type. */
+const createMapDecoder = (element: TypeDecoder): TypeDecoder => ({
+  read: (value, reading) => {
+    if (isAbsent(value)) return null;
+    if (!isMap(value)) return addMisfit(value, "a map", reading);
+    // Each key is there already, so that `__proto__` is set like any other.
+    const result: JsonMap = { ...value };
+    for (const key of Object.keys(result)) result[key] = decodeChild(key, result[key], element, reading);
+    return result;
+  },
+  isEmpty: (value) => value === null || (isMap(value) && Object.keys(value).length === 0),
+});
 
-/**
- * The Kubernetes types whose resource quantities the API server doesn't round to thousandths when it decodes them.
- */
+/** The Kubernetes types whose resource quantities the API server doesn't round to thousandths when it decodes them. */
 const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 
+/** Decodes an object with known members, such as a PodSpec, and sets its defaults. */
 const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDecoder => {
   const words = kubernetes.types[name] ?? {};
   const members = Object.entries(words);
@@ -216,12 +215,10 @@ const addMisfit = (value: unknown, expected: string, { trail, misfits }: Decodin
 };
 
 /** Returns a decoder of scalars. `read` returns undefined for a wrong type; an absent value gives `none`. */
-const createScalarDecoder = (expected: string, none: unknown, read: (value: unknown) => unknown): TypeDecoder => {
-  return {
-    read: (value, reading) => (isAbsent(value) ? none : (read(value) ?? addMisfit(value, expected, reading))),
-    isEmpty: (value) => value === none || value === "",
-  };
-};
+const createScalarDecoder = (expected: string, none: unknown, read: (value: unknown) => unknown): TypeDecoder => ({
+  read: (value, reading) => (isAbsent(value) ? none : (read(value) ?? addMisfit(value, expected, reading))),
+  isEmpty: (value) => value === none || value === "",
+});
 
 const applyToText = (read: (text: string) => unknown) => (value: unknown) =>
   typeof value === "string" ? read(value) : undefined;

@@ -80,6 +80,7 @@ export const callEndpoint = async (
 /** Whether Kubernetes objects have bigints. Each object is searched once, because every rule gets the same objects. */
 const searchedObjects = new WeakMap<object, boolean>();
 
+/** Reports whether a value contains a bigint. Results for Kubernetes objects are cached. */
 const hasBigInteger = (value: unknown): boolean => {
   if (!mayHaveBigints()) return false;
   if (!isObject(value)) return typeof value === "bigint";

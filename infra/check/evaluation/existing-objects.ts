@@ -42,6 +42,7 @@ export const createEmptyObjectStore = (
   return { ...store, capabilities: (tell) => toCapabilities(store, cluster, kinds, ledger, tell) };
 };
 
+/** Answers rules' questions from the objects of a check. What these can't answer is undecided (`tell`). */
 const toCapabilities = (
   { find, put, list, findAccess }: ObjectStore,
   cluster: string,

@@ -183,6 +183,7 @@ const measure = async (
   return { isComplete, getUse };
 };
 
+/** Sets requests or limits of 0 for the resources in `names`, such as "limits.cpu", where a Pod has none. */
 const fillZeros = (request: AdmissionRequest, names: readonly string[]): AdmissionRequest => {
   if (request.kind.group !== "" || request.kind.kind !== "Pod") return request;
   const pod = structuredClone(request.object) as Pod;

@@ -86,6 +86,7 @@ export const buildCreation = (object: KubernetesObject, kinds: KindIndex, user: 
   return kind ? [{ uid: "", ...buildAdmissionAttributes(object, null, kind, asking) }] : [];
 };
 
+/** The members of metadata that the API server sets, so an apply doesn't change them. */
 const systemFields = new Set([
   "uid",
   "creationTimestamp",
@@ -173,6 +174,7 @@ export const addOmitted = (object: KubernetesObject, stored: KubernetesObject): 
 /** The keys of the lists that are merged; undefined if all lists are replaced. */
 type MergeKeys = Readonly<Record<string, string>> | undefined;
 
+/** Returns a field's value after an apply. `keys` says how to merge lists; without it, lists are replaced. */
 const mergeValues = (value: unknown, old: unknown, field: string, keys: MergeKeys): unknown => {
   if (value === undefined) return old;
   // A null in a manifest removes the field.

@@ -99,6 +99,7 @@ export const createUnevaluatedPolicyMatcher = (
   };
 };
 
+/** Returns the admission policies of a kind with their bindings, for the sentence that they aren't evaluated. */
 const readPolicies = (objects: readonly KubernetesObject[], kind: string, isComplete: boolean): Policy[] => {
   const isMutating = kind === "MutatingAdmissionPolicy";
   const found = objects.filter((object) => object.kind === kind);

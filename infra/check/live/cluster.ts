@@ -8,6 +8,7 @@ import { type DiscoveredResource, discoverClusterResources } from "./discovery.t
 import { readListPages } from "./pages.ts";
 import { type ApiGet, type FailureFormatter, openApiReader } from "./reader.ts";
 
+/** Which cluster to read, and how. */
 export interface ClusterReadOptions {
   cluster: [name: string, ClusterConfig];
   deployer: ClusterCredentialOptions;

@@ -11,9 +11,7 @@ export interface CachedNamespaces extends Pick<ExistingObjects, "find" | "put" |
   fetch(name: string): Promise<string | undefined>;
 }
 
-/**
- * The most Namespaces that are kept. The API server lists objects ordered by namespace, so few are needed at a time.
- */
+/** The most Namespaces that are kept. The API server lists objects ordered by namespace, so few are needed at once. */
 const maxNamespaces = 500;
 
 /**

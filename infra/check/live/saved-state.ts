@@ -34,6 +34,7 @@ const pick =
       names.filter((name) => getOwn(object, name) !== undefined).map((name) => [name, getOwn(object, name)]),
     );
 
+/** Keeps what other programs' webhook entries match, but not their secrets. Postern's own aren't kept. */
 const keepWebhooks: SavedKind["keep"] = ({ metadata, webhooks }) =>
   getOwn(getOwn(metadata, "labels"), managedByLabel) === "postern"
     ? undefined
@@ -195,6 +196,7 @@ const toGroup = (name: string) => name.split(".").slice(1).join(".");
 const toKey = ({ apiVersion = "", kind, metadata }: KubernetesObject): string =>
   [kind, splitApiVersion(apiVersion).group, metadata?.namespace ?? "", metadata?.name].join(" ");
 
+/** Returns what of an object is saved for --state: a list of one object, or of none. */
 const toSavedObject = (
   object: KubernetesObject,
   { annotations: keptNames, keepsAge, isUnsaved, keep }: SavedKind,

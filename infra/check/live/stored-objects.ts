@@ -21,6 +21,7 @@ export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResourc
 /** The limit for the number of unknown fields of stored objects that a live check reports. */
 const maxUnknownFields = 50;
 
+/** Evaluates objects as they are stored in a cluster, as requests that create or change them. */
 export const createStoredObjectEvaluator = (
   environment: ObjectEvaluationEnvironment,
   namespaces: CachedNamespaces,

@@ -71,6 +71,7 @@ const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, { isWhole }:
 const formatPlace = ({ file = "", line = 1 }: Pick<ObjectCheckResult, "file" | "line">) =>
   `${file === "-" ? "standard input" : file}:${line}`;
 
+/** Returns the line of a refusal, such as "pod-security: must not be privileged a.yaml:3". */
 const formatDenialLine = (
   { rule, message, suggestion, ...at }: Denial,
   { file, line }: ObjectCheckResult,
@@ -100,6 +101,7 @@ export const diffEvaluation = (evaluation: ObjectEvaluation): DiffHunk[] => {
 
 const computedHunks = new WeakMap<ObjectEvaluation, DiffHunk[]>();
 
+/** Returns what rules changed in an object, as hunks of a diff. */
 const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation): DiffHunk[] => {
   if (checked.changes.length === 0) return [];
   const states = steps
@@ -113,6 +115,7 @@ const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation):
 
 const signs: Record<DiffLine["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
 
+/** Returns a hunk in the form of `diff -u`, with the names of the rules that made the changes. */
 export const formatHunk = ({ old, now, lines }: DiffHunk, paint: Paint): string => {
   const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
@@ -136,6 +139,7 @@ export const addToSummary = (summary: CheckSummary, { verdict, noRule, warnings 
   summary.warnings += warnings.length;
 };
 
+/** Returns the last line of a report, such as "3 objects: 2 allowed, 1 denied". */
 const formatSummary = (summary: CheckSummary, paint: Paint): string => {
   const parts = (Object.keys(verdicts) as CheckVerdict[])
     .filter((verdict) => summary[verdict] > 0)

@@ -174,9 +174,7 @@ const includesVariable = (target: PublishedVersion, live: PublishedVersion, name
   return splitVariable(live, name).every((entry) => accepted.includes(entry));
 };
 
-/**
- * Publishes a Lambda version of a rule that allows every request until a time, and makes it live. Returns its number.
- */
+/** Publishes a Lambda version of a rule that allows everything until a time, and makes it live. Returns its number. */
 export const disarmRule = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
   const { live, versions, ruleVersion } = await readFunctionState(functions, rule);
   await restoreLatestCode(functions, rule, versions);

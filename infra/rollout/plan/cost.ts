@@ -31,9 +31,7 @@ export const prices = {
   compute: 13.3334,
   /** For a million gigabyte-seconds of environments that are kept warm. */
   warm: 3.3334,
-  /**
-   * For a million calls of an HTTP API of up to 512 KB each: in the first 300 million calls of a month, and after them.
-   */
+  /** For a million calls of an HTTP API of up to 512 KB each: in the first 300 million of a month, and after them. */
   gateway: [1, 0.9],
   /** For a gigabyte that is written to CloudWatch Logs. */
   logs: 0.5,

@@ -17,9 +17,7 @@ const maxPolicyCharacters = 10_240;
 /** The concurrent executions that Lambda keeps free for the functions of an account that reserve none. */
 const leastUnreserved = 100;
 
-/**
- * Describes each limit of AWS that a deployment would exceed. Without `quotas`, limits of the account are not checked.
- */
+/** Describes each limit of AWS that a deployment would exceed. Without `quotas`, limits of accounts are not checked. */
 export const findExceededLimits = (
   plan: LimitedPlan,
   deployed: StackTemplate | undefined,
@@ -32,6 +30,7 @@ export const findExceededLimits = (
 
 type LimitedPlan = Pick<DeploymentPlan, "template" | "parts" | "warm">;
 
+/** Returns which limits of CloudFormation and API Gateway a template exceeds. */
 const findStackLimits = (template: StackTemplate): string[] => {
   const types = Object.values(template.Resources).map(({ Type }) => Type);
   const integrations = types.filter((type) => type === "AWS::ApiGatewayV2::Integration").length;
@@ -71,6 +70,7 @@ const findLargeRoles = ({ Resources }: StackTemplate): string[] =>
       : [];
   });
 
+/** Returns which limits of the account's concurrency a deployment would exceed. */
 const findConcurrencyLimits = (
   { template, parts, warm }: LimitedPlan,
   deployed: StackTemplate | undefined,

@@ -64,6 +64,7 @@ export const parseRelease = <T extends ReleaseWithClusters>(text: string): T => 
   return "values" in stored ? restoreValues(stored) : hideClusterNames(stored);
 };
 
+/** Returns a stored release with its values in their places. The stored form has equal values only once. */
 const restoreValues = <T extends ReleaseWithClusters>({ values, clusters, ...release }: StoredRelease): T => {
   for (const value of values) {
     const { webhooks } = toMap(value);

@@ -54,9 +54,7 @@ interface WarmDeployment {
   plan: Pick<DeploymentPlan, "warm" | "parts">;
 }
 
-/**
- * Starts the warm environments of new versions, and waits until they are ready. Aliases move to these versions later.
- */
+/** Starts the warm environments of new versions, and waits until they are ready. Aliases move to them later. */
 export const startWarmEnvironments = async (
   { job, plan }: WarmDeployment,
   versions: ReadonlyMap<string, string>,
@@ -79,9 +77,7 @@ export const startWarmEnvironments = async (
   });
 };
 
-/**
- * Requests the warm environments of a version, unless an earlier command has done so, and waits until all are ready.
- */
+/** Requests the warm environments of a version, unless an earlier command did so, and waits until all are ready. */
 export const waitUntilWarm = async (
   functions: Pick<StageFunctions, "listWarmVersions" | "requestWarmEnvironments">,
   { rule, version, wanted }: { rule: string; version: string; wanted: number },

@@ -68,10 +68,7 @@ export const findFormatIssue = (
   return { message: `too many arguments supplied to string.format (expected ${used}, got ${args.length})` };
 };
 
-/**
- * Returns the argument, or the part of a literal argument, whose type a clause can't format; undefined if there is
- * none.
- */
+/** Returns the argument, or part of a literal one, whose type a clause can't format; undefined if there is none. */
 const findMisuse = (
   clause: Clause,
   argument: Expression,
@@ -105,6 +102,7 @@ interface Clause {
   readonly format: (value: Value, precision: number) => string;
 }
 
+/** Replaces each clause of a format, such as %d or %.2f, by its formatted argument, and %% by %. */
 const replaceClauses = <Argument>(
   format: string,
   count: number,
@@ -285,6 +283,7 @@ const hexadecimal: Clause = {
   format: (value) => formatInteger(value, 16),
 };
 
+/** The clauses by their letter, such as d in %d. */
 const clauses: ReadonlyMap<string, Clause> = new Map<string, Clause>([
   ["s", textClause],
   ["d", { kinds: ["int", "uint"], misuse: "decimal clause can only be used on integers", format: toText }],

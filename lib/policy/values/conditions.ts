@@ -30,6 +30,7 @@ export const isConditionMet = (
 /** Compares the tested value (`data`) with the value of the condition. */
 type CompareValues = (data: unknown, value: unknown) => boolean;
 
+/** The comparisons by a condition's `cond`. */
 const comparisons: Record<Exclude<PolicyCondition["cond"], "Exist" | "NotExist">, CompareValues> = {
   Equal: (data, value) => isEqual(data, value),
   NotEqual: (data, value) => !isEqual(data, value),

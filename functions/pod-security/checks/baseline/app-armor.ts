@@ -20,6 +20,7 @@ const appArmorPrefix = "container.apparmor.security.beta.kubernetes.io/";
 const isForbiddenAnnotation = ([key, value]: [string, string]) =>
   key.startsWith(appArmorPrefix) && value !== "" && value !== "runtime/default" && !value.startsWith("localhost/");
 
+/** Returns how AppArmor fields or annotations of a pod break the standard; undefined if they don't. */
 const checkAppArmor: PodSecurityCheckFunction = (subject) => {
   const types = new Set<string>();
   const setters = describeMatchingPodParts(subject, ({ appArmorProfile }) => {

@@ -13,6 +13,7 @@ import {
   sortUnique,
 } from "../check-builders.ts";
 
+/** Returns the check for SELinux options that allows the usual types and the given `types`. */
 const buildSeLinuxCheck = (...types: string[]): PodSecurityCheckFunction => {
   const allowed = new Set(["", "container_t", "container_init_t", "container_kvm_t", ...types]);
   const hasOtherType = ({ type = "" }: SELinuxOptions) => !allowed.has(type);

@@ -18,6 +18,7 @@ const checkRunAsRoot = buildSecurityContextsCheck(
   ({ runAsNonRoot }) => runAsNonRoot === false,
   (setters) => `${setters} must not set securityContext.runAsNonRoot=false`,
 );
+/** Returns which containers don't set runAsNonRoot, if the pod doesn't set it either. */
 const requireNonRoot: PodSecurityCheckFunction = (subject) => {
   const violation = checkRunAsRoot(subject);
   if (violation || subject.spec.securityContext?.runAsNonRoot === true) return violation;

@@ -13,6 +13,7 @@ import {
   skipWindowsPods,
 } from "../check-builders.ts";
 
+/** Returns which containers have no seccomp profile or a forbidden one. */
 const requireSeccomp: PodSecurityCheckFunction = (subject) => {
   const forbidden = checkSeccomp(subject);
   if (forbidden || subject.spec.securityContext?.seccompProfile) return forbidden;

@@ -22,6 +22,7 @@ const forbidden = (
   "storageos"
 ).split(" ");
 
+/** Returns which volumes have a type that the level restricted doesn't allow. */
 const checkVolumes: PodSecurityCheckFunction = ({ spec }) => {
   const volumes = (spec.volumes ?? []).filter(
     (volume) => !isSourceless(volume) && !allowed.some((source) => Reflect.get(volume, source)),

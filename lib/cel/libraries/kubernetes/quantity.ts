@@ -184,6 +184,7 @@ const requireInteger = (quantity: Quantity): Value => {
   return toInt(integer);
 };
 
+/** The functions of Kubernetes' CEL library for quantities such as 500m. */
 export const quantityFunctions: readonly FunctionDeclaration[] = [
   declareFunction("quantity", "string_to_quantity", [string], type, parseQuantity, countReading),
   declareFunction("isQuantity", "is_quantity_string", [string], bool, reportParsing(parseQuantity), countReading),
