@@ -53,13 +53,13 @@ export const describeAllVerbs = async (): Promise<{ verb: string; help: string }
   );
 
 /** Runs the command that the first argument names, or prints help. */
-const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
+const runVerb = async ([verb, ...verbArguments]: readonly string[]): Promise<number> => {
   const verbs = await listVerbs();
   if (verb === "--version") {
     process.stdout.write(`postern ${await readVersion()}\n`);
     return 0;
   }
-  if (verb === "help" && rest[0] !== undefined) return runVerb([rest[0], "--help"]);
+  if (verb === "help" && verbArguments[0] !== undefined) return runVerb([verbArguments[0], "--help"]);
   if (verb === undefined || ["help", "--help", "-h"].includes(verb)) {
     process.stdout.write(await describeVerbs(verbs));
     return verb === undefined ? 2 : 0;
@@ -70,7 +70,7 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
         .filter(Boolean)
         .join("; "),
     );
-  return runCommand(`postern ${verb}`, await loadCommand(verb), rest);
+  return runCommand(`postern ${verb}`, await loadCommand(verb), verbArguments);
 };
 
 /** If a command's usage is one of these keys, it takes exactly one word: the kind of thing it names, and an example. */

@@ -48,19 +48,19 @@ const checkList = (check: Check): Check =>
   );
 
 /**
- * Returns a check of a map in the settings: of its members, by `known`, and last of the whole map, by `checkMap`. It
+ * Returns a check of a map in the settings: of its members, by `checks`, and last of the whole map, by `checkMap`. It
  * refuses unknown members, because a typing error in a name must not weaken a policy.
  */
-const checkMembers = (known: Record<string, Check>, required: string[] = [], checkMap: Check = () => undefined) =>
+const checkMembers = (checks: Record<string, Check>, required: string[] = [], checkMap: Check = () => undefined) =>
   checkInTurn(
     expectValue("a map", isMap),
     (value, path) => {
       const missing = required.find((key) => !Object.hasOwn(toMap(value), key));
       if (missing !== undefined) return `must have ${missing} in ${path}`;
       const checkMember = ([key, member]: [string, unknown]) =>
-        Object.hasOwn(known, key)
-          ? known[key]?.(member, `${path}.${key}`)
-          : `must have no ${printValue(key)} in ${path}; the known members are ${Object.keys(known).join(", ")}`;
+        Object.hasOwn(checks, key)
+          ? checks[key]?.(member, `${path}.${key}`)
+          : `must have no ${printValue(key)} in ${path}; the checks members are ${Object.keys(checks).join(", ")}`;
       return findFault(Object.entries(toMap(value)).map(checkMember));
     },
     checkMap,

@@ -118,9 +118,9 @@ export const takeOut = (
 };
 
 /** Returns a value in which no reservation has unseen amounts. */
-export const toStored = (kept: Kept | undefined): Kept | undefined => {
-  if (!kept) return undefined;
-  const { clusters: _, objects, ...rest } = kept;
+export const toStored = (ledgered: Kept | undefined): Kept | undefined => {
+  if (!ledgered) return undefined;
+  const { clusters: _, objects, ...rest } = ledgered;
   const withoutUnseen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [
     object,
     reservation,

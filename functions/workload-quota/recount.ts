@@ -342,20 +342,20 @@ const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isC
  * objects. If the quota has users or groups, `reserved` has the namespaces and names of the objects with reservations.
  */
 const listCorrections = (
-  kept: Kept | undefined,
+  ledgerPart: Kept | undefined,
   quota: Quota,
-  seen: ReadonlyMap<string, SeenObject> = new Map(),
+  clusterObjects: ReadonlyMap<string, SeenObject> = new Map(),
   reserved: ReadonlySet<string> | undefined,
   findTime: (object: string) => number | undefined,
   now: number,
 ): Map<string, Correction> => {
-  const reservations = new Map(Object.entries(kept?.objects ?? {}));
+  const reservations = new Map(Object.entries(ledgerPart?.objects ?? {}));
   const corrections = new Map<string, Correction>();
   for (const [object, before] of reservations) {
     const since = findTime(object);
     // Only reservations that lapsed before the list was read are corrected: no later write can have changed the object.
     if (since === undefined || !hasLapsed(before, since)) continue;
-    const found = seen.get(object);
+    const found = clusterObjects.get(object);
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
     if (isCounted && typeof found?.measure === "string") continue;
     const measure = isCounted && typeof found?.measure === "object" ? found.measure : undefined;
@@ -363,7 +363,7 @@ const listCorrections = (
     if (before.phase === "seen" && isSame(before.used, used)) continue;
     corrections.set(object, { before, after: used && toSeen(before, used, now) });
   }
-  for (const [object, found] of seen) {
+  for (const [object, found] of clusterObjects) {
     const { quotas, version, isCountedWithOwner, measure } = found;
     if (reservations.has(object) || isCountedWithOwner || !quotas.includes(quota) || typeof measure === "string")
       continue;

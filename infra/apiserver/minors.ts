@@ -14,9 +14,9 @@ export const selectMinor = <T>(newest: T, older: Readonly<Record<string, object>
 };
 
 /** Returns a JSON value changed by a JSON merge patch (RFC 7386): null deletes a member. */
-const applyMergePatch = (data: unknown, patch: unknown): unknown => {
+const applyMergePatch = (original: unknown, patch: unknown): unknown => {
   if (!isMap(patch)) return patch;
-  const changed: JsonMap = isMap(data) ? { ...data } : {};
+  const changed: JsonMap = isMap(original) ? { ...original } : {};
   for (const [key, value] of Object.entries(patch))
     if (value === null) delete changed[key];
     else changed[key] = applyMergePatch(changed[key], value);

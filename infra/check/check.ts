@@ -197,8 +197,10 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
     throw new Complaint(
       `--webhooks ${toSourceName(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
     );
-  const given = new Set(webhooks.map(({ object }) => toName(object)));
-  const ofCluster = state.filter((one) => isConfiguration(one) && !isOwn(one) && !given.has(toName(one.object)));
+  const givenNames = new Set(webhooks.map(({ object }) => toName(object)));
+  const stateConfigurations = state.filter(
+    (one) => isConfiguration(one) && !isOwn(one) && !givenNames.has(toName(one.object)),
+  );
   const faults = [...input.faults, ...recorded.faults];
   for (const { source, line, object } of recorded.manifests.filter((manifest) => !isReview(manifest)))
     faults.push({ file: source.name, line, sentence: `is a ${object.kind}, no AdmissionReview` });
@@ -208,7 +210,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   ]);
   const manifests = input.manifests.filter((manifest) => !isForKustomize(manifest));
   const asReviews = recorded.manifests.filter(isReview);
-  return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...ofCluster], faults, notes };
+  return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...stateConfigurations], faults, notes };
 };
 
 /** Yields all elements, each after a call of `take`, and calls `end` at the end, also if the consumer stops early. */

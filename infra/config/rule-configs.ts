@@ -36,7 +36,9 @@ export interface CatalogueAndManifestFiles {
   names: readonly string[];
   /** The folder of postern.yaml. */
   folder: string;
+  /** The manifests that settings name, by their path in postern.yaml; a text says why they can't be read. */
   places: ManifestsByConfigPath;
+  /** The services that kubeconfigs name, by the kubeconfig's path; a text says why it can't be read. */
   services: ServicesByConfigPath;
   /** Returns the file and the line of a path in postern.yaml. */
   findPlace(path: ConfigPath): string;
@@ -336,21 +338,22 @@ const readExempt = (
 };
 
 /**
- * Fills the settings of services from kubeconfigs. `given` are the settings in one section, whose kubeconfigs are read,
- * and `merged` has the general settings and the defaults, too.
+ * Fills the settings of services from kubeconfigs. `sectionSettings` are those of one section, whose kubeconfigs are
+ * read; `mergedSettings` has the general settings and the defaults, too.
  */
 const fillServiceSettings = (
   { kubeconfigs = {}, settings = {} }: Rule,
-  given: object,
-  merged: object,
+  sectionSettings: object,
+  mergedSettings: object,
   { services, complain }: ConfigReading,
 ): object => {
-  let filled = merged;
+  let filled = mergedSettings;
   for (const [place, service] of Object.entries(kubeconfigs)) {
-    const file = getSetting(merged, place);
+    const file = getSetting(mergedSettings, place);
     if (typeof file !== "string" || file === "") continue;
-    if (Object.hasOwn(given, service)) complain([service], `must be left out, because ${place} names a kubeconfig`);
-    if (getSetting(given, place) === undefined) continue;
+    if (Object.hasOwn(sectionSettings, service))
+      complain([service], `must be left out, because ${place} names a kubeconfig`);
+    if (getSetting(sectionSettings, place) === undefined) continue;
     const found = services.get(file) ?? `${file} is not read here`;
     if (typeof found === "string") complain(place.split("."), found);
     else filled = { ...filled, [service]: { ...Reflect.get(settings, service), ...found } };

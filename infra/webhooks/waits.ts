@@ -132,8 +132,8 @@ const findWait = (entries: TimedEntries, group: string, path: string, operation:
 };
 
 /**
- * Lists the resources for which waits may differ, as group and path: the usual ones first, then vital ones, then each
- * group, resource and subresource in the entries. An asterisk in an entry stays, for instance `pods/*`.
+ * Lists the resources for which waits may differ, such as ["apps", "deployments/scale"]: usual ones first, then vital
+ * ones, then those that the rules of webhook entries name. An asterisk in a rule stays, for instance `pods/*`.
  */
 const listResources = ({ mutating, validating }: TimedEntries): [group: string, path: string][] => {
   const rules = [...mutating, ...validating].flatMap(({ webhook }) => webhook.rules);

@@ -42,23 +42,23 @@ interface KubernetesTypes {
   /** The functions that complete a struct after its members were read. */
   finishers: readonly Defaulters[];
   /** The decoders so far, by the words of types.json. */
-  known: Map<string, TypeDecoder>;
+  decoders: Map<string, TypeDecoder>;
 }
 
 /** A copy of the fixed defaults in defaults.go and zz_generated.defaults.go of Kubernetes' pkg/apis. */
 const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
-const known = new Map<string, KubernetesTypes>();
+const typesByMinorAndStep = new Map<string, KubernetesTypes>();
 
 const selectTypes = (kubernetes: string | undefined, step: ReadingStep): KubernetesTypes => {
   const key = `${kubernetes} ${step}`;
-  let found = known.get(key);
+  let found = typesByMinorAndStep.get(key);
   if (found === undefined) {
     const { kinds, types }: Pick<KubernetesTypes, "kinds" | "types"> = selectMinor(table, olderTables, kubernetes);
     const defaulters = selectDefaulters(kubernetes);
     const finishers = step === "request" ? [defaulters, selectConversions(kubernetes)] : [defaulters];
-    found = { kinds, types, finishers, known: new Map() };
-    known.set(key, found);
+    found = { kinds, types, finishers, decoders: new Map() };
+    typesByMinorAndStep.set(key, found);
   }
   return found;
 };
@@ -96,10 +96,10 @@ const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined 
 
 /** Returns the decoder of a type in types.json, such as "[]Container" or "?text". */
 const getDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
-  let found = types.known.get(word);
+  let found = types.decoders.get(word);
   if (found === undefined) {
     found = createDecoder(word, types);
-    types.known.set(word, found);
+    types.decoders.set(word, found);
   }
   return found;
 };
@@ -109,7 +109,7 @@ const createDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   if (first === "*") return createPointerDecoder(rest, types);
   if (first === "[") return createListDecoder(getDecoder(rest, types));
   if (first === "{") return createMapDecoder(getDecoder(rest, types));
-  return simple.get(word) ?? createStructDecoder(word, types);
+  return scalarDecoders.get(word) ?? createStructDecoder(word, types);
 };
 
 const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
@@ -173,29 +173,29 @@ const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDec
     shapes.set(member, resolved);
     return resolved;
   };
-  const always = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
+  const requiredMembers = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
   const preset = Object.entries(presets[name] ?? {});
   const finishers = kubernetes.finishers.flatMap((byType) => byType[name] ?? []);
   return {
     read: (value, reading) => {
       if (!isAbsent(value) && !isMap(value)) return addMisfit(value, "an object", reading);
       const result: JsonMap = {};
-      const given: JsonMap = value ?? {};
-      for (const member of Object.keys(given)) {
+      const input: JsonMap = value ?? {};
+      for (const member of Object.keys(input)) {
         const found = resolveMember(member);
         if (found === undefined) {
           reading.strays.push(formatPath([...reading.trail, member]));
           continue;
         }
-        const read = decodeChild(member, given[member], found.shape, reading);
+        const read = decodeChild(member, input[member], found.shape, reading);
         if (!found.isOptional || !found.shape.isEmpty(read)) result[member] = read;
       }
-      for (const member of always)
+      for (const member of requiredMembers)
         if (!Object.hasOwn(result, member)) result[member] = resolveMember(member)?.shape.read(undefined, reading);
       if (reading.misfits.length > 0) return result;
       for (const [member, presetValue] of preset)
         if (result[member] == null) result[member] = typeof presetValue === "object" ? { ...presetValue } : presetValue;
-      for (const finish of finishers) finish(result, given);
+      for (const finish of finishers) finish(result, input);
       return result;
     },
     isEmpty: () => false,
@@ -230,7 +230,7 @@ const applyToAmount = (read: (amount: string | number) => unknown) => (value: un
       : undefined;
 const toWholeNumber = (value: unknown) => (Number.isInteger(value) || typeof value === "bigint" ? value : undefined);
 
-const simple = new Map<string, TypeDecoder>([
+const scalarDecoders = new Map<string, TypeDecoder>([
   ["text", createScalarDecoder("a text", "", applyToText(String))],
   ["flag", createScalarDecoder("true or false", false, (value) => (typeof value === "boolean" ? value : undefined))],
   ["number", createScalarDecoder("a whole number", 0, toWholeNumber)],

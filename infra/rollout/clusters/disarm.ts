@@ -107,15 +107,15 @@ export const rollBackAlias = async (
   functions: StageFunctions,
   rule: string,
   to?: string,
-  known: KnownReleases = {},
+  knownReleases: KnownReleases = {},
 ): Promise<string> => {
-  const state = await readFunctionState(functions, rule, known.released);
+  const state = await readFunctionState(functions, rule, knownReleases.released);
   const { live } = state;
   // A rollback during a canary ends the canary and keeps the main version.
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, known);
+  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, knownReleases);
   if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.moveAlias(rule, wanted, live);
   return wanted;
 };

@@ -216,7 +216,7 @@ export interface StageCosts {
 export const estimateStageCosts = async (
   { name: stage, functions, metrics }: Pick<AwsStage, "name" | "functions" | "metrics">,
   endpointType: EndpointType,
-  parts: PackagedRule[],
+  packagedRules: PackagedRule[],
   now = new Date(),
 ): Promise<StageCosts> => {
   const buildLambdaQuery = (name: string, metric: string): CloudWatchMetricQuery => ({
@@ -232,9 +232,9 @@ export const estimateStageCosts = async (
     dimensions: { TableName: buildLedgerTableName(stage) },
   });
   const keepsLedger = ({ wanted }: PackagedRule) => wanted.environment.POSTERN_LEDGER !== undefined;
-  const hasLedger = parts.some(keepsLedger);
+  const hasLedger = packagedRules.some(keepsLedger);
   const queries: Record<string, CloudWatchMetricQuery> = Object.fromEntries([
-    ...parts.flatMap(({ name }): [string, CloudWatchMetricQuery][] => [
+    ...packagedRules.flatMap(({ name }): [string, CloudWatchMetricQuery][] => [
       // Lambda also counts probes, cases and scheduled calls.
       [
         `${name}/reviews`,
@@ -253,7 +253,7 @@ export const estimateStageCosts = async (
   const since = new Date(now.getTime() - secondsInPeriod * 1000);
   // If metrics can't be read, the deployment continues without them: the cost is only an estimate.
   const answers = await metrics.ask(queries, since, now).catch((): Record<string, number> => ({}));
-  const factors = parts.map((part) => {
+  const factors = packagedRules.map((part) => {
     const { name, asks, wanted, listed, warm } = part;
     const calls = answers[`${name}/calls`] ?? 0;
     const assumedMilliseconds = asks ? reviewMilliseconds.readsCluster : reviewMilliseconds.usual;
@@ -279,6 +279,6 @@ export const estimateStageCosts = async (
     }),
     months: estimateMonths(factors),
     ...(hasLedger && { ledgerMonth: computeLedgerDollars(units) / 1e6 }),
-    isInVpc: parts.some(({ wanted }) => (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0),
+    isInVpc: packagedRules.some(({ wanted }) => (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0),
   };
 };

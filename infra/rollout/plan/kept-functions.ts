@@ -14,13 +14,15 @@ import type { Release } from "../versions/releases.ts";
 export const findOffRulesToKeep = (
   stage: string,
   deployed: StackTemplate | undefined,
-  parts: PackagedRule[],
+  packagedRules: PackagedRule[],
   all: Release[],
 ): string[] => {
   const [newest] = all;
   const calledRules = Object.values(newest?.clusters ?? {}).flatMap(({ manifests }) => listCalledRules(manifests));
   const isReleased = (rule: string) => calledRules.includes(rule) || Object.hasOwn(newest?.rules ?? {}, rule);
-  return listStackRules(deployed, stage).filter((rule) => isReleased(rule) && !parts.some(({ name }) => name === rule));
+  return listStackRules(deployed, stage).filter(
+    (rule) => isReleased(rule) && !packagedRules.some(({ name }) => name === rule),
+  );
 };
 
 export const readEndpointType = (template: StackTemplate | undefined): "http" | "url" =>

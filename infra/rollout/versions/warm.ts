@@ -15,11 +15,11 @@ const atOnce = 5;
 /** Plans the warm environments of each rule that needs some, or had some in the newest release. */
 export const planWarmEnvironments = (
   functions: StageFunctions,
-  parts: RuleChangePlan[],
+  ruleChanges: RuleChangePlan[],
   newest: Release | undefined,
 ): Promise<WarmRulePlan[]> => {
-  const planned = new Map(parts.map((change) => [change.part.name, change]));
-  const wanting = parts.flatMap(({ part: { name, warm } }) => (warm === undefined ? [] : [name]));
+  const planned = new Map(ruleChanges.map((change) => [change.part.name, change]));
+  const wanting = ruleChanges.flatMap(({ part: { name, warm } }) => (warm === undefined ? [] : [name]));
   return runInParallel(atOnce, [...new Set([...wanting, ...(newest?.warm ?? [])])], async (rule) => {
     const change = planned.get(rule);
     const there = await functions.listWarmVersions(rule);
