@@ -225,7 +225,6 @@ const maxLengthOfAllWarnings = 4096;
 export const fitWarnings = (warnings: readonly string[]): string[] => {
   const cleanWarnings = [...new Set(warnings.map(removeControls))].filter(Boolean);
   if (countCharacters(cleanWarnings.join("")) <= maxLengthOfAllWarnings) return cleanWarnings;
-
   const kept: string[] = [];
   let remaining = maxLengthOfAllWarnings - 40;
   for (const text of cleanWarnings) {

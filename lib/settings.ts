@@ -106,7 +106,7 @@ const compareMaps = (
   });
 };
 
-/** Returns how a setting's value differs in type from the default value (`example`). */
+/** Returns how a value differs in type from the default (`example`). `place` is the path with `*` for each index. */
 const compareValues = (
   example: unknown,
   value: unknown,

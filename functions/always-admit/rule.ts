@@ -6,6 +6,5 @@ export default rule({
   upstreamPlugin: { plugin: "AlwaysAdmit" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
   matchConditions: { never: "false" },
-
   validate() {},
 });

@@ -34,7 +34,6 @@ export interface ImageReviewOutcome {
 export const parseImageReviewAnswer = (answer: HttpsResponse): ImageReviewOutcome => {
   const { status } = answer;
   if (status < 200 || status > 206) return failOutcome(`the image policy webhook backend answers ${status}`);
-
   const review = parseAnswer(answer);
   const outcome =
     isMap(review) && (review.kind ?? kind) === kind && (review.apiVersion ?? apiVersion) === apiVersion

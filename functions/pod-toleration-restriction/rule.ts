@@ -82,7 +82,6 @@ const checkTolerations = async ({ spec }: Pod, context: TolerationContext) => {
   if (tolerations.length === 0) return;
   const { refuse, tolerations: namespaceWhitelist } = await readAnnotation("tolerationsWhitelist", context);
   if (refuse) return { refuse };
-
   const allowed = namespaceWhitelist ?? context.settings.whitelist;
   const scope = namespaceWhitelist ? "namespace" : "cluster";
   if (allowed.length > 0 && !tolerations.every(createTolerationCheck(allowed)))

@@ -40,7 +40,6 @@ export const findTolerationFault = (input: unknown): string | undefined => {
   if (toleration === undefined) return "is not a toleration";
   const { key = "", operator = "Equal", value = "", effect = "", tolerationSeconds } = toleration;
   const [keyFault, valueFault] = [key && findKeyFaults(key)[0], findValueFaults(value)[0]];
-
   if (operator !== "Equal" && operator !== "Exists")
     return `has the operator ${operator}, but must have Equal or Exists`;
   if (key === "" && operator !== "Exists") return "must have the operator Exists, because it has no key";

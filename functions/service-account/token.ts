@@ -11,7 +11,6 @@ export const mountServiceAccountToken = (pod: Pod, uid: string): void => {
     volumeMounts.every((mount) => mount.mountPath !== mountPath),
   );
   if (!pod.spec || unmounted.length === 0) return;
-
   // A volume whose name has this prefix counts as the token's volume.
   const present = pod.spec.volumes?.find(({ name = "" }) => name.startsWith(prefix));
   const name = present?.name ?? `${prefix}${deriveSuffix(uid)}`;

@@ -147,7 +147,8 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     const hasEnded = place.kind === kinds.length;
     const newState = hasEnded ? endRecount(state, place, readTime()) : { ...state, place };
     const oldState = state;
-    // If another call has changed the state in the meantime, this call ends. Equal corrections by both calls do no harm.
+    // If another call has changed the state in the meantime, this call ends. Equal corrections by both calls do no
+    // harm.
     [state] = await ledger.change<Recounts>([key], ([stored]) => [isSame(stored, oldState) ? newState : stored]);
     if (failure) throw failure;
     if (hasEnded) return formatResult(place);

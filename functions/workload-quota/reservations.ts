@@ -277,8 +277,8 @@ export const charge = (
   if (!before && JSON.stringify(ledgered.get(place.part) ?? {}).length > longestPart)
     return { quota, place, limit: "room", requested: {}, used: {}, limited: {} };
 
-  // The API server may never store the admitted write, so the growth is unseen. If the object also wasn't read since the
-  // charge before this one, no read has confirmed any of the reservation, so the whole reservation is unseen.
+  // The API server may never store the admitted write, so the growth is unseen. If the object also wasn't read since
+  // the charge before this one, no read has confirmed any of the reservation, so the whole reservation is unseen.
   const isConfirmed = !before || before.phase === "seen" || before.isRead;
   const unseen = new Map<string, Quantity>();
   const percent = getUnseenPercent(quota);

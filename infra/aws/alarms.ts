@@ -58,7 +58,7 @@ const readAlarm = (properties: MetricAlarm): StageAlarm => {
   return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions, properties };
 };
 
-/** Returns the number of confirmed subscriptions of a topic. Calls SNS without its SDK: no other call is needed. */
+/** Returns how many confirmed subscriptions an SNS topic has; undefined if there is no such topic. Uses no SDK. */
 const countSubscriptions = async (topic: string, identity: AwsKeys): Promise<number | undefined> => {
   const { AWS_ENDPOINT_URL_SNS, AWS_ENDPOINT_URL } = process.env;
   const [, , , region = ""] = topic.split(":");

@@ -42,8 +42,7 @@ const [firstWait, longestWait] = [200, 3_000];
 export const openLogGroups = (client: CloudWatchLogs): StageLogGroups => {
   const ignoreMissing = createFallbackForErrorNamed("ResourceNotFoundException", undefined);
   return {
-    // DescribeLogGroups would need a right for all log groups of the region. DescribeLogStreams needs one for this
-    // group.
+    // DescribeLogGroups would need a right for all groups of the region. DescribeLogStreams needs one for this group.
     exists: async (logGroupName) =>
       (await client.describeLogStreams({ logGroupName, limit: 1 }).catch(ignoreMissing)) !== undefined,
     remove: async (logGroupName) => void (await client.deleteLogGroup({ logGroupName }).catch(ignoreMissing)),

@@ -251,8 +251,7 @@ export const openStack = (
         ({ ResourceStatus = "", LastUpdatedTimestamp = since }) =>
           ResourceStatus.endsWith("_COMPLETE") && LastUpdatedTimestamp > since,
       ).length,
-    // Without --force, osls would deploy nothing if its own artefacts are unchanged. Callers deploy only if templates
-    // differ.
+    // Without --force, osls would deploy nothing if its artefacts are unchanged. Callers compare templates before.
     deploy: async () => {
       await guard?.check();
       await runOsls("deploy", stage, ["--package", getPackagedFile(""), "--force"], guard?.signal);

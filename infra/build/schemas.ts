@@ -44,7 +44,7 @@ export const explanationBeside: Plugin = {
   },
 };
 
-/** Returns the file `explanationFile` for a rule with this `match`. It has the schemas of the kinds that are matched. */
+/** Returns the file `explanationFile` for a rule with this `match`. It has the schemas of the matched kinds. */
 export const readExplanationFiles = (
   match: readonly RequestMatch[] = [matchAnything],
 ): Promise<Record<string, Uint8Array>> => {

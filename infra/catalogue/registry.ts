@@ -95,7 +95,6 @@ const loadRule = async (ruleFolder: RuleFolder): Promise<CatalogueRule> => {
   requireValidRuleName(name, place);
   for (const needed of [file, "cases.yaml", "README.md"])
     if (!existsSync(join(folder, needed))) throw new Complaint(`${place} has no ${needed}`);
-
   const rule = requireRule(await importRule(join(folder, file), `${place}/${file}`), `${place}/${file}`);
   return { ...ruleFolder, phases: listPhases(rule), rule };
 };

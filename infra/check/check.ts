@@ -57,8 +57,8 @@ interface CheckOptions extends ChainOptions {
 }
 
 /**
- * Reads manifests, but evaluates none: iterating over `evaluations` evaluates them. The notes and the Secrets that were read
- * grow meanwhile.
+ * Reads manifests, but evaluates none: iterating over `evaluations` evaluates them. The notes and the Secrets that were
+ * read grow meanwhile.
  */
 export const prepareManifestCheck = async (options: CheckOptions) => {
   const { cluster, user, namespace } = options;
@@ -243,8 +243,8 @@ const describeKustomizeFile = ({ source }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; run kustomize build FOLDER | postern check -`;
 
 /**
- * Reports whether a manifest is a file that a program reads, such as a KubeletConfiguration: it has no name, which every
- * object of a custom kind needs.
+ * Reports whether a manifest is a file that a program reads, such as a KubeletConfiguration: it has no name, which
+ * every object of a custom kind needs.
  */
 const isForProgram = (manifest: Manifest, kinds: KindIndex): boolean => {
   const { apiVersion, kind, metadata } = manifest.object;

@@ -265,8 +265,7 @@ const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<Dep
     const { live, differences, next, mustBeRecreated } = await planObject(api, wanted);
     if (differences.length === 0) return undefined;
     if (mustBeRecreated) await deleteObject(api, wanted);
-    // An existing object is replaced, because server-side apply would keep what other clients have added, such as
-    // another entry.
+    // An existing object is replaced, as server-side apply would keep what other clients added, such as an entry.
     const isDone = live && !mustBeRecreated ? await api.replace(next) : await api.apply(next);
     if (isDone) return { did: live ? "changed" : "made", kind, name: metadata.name };
   }

@@ -164,7 +164,7 @@ const getSentence = ({ message, exception, members = [] }: Partial<AnsweredRevie
     })
     .join("; ");
 
-/** Returns the members of a row. Names are redacted as in recordings. */
+/** Returns what the console's list shows of a review. Names are redacted as in recordings. */
 const describeFacts = (report: AnsweredReviewFacts, failure = getSentence(report)): Omit<ReviewRow, "id"> => {
   const { request, cluster = "", rule, phase = "", code, milliseconds } = report;
   const verdict = code === 200 ? getVerdictForLog(report) : `failed: ${code}`;

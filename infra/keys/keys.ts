@@ -68,7 +68,6 @@ export const readOrCreateServerCertificate = async (folder: string, host: string
     ["server.crt", "server.key"].map((file) => readFile(join(folder, file), "utf8").catch(() => "")),
   );
   if (cert && key && isUsable(cert, key, ca, names)) return { ca, cert, key };
-
   const created = await (await loadGenerator()).generateCertificate(ca, caKey, names);
   await replaceFile(folder, "server.crt", created.certificate);
   await replaceFile(folder, "server.key", created.key);

@@ -127,8 +127,7 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
       ...["--", release, chart],
     ],
   ]);
-  // Before each object is a comment with the chart's name and the template, for instance `# Source:
-  // my-chart/templates/a.yaml`.
+  // Before each object is a comment with the chart and the template, such as `# Source: my-chart/templates/a.yaml`.
   for (const part of text.split(/^---\n(?=# Source: )/m)) {
     const [, path = ""] = /^# Source: [^/\n]*\/(.*)$/m.exec(part) ?? [];
     const file = normalize(join(chart, path));

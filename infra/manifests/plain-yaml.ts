@@ -250,7 +250,7 @@ const readLiteral = (cursor: Cursor, place: number, above: number): string => {
   return `${lines.join("\n")}${chomping === "-" ? "" : "\n"}`;
 };
 
-/** Reads the value of a key or a list item. It is in the same line, or in the lines below. */
+/** Reads the value of a key or list item, in its line or below. `above`: the indentation of its map or list. */
 const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolean): unknown => {
   const { text } = cursor;
   let begin = place;

@@ -64,8 +64,7 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     const result = await version.invoke(servingFunction, {
       ...buildReplayEvent(request),
       settings: configured.settings,
-      // `deploy` reads the cluster's Kubernetes version into a release's configuration. Other versions take the
-      // recorded one.
+      // `deploy` reads the cluster's Kubernetes version into a release's configuration. Others take the recorded one.
       kubernetes: configured.kubernetes ?? entry.kubernetes,
       member,
     });

@@ -129,8 +129,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   await requireMayContinue();
   const versions = await publishVersions(prepared);
   await requireMayContinue();
-  // The release is saved before any alias moves, still with the versions that are live now. If saving fails, no alias
-  // moves.
+  // The release is saved before any alias moves, with the versions that are live now. If saving fails, no alias moves.
   const draft = { ...buildRelease(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
   const goLive = async () => {

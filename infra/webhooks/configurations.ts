@@ -135,8 +135,7 @@ const suggestShorterWait = (
       name: `${usedNames.includes("mutators") ? "more-" : ""}mutators${index > 0 ? `-${index + 1}` : ""}`,
       members,
     }));
-  // The wait that remains with the first group, with the first two groups, and so on; undefined if it isn't too long
-  // then.
+  // The wait that remains with the first group, with the first two groups, and so on; undefined if it isn't too long.
   const remaining = groups.map((_, index) => {
     const withGroups = { ...cluster, groups: [...cluster.groups, ...groups.slice(0, index + 1)] };
     const waits = findLongWaits(buildEntries(catalogue, withGroups, registration));

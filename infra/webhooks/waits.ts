@@ -24,7 +24,7 @@ export interface TimedEntries {
   validating: readonly TimedEntry[];
 }
 
-/** A wait that is too long. */
+/** A write that would wait for webhooks longer than is safe. */
 export interface LongWait {
   kind: WriteKind;
   seconds: number;
@@ -42,7 +42,7 @@ const mostSeconds: Record<WriteKind, number> = { vital: 4, other: 20 };
 
 const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[];
 
-/** The resources for which reports show the wait. */
+/** The resources for which reports show how long a write waits for webhooks. */
 const usualWrites: readonly [group: string, path: string][] = [
   ["coordination.k8s.io", "leases"],
   ["", "nodes/status"],

@@ -95,8 +95,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
       return { headers, read: () => readRequestBody(request.body) };
     };
     const response = await intercept({ method, address, send: createSender(send, source, init), open });
-    // If the caller has aborted the request, it gets the abort error, not a response or another error that results from
-    // it.
+    // If the caller has aborted the request, it gets the abort error, not a response or an error that results from it.
     for (const signal of [init?.signal, source?.signal]) signal?.throwIfAborted();
     return response ?? send(input, init);
   };

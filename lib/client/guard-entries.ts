@@ -58,7 +58,6 @@ const createCheckedEntry = (name: string, { rule, settings: overrides = {}, mode
   const settings = freezeDeep(structuredClone(mergeWithDefaults(rule.settings ?? {}, overrides)));
   const fault = rule.checkSettings?.(settings);
   if (fault !== undefined) throw new Error(`rules.${name}.settings: ${fault}`);
-
   if (variant === undefined) return createEntry(name, rule, settings, mode);
   const variants = getVariants(rule, settings) ?? [];
   const found = variants.find((candidate) => candidate.name === variant);

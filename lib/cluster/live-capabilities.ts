@@ -151,8 +151,7 @@ const createReads = (
       const search = async (): Promise<CacheableAnswer> => {
         const found = await fetch(path);
         if (found && typeof toMap(found.content).kind !== "string") throw new Error("the answer is not an object");
-        // That an object is absent isn't cached: a client may create the object now, and then send a review that needs
-        // it.
+        // That an object is absent isn't cached: a client may create the object now, and send a review that needs it.
         return found ?? absent;
       };
       // `since` is set if a rule decides a second time with fresh answers, before it refuses. The first decision has

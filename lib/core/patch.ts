@@ -67,8 +67,7 @@ const readMember = (node: Node, key: string | symbol): unknown => {
   const content = node.copy ?? node.original;
   const value = Reflect.get(content, key);
   if (!isContainer(value) || typeof key === "symbol") return value;
-  // Values that the rule wrote, and inherited members, are returned as they are; only the original object's values
-  // need a draft.
+  // Values that the rule wrote, and inherited members, are returned unchanged; only the original's values need a draft.
   if (!Object.hasOwn(content, key) || node.written?.has(key)) return value;
   node.children ??= new Map();
   let child = node.children.get(key);

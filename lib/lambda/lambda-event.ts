@@ -90,7 +90,6 @@ const decodeEventBody = ({ body, isBase64Encoded }: JsonMap): string => {
   if (body == null) return "";
   if (typeof body !== "string") throw new Failure(400, "the event's body is not a string");
   if (isBase64Encoded !== true) return body;
-
   const padding = body.endsWith("==") ? 2 : body.endsWith("=") ? 1 : 0;
   const bytes = Buffer.from(body, "base64");
   // Node ignores characters that aren't base64, so that fewer bytes result.

@@ -26,7 +26,6 @@ export const findKeyFaults = (labelKey: string, unit?: LengthUnit): string[] => 
   const nameFault = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
   if (furtherParts.length > 0)
     return [`a valid label key ${nameFault} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
-
   const namePart = partAfterSlash ?? firstPart;
   const faults =
     partAfterSlash === undefined ? [] : findPrefixFaults(firstPart, unit).map((fault) => `prefix part ${fault}`);

@@ -9,8 +9,7 @@ export interface Quantity {
   readonly text?: string;
 }
 
-// The form of a quantity: sign, integer, fraction and suffix. With more than nine digits, an exponent overflows in the
-// API server.
+// The form of a quantity: sign, integer, fraction and suffix. An exponent of more than nine digits overflows upstream.
 const shape = /^([+-]?)(\d*)(?:\.(\d*))?([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,9})?$/;
 
 /** The exponents of ten by suffix. */

@@ -145,8 +145,7 @@ const openNotes = () => {
       Object.fromEntries([...values].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
     return {
       ...toOptionalField("objects", objects.values()),
-      // `reads` is recorded even if it is empty: without `reads`, `objects` would be all objects of the cluster in a
-      // replay.
+      // `reads` is recorded even if it is empty: without it, `objects` would be the whole cluster in a replay.
       reads: [...reads.values()],
       ...toOptionalField("refused", refused.values()),
       // Access questions with more members come first. In a replay, the first one that matches counts.

@@ -27,7 +27,7 @@ const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
-/** Returns a value without null members but those of maps, which are read as empty. Parts without nulls are shared. */
+/** Returns a value without null members, except in maps with any keys. Parts without nulls are shared. */
 const dropNulls = (value: unknown, key = ""): unknown => {
   if (Array.isArray(value)) {
     const read = value.map((element) => dropNulls(element));

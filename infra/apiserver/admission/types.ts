@@ -49,8 +49,8 @@ export interface ImitatedServerFunctions {
   /** Returns an object as the API server changes it between mutating and validating webhooks. */
   prepare(object: unknown): unknown;
   /**
-   * Prepares and validates the object of a request, as the API server does after mutating webhooks; undefined if that isn't
-   * known of the request. Absent if objects aren't validated.
+   * Prepares and validates the object of a request, as the API server does after mutating webhooks; undefined if that
+   * isn't known of the request. Absent if objects aren't validated.
    */
   store?: ((attributes: AdmissionAttributes) => Promise<StoreResult | undefined>) | undefined;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
@@ -84,8 +84,8 @@ interface MatchConditionVariables {
 }
 
 /**
- * The result of a matchCondition. `error` is the API server's, and so is `exhausted`, after which it evaluates no further
- * condition; `unsupported` says why the result is unknown here.
+ * The result of a matchCondition. `error` is the API server's, and so is `exhausted`, after which it evaluates no
+ * further condition; `unsupported` says why the result is unknown here.
  */
 type MatchConditionResult = { holds: boolean } | { error: string } | { exhausted: string } | { unsupported: string };
 

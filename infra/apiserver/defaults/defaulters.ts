@@ -167,7 +167,7 @@ const defaultersSince: Since<Defaulters> = {
         for (const pattern of getList(rule, "onPodConditions")) finishConditionPattern(pattern);
     },
   },
-  // Until then a Job has this default, but the template of a CronJob has not.
+  // Before 1.34, onPodConditions gets defaults in Jobs, but not in the templates of CronJobs.
   "1.34": { Job: (job) => finishJob(job), PodFailurePolicyOnPodConditionsPattern: finishConditionPattern },
   "1.37": {
     StatefulSetUpdateStrategy: (strategy) => {

@@ -75,7 +75,7 @@ export const findKubernetesTypeDecoder = (
   return name === undefined ? undefined : getDecoder(name, types);
 };
 
-/** Returns the fields of the value at a path of an object of a built-in kind; none if the kind or the value isn't known. */
+/** Returns the fields of the value at a path in an object; none if the kind isn't built in or the path is unknown. */
 export const listKnownFields = (
   apiVersion: string,
   kind: string,
@@ -94,7 +94,7 @@ export const listKnownFields = (
 const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined =>
   Object.hasOwn(fields, key) ? fields[key] : undefined;
 
-/** Returns the decoder of a type in types.json, such as "[]Container" or "?text". */
+/** Returns the decoder of a type in types.json, such as "PodSpec", "[Container" (a list) or "{quantity" (a map). */
 const getDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   let found = types.decoders.get(word);
   if (found === undefined) {
@@ -104,6 +104,7 @@ const getDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   return found;
 };
 
+/** Creates the decoder of a type: "*" before a word means that it may be absent, "[" a list, and "{" a map. */
 const createDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   const [first, rest] = [word[0], word.slice(1)];
   if (first === "*") return createPointerDecoder(rest, types);

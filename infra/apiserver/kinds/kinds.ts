@@ -135,7 +135,7 @@ const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByN
   return kinds;
 };
 
-/** Returns the kinds of all known minors of Kubernetes, and those that CustomResourceDefinitions among the objects define. */
+/** Returns the kinds of all known minors of Kubernetes, and those of CustomResourceDefinitions among the objects. */
 export const listKindsOfAllMinors = (objects: readonly unknown[]): ResourceKind[] =>
   [newestKubernetes, ...Object.keys(olderBuiltIn)].flatMap((minor) => [...collectKinds(objects, minor).values()]);
 

@@ -20,7 +20,7 @@ export interface QuotaSubject {
   isRecorded?: boolean | undefined;
 }
 
-/** What an entry of the chain calls in this process: the endpoint of a rule, which may stand for a compiled-in plugin. */
+/** What an entry of the chain calls in this process: the endpoint of a rule, also in place of a compiled-in plugin. */
 export interface EndpointTarget {
   phase: Phase;
   variant: string | undefined;
@@ -29,8 +29,8 @@ export interface EndpointTarget {
   /** True for a plugin whose decision never depends on fields that only the API server fills in. */
   seesAll?: boolean;
   /**
-   * Opens the endpoint for one review, and the capabilities that answer its questions. `tell` gets a sentence if an answer
-   * isn't known.
+   * Opens the endpoint for one review, and the capabilities that answer its questions. `tell` gets a sentence if an
+   * answer isn't known.
    */
   open(
     tell: Tell,

@@ -31,7 +31,7 @@ export const describeUndecidedChange = (object: KubernetesObject): string | unde
 /** The annotation of an object in a saved state whose content isn't saved. */
 export const unsavedAnnotation = "postern.dev/content-not-saved";
 
-/** Opens a cluster of this name with these kinds and without objects. Calls `note` when an object with unknown content is read. */
+/** Opens a cluster with these kinds and no objects. Calls `note` when an object with unknown content is read. */
 export const createEmptyObjectStore = (
   cluster: string,
   kinds: KindIndex,

@@ -133,8 +133,9 @@ export const buildAdmissionAttributes = (
 };
 
 /**
- * The keys by which an API server merges the elements of these lists: `patchMergeKey` in k8s.io/api. It replaces other lists.
- * A container's ports are merged by the number alone, though elements with different protocols may have the same one.
+ * The keys by which an API server merges the elements of these lists: `patchMergeKey` in k8s.io/api. It replaces other
+ * lists. A container's ports are merged by the number alone, though elements with different protocols may have the same
+ * one.
  */
 const mergeKeys: Readonly<Record<string, string>> = {
   containers: "name",
@@ -199,8 +200,9 @@ const mergeMaps = (value: JsonMap, old: JsonMap, field: string, keys: MergeKeys)
 };
 
 /**
- * Merges lists whose elements may have the same key. kubectl compares the first element of a key with the first one that is
- * stored, the second with the second, and sends differences. The API server merges each of them into the first stored element.
+ * Merges lists whose elements may have the same key. kubectl compares the first element of a key with the first one
+ * that is stored, the second with the second, and sends differences. The API server merges each of them into the first
+ * stored element.
  */
 const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string, keys: MergeKeys): JsonMap[] => {
   const merged = [...old];

@@ -28,8 +28,8 @@ export interface ManifestFix {
 }
 
 /**
- * Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. `read` are the
- * Secrets that rules and policies have read.
+ * Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. `read` are
+ * the Secrets that rules and policies have read.
  */
 export const toFix = (
   { subject, checked, steps, before, after: final }: ObjectEvaluation,

@@ -21,7 +21,7 @@ export interface ClusterReadOptions {
 /** A function that lists the objects of a resource page by page; in all namespaces if `namespaces` is empty. */
 type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) => ReturnType<typeof readListPages>;
 
-/** Connects to a cluster and reads which kinds it serves. Throws if that fails, or if a chosen namespace isn't there. */
+/** Connects to a cluster and reads which kinds it serves. Throws if that fails, or a chosen namespace isn't there. */
 export const openCluster = async (
   { cluster: [name, config], deployer, namespaces, page: size }: ClusterReadOptions,
   signal: AbortSignal,

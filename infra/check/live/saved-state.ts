@@ -138,8 +138,8 @@ const parameter: SavedKind = { keep: ({ apiVersion: _, kind: __, metadata: ___, 
 const secret: SavedKind = { annotations: [], isUnsaved: true, keep: () => ({}) };
 
 /**
- * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something can't be
- * read: what is missing in the file wouldn't exist for a check.
+ * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something
+ * can't be read: what is missing in the file wouldn't exist for a check.
  */
 export const saveClusterState = async (
   options: ClusterReadOptions,
@@ -196,7 +196,7 @@ const toGroup = (name: string) => name.split(".").slice(1).join(".");
 const toKey = ({ apiVersion = "", kind, metadata }: KubernetesObject): string =>
   [kind, splitApiVersion(apiVersion).group, metadata?.namespace ?? "", metadata?.name].join(" ");
 
-/** Returns what of an object is saved for --state: a list of one object, or of none. */
+/** Returns the part of an object that is saved for --state, in a list; an empty list if nothing is saved. */
 const toSavedObject = (
   object: KubernetesObject,
   { annotations: keptNames, keepsAge, isUnsaved, keep }: SavedKind,

@@ -39,7 +39,7 @@ const formatHead = ({ checked }: ObjectEvaluation, paint: Paint): string => {
   return `${[paint("bold", sanitizeTerminalText(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`;
 };
 
-/** Formats what is found of an object. `isWhole` adds the rules that passed and, of a denied object, what is undecided. */
+/** Formats what is found of an object. `isWhole` adds passed rules and, of a denied object, what is undecided. */
 const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, { isWhole }: { isWhole: boolean }): string => {
   const { checked, audit } = evaluation;
   const { noRule, denials, warnings, undecided, passed, changes, exempt = [] } = checked;
@@ -90,8 +90,8 @@ const describeWouldBeDecisions = (audit: Record<string, string>): string[] =>
   });
 
 /**
- * Returns the diff between an object before and after its mutating rules and policies; each line names the last one that
- * changed it. The diff is computed once for all reports.
+ * Returns the diff between an object before and after its mutating rules and policies; each line names the last one
+ * that changed it. The diff is computed once for all reports.
  */
 export const diffEvaluation = (evaluation: ObjectEvaluation): DiffHunk[] => {
   const hunks = computedHunks.get(evaluation) ?? computeDifference(evaluation);

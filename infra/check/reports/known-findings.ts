@@ -9,8 +9,8 @@ import { type CheckReportWriter, formatDenial } from "./check-report.ts";
 export const fingerprintName = "posternFinding/v1";
 
 /**
- * Returns the fingerprint of a denial or a warning. It has neither the line nor a name that a controller made: a finding
- * keeps its identity when lines move, and when a Pod is replaced.
+ * Returns the fingerprint of a denial or a warning. It has neither the line nor a name that a controller made: a
+ * finding keeps its identity when lines move, and when a Pod is replaced.
  */
 export const computeFingerprint = (
   { apiVersion, kind, namespace = "", name, owner = name }: ObjectCheckResult,

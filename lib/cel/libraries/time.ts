@@ -259,7 +259,7 @@ const declarePart = (
   return { name, overloads };
 };
 
-/** Returns how often a unit fits into a duration. Go uses doubles, so a value just below an integer may be rounded up. */
+/** Returns how often a unit fits into a duration. Go uses doubles, so a value just below an integer may round up. */
 const countUnits = (unit: bigint) => (nanos: bigint) =>
   Math.trunc(Number(nanos / unit) + Number(nanos % unit) / Number(unit));
 

@@ -219,7 +219,7 @@ const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides =
   };
 };
 
-/** Returns the sides for a referenced value, with which CUE calculates. */
+/** Returns both sides of the comparison with a referenced value, to which CUE adds, for instance, a number. */
 const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSides => {
   const amount = `${renderAmountExpression("other")}[0]`;
   const text = formatDecimal(operand) ?? "";

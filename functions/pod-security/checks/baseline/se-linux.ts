@@ -19,7 +19,6 @@ const buildSeLinuxCheck = (...types: string[]): PodSecurityCheckFunction => {
   const hasOtherType = ({ type = "" }: SELinuxOptions) => !allowed.has(type);
   const isForbidden = ({ seLinuxOptions }: AnyContext) =>
     !!seLinuxOptions && (hasOtherType(seLinuxOptions) || !!seLinuxOptions.user || !!seLinuxOptions.role);
-
   return buildSecurityContextsCheck("seLinuxOptions", isForbidden, (setters, forbidden) => {
     const options = forbidden.map(({ seLinuxOptions }) => seLinuxOptions ?? {});
     const others = sortUnique(options.filter(hasOtherType).map(({ type = "" }) => type));

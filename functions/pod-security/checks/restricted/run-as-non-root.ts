@@ -22,7 +22,6 @@ const checkRunAsRoot = buildSecurityContextsCheck(
 const requireNonRoot: PodSecurityCheckFunction = (subject) => {
   const violation = checkRunAsRoot(subject);
   if (violation || subject.spec.securityContext?.runAsNonRoot === true) return violation;
-
   const without = listNames(subject.containers.filter((container) => getContext(container).runAsNonRoot === undefined));
   if (without.length > 0)
     return {

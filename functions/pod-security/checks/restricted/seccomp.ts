@@ -17,7 +17,6 @@ import {
 const requireSeccomp: PodSecurityCheckFunction = (subject) => {
   const forbidden = checkSeccomp(subject);
   if (forbidden || subject.spec.securityContext?.seccompProfile) return forbidden;
-
   const without = listNames(subject.containers.filter((container) => !getContext(container).seccompProfile));
   if (without.length > 0)
     return {

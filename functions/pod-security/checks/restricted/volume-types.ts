@@ -28,7 +28,6 @@ const checkVolumes: PodSecurityCheckFunction = ({ spec }) => {
     (volume) => !isSourceless(volume) && !allowed.some((source) => Reflect.get(volume, source)),
   );
   if (volumes.length === 0) return undefined;
-
   const names = volumes.map(({ name = "" }) => name);
   const types = sortUnique(
     volumes.map((volume) => forbidden.find((source) => Reflect.get(volume, source)) ?? "unknown"),

@@ -131,8 +131,7 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
 };
 
 const subtractAmounts = (left: Amount, right: Amount): Amount => {
-  // The smallest number of 64 bits is its own negative in 64 bits. Upstream adds it, unless the sum needs more than 64
-  // bits.
+  // The smallest number of 64 bits is its own negative in 64 bits. Upstream adds it, unless the sum needs more bits.
   const opposite = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
   const difference = addAmounts(left, { ...right, digits: opposite });
   return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;

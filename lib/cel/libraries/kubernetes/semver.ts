@@ -56,7 +56,6 @@ const parseSemver = (text: string, normalizes = false): Semver => {
   const [major = "", minor, end] = splitParts(source);
   if (minor === undefined || end === undefined) throw new EvaluationError("No Major.Minor.Patch elements found");
   const numbers = [parseNumber(major, "major", "Major"), parseNumber(minor, "minor", "Minor")];
-
   const [, patch = "", prerelease, build] = /^([^+-]*)(?:-([^+]*))?(?:\+(.*))?$/s.exec(end) ?? [];
   numbers.push(parseNumber(patch, "patch", "Patch"));
   const parts = prerelease?.split(".").map(parsePrerelease) ?? [];
