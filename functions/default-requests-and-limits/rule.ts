@@ -15,7 +15,6 @@ export default rule({
   }),
   settings,
   checkSettings: findSettingsFault,
-
   mutate(pod: Pod, { settings }) {
     const init = listContainers(pod, ["initContainers"]).filter(
       ({ container }) => settings.initContainers || container.restartPolicy === "Always",

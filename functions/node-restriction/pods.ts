@@ -70,7 +70,6 @@ const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRe
     return `${subject} can only update pod status for pods with spec.nodeName set to itself`;
   if (!isSame(pod.metadata?.labels ?? {}, oldObject?.metadata?.labels ?? {}))
     return `${subject} cannot update labels through pod status`;
-
   const { status } = pod;
   const oldStatus = oldObject?.status;
   if (!isSame(status?.resourceClaimStatuses ?? [], oldStatus?.resourceClaimStatuses ?? []))

@@ -94,8 +94,8 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 };
 
 /**
- * Returns values without the reservations of an object. If the object has no reservation in a quota, the object gets
- * the reservation that `reserve` returns, and the quota's sum doesn't change.
+ * Returns the ledger's values for `keys` without the reservations of an object. If the object has no reservation in a
+ * quota, it gets the one that `reserve` returns, and the quota's sum doesn't change.
  */
 export const takeOut = (
   keys: readonly string[],

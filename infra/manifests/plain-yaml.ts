@@ -218,7 +218,7 @@ const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   return made;
 };
 
-/** Reads a literal block: `|` and indented lines. */
+/** Reads a literal block: `|` and indented lines. `above`: the indentation of the map or list around it. */
 const readLiteral = (cursor: Cursor, place: number, above: number): string => {
   const { text } = cursor;
   const [head = giveUp(), chomping] = /^\|([-+]?)\n/.exec(text.slice(place, place + 3)) ?? [];

@@ -51,7 +51,7 @@ export const findRuleMistakes = async (
     .filter(({ source }) => source !== posternCatalogue)
     .map(async (listed): Promise<[CatalogueRule, RuleMistake[]]> => {
       const mistakes = [...findShapeMistakes(listed.rule), ...findApiMistakes(listed.rule, api)];
-      // Several rows or variants may have the same mistake, which is reported once.
+      // Several elements of `match` may have the same mistake, which is reported once.
       const distinct = [...Map.groupBy(mistakes, ({ sentence }) => sentence).values()].flatMap(
         ([first]) => first ?? [],
       );

@@ -125,8 +125,10 @@ const compareAnswers = (
 };
 
 /** Returns a case's review. A recording has the whole request. The rule completes the one of a hand-written case. */
-const restoreCaseReview = async (entry: Case, rule: string): Promise<AdmissionReview> =>
-  entry.request ? restoreReview({ ...entry, request: entry.request }) : buildReview(await findListedRule(rule), entry);
+const restoreCaseReview = async (ruleCase: Case, rule: string): Promise<AdmissionReview> =>
+  ruleCase.request
+    ? restoreReview({ ...ruleCase, request: ruleCase.request })
+    : buildReview(await findListedRule(rule), ruleCase);
 
 let projectRules: Promise<ProjectRules> | undefined;
 

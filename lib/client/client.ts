@@ -82,7 +82,6 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
     const method = (init?.method ?? source?.method ?? "GET").toUpperCase();
     const address = source?.url ?? String(input);
     if (!isWritingMethod(method)) return send(input, init);
-
     const open = () => {
       // `Request` also sets headers that follow from the body's type; a body that is a stream requires `duplex`.
       const request =

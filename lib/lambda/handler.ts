@@ -48,7 +48,6 @@ export const createLambdaHandler = (parts: LambdaFunction, lambdaHost: EndpointH
     POSTERN_GROUP && "alone" in parts.config
       ? createGroupEndpoint(parts.rules, parts.config, host, evaluate)
       : createEndpoint(rule, parts.config, host, evaluate);
-
   const handler = middy({ timeoutEarlyInMillis: 0 });
   if (POSTERN_RECONCILES && rule.reconcile) {
     const { config, readConnections = () => ({}) } = parts;

@@ -39,7 +39,6 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
   const [matched, sign, integer = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
   const digits = integer + fraction;
   if (matched === undefined || digits === "") return undefined;
-
   /** The power of 1024 that a binary suffix means: 2 for Mi, 0 for other suffixes. */
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
   const mantissa = BigInt(digits) * 1024n ** BigInt(power);

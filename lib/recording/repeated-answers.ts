@@ -89,7 +89,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
 /** The verb and arguments of a question. Members that only say how it is sent are left out, as they may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/** Returns capabilities whose calls go through `answer`. `restoreValue` replaces values before a ledger's change. */
+/** Returns capabilities whose calls go through `answer`. `restoreValue` replaces a ledger's value before a change. */
 const interceptAnswers = (
   capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,

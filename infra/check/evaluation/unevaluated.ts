@@ -45,7 +45,7 @@ export const listPolicies = (objects: readonly KubernetesObject[], plugins: read
     .filter((kind) => plugins.includes(kind))
     .flatMap((kind) => objects.filter((object) => object.kind === kind));
 
-/** Returns those policies that no binding names. */
+/** Returns those policies that no binding among `objects` names. */
 export const listUnboundPolicies = (
   policies: readonly KubernetesObject[],
   objects: readonly KubernetesObject[],

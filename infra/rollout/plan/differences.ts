@@ -51,7 +51,7 @@ const findStageDifferences = async (
   return found.flat(2);
 };
 
-/** Finds the differences. If the caller lacks a right to read something in AWS, it returns a note about this. */
+/** Finds what was changed in AWS by hand. If a right to read something is missing, returns a note about that. */
 export const tryFindStageDifferences = async (
   ...parameters: Parameters<typeof findStageDifferences>
 ): Promise<{ differences: StageDifference[]; notes: string[] }> => {

@@ -244,7 +244,7 @@ const formatScientific = (value: number, width: number): string => {
   return text.padStart(width % 2 ** 16);
 };
 
-/** Formats a finite number such as `1.500000×10⁰³`. */
+/** Formats a finite number as upstream does for %e: 1500 becomes `1.500000×10⁰³`. */
 const formatPower = (value: number): string => {
   let exponent = Number(value.toExponential().split("e")[1]);
   let digits = `${scaleAndRound(value, 6 - exponent)}`.padEnd(7, "0");

@@ -32,7 +32,6 @@ const checkAppArmor: PodSecurityCheckFunction = (subject) => {
     .filter(isForbiddenAnnotation)
     .map(([key, value]) => `${key}=${quoteAsGo(value)}`);
   if (setters === "" && annotations.length === 0) return undefined;
-
   const values = [...sortUnique(types), ...sortUnique(annotations)];
   const subjects = [
     ...(setters === "" ? [] : [setters]),
