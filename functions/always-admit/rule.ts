@@ -6,5 +6,6 @@ export default rule({
   upstreamPlugin: { plugin: "AlwaysAdmit" },
   match: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"] }],
   matchConditions: { never: "false" },
+
   validate() {},
 });

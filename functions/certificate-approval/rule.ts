@@ -18,6 +18,7 @@ export default rule({
   // Uses the old object's signer: API validation refuses a changed signer only after this rule.
   authorizedBy: buildSignerConditions("approve", buildSignerExpression("oldObject")),
   guards: true,
+
   validate(_: CertificateSigningRequest, { request, oldObject }) {
     const signer = JSON.stringify(oldObject?.spec?.signerName ?? "");
     return { refuse: forbidden(request, `user not permitted to approve requests with signerName ${signer}`) };

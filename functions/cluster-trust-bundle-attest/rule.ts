@@ -23,6 +23,7 @@ export default rule({
   matchConditions: { "is-of-a-signer": `${buildSignerExpression("object")} != ""` },
   authorizedBy: buildSignerConditions("attest", buildSignerExpression("object")),
   guards: true,
+
   validate(bundle: ClusterTrustBundle, { request, oldObject }) {
     const signer = bundle.spec?.signerName;
     if (!signer || (oldObject && isSame(pickAttestedFields(bundle), pickAttestedFields(oldObject)))) return;

@@ -61,7 +61,6 @@ export const findSettingsFault = ({ requests, limits }: DefaultResourceSettings)
   const invalidAmount = namedAmounts.find(({ amount }) => !isAmount(amount));
   if (invalidAmount)
     return `must have a quantity in quotes as ${invalidAmount.name}, such as "500m" or "1Gi", not ${JSON.stringify(invalidAmount.amount)}`;
-
   for (const [resource, request] of Object.entries(requests)) {
     const limit = hasAmount(limits, resource) ? limits[resource] : undefined;
     const difference = limit === undefined ? undefined : compareQuantities(request, limit);

@@ -15,6 +15,7 @@ export default rule({
   }),
   settings,
   checkSettings: findSettingsFault,
+
   mutate(pod: Pod, { settings }) {
     const init = listContainers(pod, ["initContainers"]).filter(
       ({ container }) => settings.initContainers || container.restartPolicy === "Always",

@@ -9,5 +9,6 @@ export default rule({
   guards: true,
   // The pod is read without the cache: it may have been replaced, and a running pod can get ephemeral containers.
   needs: { pods: get("pods", { maxAge: 0 }) },
+
   validate: (_, context) => refuseExec(["hostNetwork", "hostPID", "hostIPC", "privileged"], context),
 });

@@ -62,7 +62,6 @@ const findPolicyFaults = ({ metadata, spec = {} as MutatingPolicy["spec"] }: Mut
       ...(mutation[other] ? [createInvalidFault([...path, other], `{${other}}`, excess)] : []),
     ];
   };
-
   const at = ["spec", "reinvocationPolicy"];
   return [
     ...findNameFaults(metadata),

@@ -14,7 +14,6 @@ export const checkNode = (object: Node, { node, request, oldObject }: KubeletReq
     const labels = listForbiddenLabels(metadata?.labels ?? {}, {});
     return labels.length > 0 ? `${subject} set the following labels: ${labels.join(", ")}` : undefined;
   }
-
   if (spec?.configSource && !isSame(spec.configSource, oldObject?.spec?.configSource))
     return `${subject} update configSource to a new non-nil configSource`;
   if (!isSame(spec?.taints ?? [], oldObject?.spec?.taints ?? [])) return `${subject} modify taints`;

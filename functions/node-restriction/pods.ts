@@ -35,7 +35,6 @@ const checkMirrorPod = async (pod: Pod, { node, upstream, nodes }: KubeletReques
   if (!found) return notFound({ group: "", resource: "node" }, node);
   // The message omits the real UID, which upstream prints: the sender of a forged review must not learn it.
   if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
-
   const { what, unknown } = upstream.findReference(pod) ?? {};
   if (unknown) return `error checking mirror pod for API references: ${unknown}`;
   if (what) return `${subject} can not create pods that reference ${what}`;

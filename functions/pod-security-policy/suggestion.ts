@@ -38,7 +38,6 @@ export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObjec
         ? { name: volume.name, persistentVolumeClaim: { claimName: volume.name } }
         : volume,
     );
-
   const containers = listContainers(pod);
   for (const { securityContext } of [spec, ...containers.map(({ container }) => container)])
     deleteFields(

@@ -35,6 +35,7 @@ export default rule({
   inspectForSettings: createWebhookRulesInspection(overridePolicyResources, "CREATE", "UPDATE"),
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(overridePolicyResources),
+
   async mutate(object: KubernetesObject, context) {
     if (!isGovernedByPolicies(context.request)) return;
     const policies = await listPolicies(overridePolicyResources, context);

@@ -35,6 +35,7 @@ export default rule({
   inspectForSettings: createWebhookRulesInspection(validatePolicyResources, "CREATE", "UPDATE", "DELETE"),
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(validatePolicyResources),
+
   async validate(object: KubernetesObject, context) {
     if (!isGovernedByPolicies(context.request)) return;
     const policies = await listPolicies(validatePolicyResources, context);

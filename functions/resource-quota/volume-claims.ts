@@ -31,7 +31,6 @@ export const createVolumeClaimEvaluator = (gates: QuotaGates): Evaluator<Persist
       ...(storageClass ? used.map(([name, amount]) => [`${storageClass}${classInfix}${name}`, amount] as const) : []),
     ]);
   },
-
   ...(gates.hasVolumeAttributesClasses && {
     scopes: {
       ofClasses: "VolumeAttributesClass",

@@ -60,7 +60,6 @@ const findPolicyFaults = ({ metadata, spec = {} as ValidatingPolicy["spec"] }: V
     else faults.push(...findExpressionFaults(at, valueExpression, compiler.compile(text, [string, nullType]).compiled));
     return keys.indexOf(key) < index ? [...faults, createDuplicateFault(path("key"), key)] : faults;
   };
-
   const faults = [...findNameFaults(metadata), ...findPolicySpecFaults(spec, compiler)];
   const needed = "validations or auditAnnotations must contain at least one item";
   if (validations.length === 0 && auditAnnotations.length === 0)

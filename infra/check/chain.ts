@@ -92,7 +92,6 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
     objects,
     quotaKnowledge: { isUseKnown, listCreations, uncertainUse },
   });
-
   const configurations = [...rules.configurations, ...source.foreign.map(({ object }) => object)];
   const { faults, warnings, ...webhooks } = parseWebhookConfigurations(configurations, kubernetes);
   const chain = plugins.insert(webhooks);

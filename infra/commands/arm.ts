@@ -8,6 +8,7 @@ export default {
   summary: "Ends postern disarm: the rule decides again at once.",
   usage: "RULE",
   options: stageOption,
+
   async run({ options, words: [text = ""] }) {
     const rule = await resolveStageRule(text);
     const version = await runInStage(options, ({ functions }) => restoreDisarmedRule(functions, rule));

@@ -18,6 +18,7 @@ export default {
     ...stageOption,
     for: { type: "string", value: "TIME", says: "how long the rule allows everything, for instance 90s, 30m or 2h" },
   },
+
   async run({ options, words: [text = ""] }) {
     const rule = await resolveStageRule(text);
     const until = new Date(Date.now() + parseDurationMilliseconds(options.text("for"), "for"));

@@ -10,6 +10,7 @@ export default {
     "Prints the key of a cluster: the first part of the path of its URLs. Keep it secret: anyone with it can send reviews as the cluster.",
   usage: "CLUSTER",
   options: { ...stageOption, config: commonCommandOptions.config, output: commonCommandOptions.output },
+
   async run({ options, words: [name] }) {
     const file = getConfigFile();
     const { config, broken } = await readProject(file);

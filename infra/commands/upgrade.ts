@@ -20,6 +20,7 @@ export default {
     check: { type: "string", value: "FILE|VERSION", says: "the file of a packed version, or a version or tag of npm" },
     output: commonCommandOptions.output,
   },
+
   async run({ options, words }) {
     const version = options.text("check");
     if (moduleExtension === ".ts")

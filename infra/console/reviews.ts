@@ -95,7 +95,6 @@ export const createReviewFeed = (host: EndpointHost, limits = defaultLimits): Re
     kept.clear();
     bytes = 0;
   };
-
   return {
     host: {
       ...host,

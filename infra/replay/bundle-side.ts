@@ -135,7 +135,6 @@ const openFunctionProcess = (folder: string, scratch: ReplayFoldersAndProcesses)
     if (current === undefined) processEnds.set(request.function, endCount + 1);
     return reply;
   };
-
   return {
     // A request waits until the previous request has its reply.
     send: (request) => {

@@ -63,7 +63,6 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
     const exception = findException(rest.exceptions, request, rest.now);
     if (exception) return { ...noDecision, outcome: { allowed: true, audit: { exception } }, exception };
   }
-
   // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
   const { value, changes: listChanges } =

@@ -169,7 +169,6 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
     const body = { principalArn, type: "STANDARD", kubernetesGroups: [group], tags: { [ownerTag]: owner } };
     return call({ method: "POST", path: ["access-entries"], body });
   };
-
   return {
     compare: async (wanted: WantedAccessEntry[]): Promise<AccessEntryChanges> => {
       const presentEntries = await list();
