@@ -24,6 +24,7 @@ export const runScript = async (name: string, command: Command): Promise<void> =
   process.exitCode = await reportErrors(() => runCommand(name, command, process.argv.slice(2)));
 };
 
+/** Returns a command's exit code. Errors are printed: only a Complaint without its stack. */
 const reportErrors = async (run: () => Promise<number>): Promise<number> => {
   try {
     return await run();
@@ -51,13 +52,14 @@ export const describeAllVerbs = async (): Promise<{ verb: string; help: string }
     })),
   );
 
-const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
+/** Runs the command that the first argument names, or prints help. */
+const runVerb = async ([verb, ...verbArguments]: readonly string[]): Promise<number> => {
   const verbs = await listVerbs();
   if (verb === "--version") {
     process.stdout.write(`postern ${await readVersion()}\n`);
     return 0;
   }
-  if (verb === "help" && rest[0] !== undefined) return runVerb([rest[0], "--help"]);
+  if (verb === "help" && verbArguments[0] !== undefined) return runVerb([verbArguments[0], "--help"]);
   if (verb === undefined || ["help", "--help", "-h"].includes(verb)) {
     process.stdout.write(await describeVerbs(verbs));
     return verb === undefined ? 2 : 0;
@@ -68,7 +70,7 @@ const runVerb = async ([verb, ...rest]: readonly string[]): Promise<number> => {
         .filter(Boolean)
         .join("; "),
     );
-  return runCommand(`postern ${verb}`, await loadCommand(verb), rest);
+  return runCommand(`postern ${verb}`, await loadCommand(verb), verbArguments);
 };
 
 /** If a command's usage is one of these keys, it takes exactly one word: the kind of thing it names, and an example. */
@@ -78,6 +80,7 @@ const singleWords: Record<string, [what: string, example: string]> = {
   NAME: ["rule", "require-owner-label"],
 };
 
+/** Checks the arguments, opens the project, and runs the command. */
 const runCommand = async (name: string, command: Command, args: string[]): Promise<number> => {
   const { values, words } = parseCommandArguments(name, command, args);
   if (values.help) {
@@ -112,20 +115,19 @@ const parseCommandArguments = (name: string, command: Command, args: string[]): 
   }
 };
 
-const createOptions = (values: Record<string, unknown>): ParsedOptions => {
-  return {
-    text: (name) => (values[name] === undefined ? undefined : String(values[name])),
-    texts: (name) => [values[name] ?? []].flat().map(String),
-    flag: (name) => values[name] === true,
-    number: (name) => {
-      if (values[name] === undefined) return undefined;
-      const number = Number(values[name]);
-      if (!Number.isSafeInteger(number) || number < 0 || values[name] === "")
-        throw new Complaint(`--${name} takes a whole number, not "${values[name]}"`);
-      return number;
-    },
-  };
-};
+/** Returns functions that read the options of a command line by name. */
+const createOptions = (values: Record<string, unknown>): ParsedOptions => ({
+  text: (name) => (values[name] === undefined ? undefined : String(values[name])),
+  texts: (name) => [values[name] ?? []].flat().map(String),
+  flag: (name) => values[name] === true,
+  number: (name) => {
+    if (values[name] === undefined) return undefined;
+    const number = Number(values[name]);
+    if (!Number.isSafeInteger(number) || number < 0 || values[name] === "")
+      throw new Complaint(`--${name} takes a whole number, not "${values[name]}"`);
+    return number;
+  },
+});
 
 const describeVerbs = async (verbs: string[]): Promise<string> => {
   const commands = await Promise.all(verbs.map(async (verb) => [verb, (await loadCommand(verb)).summary]));
@@ -140,6 +142,7 @@ const describeCommand = (name: string, { summary, usage, options }: Command): st
   return `Usage: ${[name, usage, rows.length > 0 && "[OPTION…]"].filter(Boolean).join(" ")}\n\n${summary}\n\n${formatTable(rows)}${describeRepeatedOptions(options, usage)}`;
 };
 
+/** Returns the help's paragraph about options with several values; "" if the command has none. */
 const describeRepeatedOptions = (options: Command["options"], usage = ""): string => {
   const [name] = Object.keys(options).filter((option) => options[option]?.multiple);
   if (name === undefined) return "";

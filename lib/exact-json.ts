@@ -1,6 +1,4 @@
-/**
- * Finds JSON that may contain an unsafe integer: 16 digits after `:`, `[`, `,` or a space. May match safe ones, too.
- */
+/** Finds JSON that may contain an unsafe integer: 16 digits after `:`, `[`, `,` or a space. May match safe ones too. */
 const longInteger = /[:[,\s]-?\d{16}/;
 
 // TypeScript's types lack this function.

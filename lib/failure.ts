@@ -10,6 +10,7 @@ export class Failure extends Error {
   }
 }
 
+/** The `reason` of a Kubernetes Status, by its code. */
 const reasons: Record<number, string> = {
   400: "BadRequest",
   404: "NotFound",
@@ -43,8 +44,7 @@ export const createNotTextFailure = () =>
 export const getErrorMessage = (thrown: unknown): string => (thrown instanceof Error ? thrown.message : String(thrown));
 
 const describeThrown = (thrown: unknown): string => {
-  // A TypeError's message describes Postern's code, which doesn't help the sender of an object. The log has the
-  // message.
+  // A TypeError's message describes Postern's code, which can't help the sender of an object. The log has the message.
   if (thrown instanceof TypeError) return "a value may have the wrong type";
   if (thrown instanceof Error) return `${thrown.name}: ${thrown.message}`;
   return typeof thrown === "string" ? thrown : `it threw ${typeof thrown}`;

@@ -1,6 +1,4 @@
-/**
- * Functions for JSON values and for paths in them. This file imports nothing, so all files in lib and infra can use it.
- */
+/** Functions for JSON values and for paths in them. This file imports nothing, so all of lib and infra can use it. */
 
 export type JsonMap = Record<string, unknown>;
 
@@ -9,9 +7,7 @@ export interface FoundValue {
   value: unknown;
 }
 
-/**
- * The greatest depth of JSON to copy, greater than any real policy's. Without a limit, recursion overflows the stack.
- */
+/** The greatest depth of JSON to copy, greater than any real policy's. Without it, recursion overflows the stack. */
 const maxDepth = 1000;
 
 export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
@@ -59,9 +55,7 @@ export const lookUp = (root: unknown, path: readonly (string | number)[]): Found
   return { value };
 };
 
-/**
- * Reports whether two JSON values are equal. The order of keys doesn't matter. It doesn't recurse: any depth is safe.
- */
+/** Reports whether two JSON values are equal. Key order doesn't matter. It doesn't recurse: any depth is safe. */
 export const isSame = (firstRoot: unknown, secondRoot: unknown): boolean => {
   const pairsToCompare: [unknown, unknown][] = [[firstRoot, secondRoot]];
   for (let pair = pairsToCompare.pop(); pair !== undefined; pair = pairsToCompare.pop()) {
@@ -96,6 +90,7 @@ export const freezeDeep = <T>(value: T): T => {
 /** Returns a deep copy of a value. The value may be a draft (see core/patch.ts). */
 export const cloneDeep = <T>(value: T): T => copyValue(value, 0) as T;
 
+/** Returns a copy of JSON data. A value that JSON can't contain is an error. */
 const copyValue = (value: unknown, depth: number): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw new Error(`${value} is no number that JSON has`);
   if (!isObject(value)) return value;
@@ -157,9 +152,7 @@ export const applyToEach = <T>(items: Iterable<T>, act: (item: T) => boolean): b
   return changed;
 };
 
-/**
- * Sets members of the map under a key. Creates the map only if there are members to set. Reports whether any changed.
- */
+/** Sets members of the map under a key. Creates a map only if there are members to set. Reports whether any changed. */
 export const setMapMembers = (parent: object, key: string, members: JsonMap, field: string): boolean =>
   applyToEach(Object.entries(members), ([name, value]) =>
     setMemberToCopy(getOrCreateMap(parent, key, field), name, value),
@@ -178,9 +171,7 @@ export const isDeeper = (value: unknown, levels: number): boolean => {
   return false;
 };
 
-/**
- * Reports whether a map in JSON text has a key twice: JSON parsers disagree on its value. `value` is the parsed text.
- */
+/** Reports whether a map in JSON text has a key twice: parsers disagree on its value. `value` is the parsed text. */
 export const hasRepeatedKey = (text: string, value: unknown): boolean => {
   let keysInText = 0;
   forEachWrittenKey(text, () => keysInText++);
@@ -210,6 +201,7 @@ export const hasMisreadKey = (text: string, value: unknown): boolean => {
   return [...differences.values()].some((count) => count !== 0);
 };
 
+/** Calls `act` with each key of each map in a value, without recursion. */
 const forEachKey = (value: unknown, act: (key: string) => void): void => {
   const containers = [value];
   for (let container = containers.pop(); container !== undefined; container = containers.pop()) {

@@ -26,6 +26,7 @@ interface LedgerEntry {
 /** A ledger in memory with more values deletes those that were changed the longest ago. */
 const memoryLedgerLimit = 100_000;
 
+/** Returns a ledger in this process's memory, with at most `limit` values. */
 export const createMemoryLedger = (limit = memoryLedgerLimit, readTime = Date.now): Ledger => {
   /** The least recently changed entries come first. */
   const entries = new Map<string, LedgerEntry>();
@@ -58,9 +59,7 @@ export const createMemoryLedger = (limit = memoryLedgerLimit, readTime = Date.no
   };
 };
 
-/**
- * Wraps `change` so that it throws unless it returns one value for each key. Throws if a key occurs twice in `keys`.
- */
+/** Wraps `change` so that it throws unless it returns one value for each key. Throws if a key is twice in `keys`. */
 export const checkChange = <T>(
   keys: readonly string[],
   change: (stored: readonly (T | undefined)[]) => readonly (T | undefined)[],

@@ -81,6 +81,7 @@ export type SecretPlace = { secret: string; region: string } | { parameter: stri
 /** Where a token or a private key is stored: in AWS, or in a local file. Functions on Lambda have no local files. */
 export type CredentialPlace = SecretPlace | { file: string };
 
+/** A rule's request to a service. */
 export interface HttpsRequest {
   url: string;
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -116,6 +117,7 @@ export interface HttpsRequest {
   connect?: Pick<RequestOptions, "agent" | "lookup"> & Pick<ConnectionOptions, "secureContext">;
 }
 
+/** A service's answer. `json` is the parsed body, in recordings. */
 export interface HttpsResponse {
   status: number;
   body: string;
@@ -166,9 +168,7 @@ export type UpdateResult = "updated" | "changed" | { refused: Status };
 export interface ReadOptions {
   /** The maximum age of a cached answer, in seconds. With 0, each review reads from the cluster. */
   maxAge?: number;
-  /**
-   * For how many seconds the read of an absent object is repeated, because another client may be about to create it.
-   */
+  /** For how many seconds the read of an absent object is repeated, as another client may be about to create it. */
   patience?: number;
   /** The greatest number of objects to read from a list: the first ones in the order of names. */
   most?: number;
@@ -214,9 +214,7 @@ export interface Capabilities {
   /** Sends a request as `https` does; the URL may also begin with http://. */
   http(request: HttpsRequest): Promise<HttpsResponse>;
   aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
-  /**
-   * Evaluates CUE source to JSON with the function `evaluate`. Rejects with CUE's message if the source has no value.
-   */
+  /** Evaluates CUE source to JSON with `evaluate`. Rejects with CUE's message if the source has no value. */
   cue(source: string, evaluate: typeof evaluateCue): Promise<string>;
   /** The name of the cluster that sent the review. */
   cluster: string;
@@ -245,6 +243,7 @@ export interface Need<Answer> {
   bind(capabilities: Capabilities, rule: string): Answer;
 }
 
+/** The needs that don't read or write the cluster. */
 const verbsOutsideCluster: ReadonlySet<Need<unknown>["verb"]> = new Set([
   "https",
   "http",
@@ -389,9 +388,7 @@ export const pageReader = <Settings>(listKinds: (settings: Settings) => Resource
     },
 });
 
-/**
- * Declares calls of an HTTPS service outside the cluster. `getPlaces` returns where token and client key are stored.
- */
+/** Declares calls of an HTTPS service outside the cluster. `getPlaces` returns where token and client key are. */
 export const https = <Settings>(
   getPlaces?: (settings: Settings) => CredentialPlace | CredentialPlace[] | undefined,
 ): Need<(request: HttpsRequest) => Promise<HttpsResponse>> => ({

@@ -1,8 +1,6 @@
 import { writeSync } from "node:fs";
 
-/**
- * Prints synchronously, because Lambda may freeze the process after the answer. process.stdout would create a stream.
- */
+/** Prints synchronously, because Lambda may freeze the process after the answer. process.stdout creates a stream. */
 export const printSync = (text: string): void => {
   try {
     writeSync(1, text);

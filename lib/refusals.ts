@@ -26,24 +26,20 @@ const buildDetails = ({ group, resource }: { group: string; resource: string }, 
  * Returns a status 403 with the message `pods "a" is forbidden: <text>`, as admission plugins do. An empty `name`
  * leaves out the quoted name. (A rule that returns a text instead of a status refuses with only that text.)
  */
-export const forbidden = (request: AdmissionRequest, text: string, name = getObjectName(request)): Status => {
-  return {
-    code: 403,
-    reason: "Forbidden",
-    message: `${formatGroupResource(request.resource)}${name && ` "${name}"`} is forbidden: ${text}`,
-    details: buildDetails(request.resource, name),
-  };
-};
+export const forbidden = (request: AdmissionRequest, text: string, name = getObjectName(request)): Status => ({
+  code: 403,
+  reason: "Forbidden",
+  message: `${formatGroupResource(request.resource)}${name && ` "${name}"`} is forbidden: ${text}`,
+  details: buildDetails(request.resource, name),
+});
 
 /** Returns a status 404 with the message `namespaces "x" not found`. */
-export const notFound = (resource: { group: string; resource: string }, name: string): Status => {
-  return {
-    code: 404,
-    reason: "NotFound",
-    message: `${formatGroupResource(resource)} "${name}" not found`,
-    details: buildDetails(resource, name),
-  };
-};
+export const notFound = (resource: { group: string; resource: string }, name: string): Status => ({
+  code: 404,
+  reason: "NotFound",
+  message: `${formatGroupResource(resource)} "${name}" not found`,
+  details: buildDetails(resource, name),
+});
 
 /** A fault of one field, worded like the API server's validation errors. */
 export interface FieldError {

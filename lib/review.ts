@@ -37,6 +37,7 @@ export interface UserInfo {
   extra?: Record<string, string[]>;
 }
 
+/** The request in an AdmissionReview. */
 export interface AdmissionRequest {
   uid: string;
   kind: GroupVersionKind;
@@ -97,6 +98,7 @@ export const decodeReview = (body: string, parse: ParseJson = JSON.parse): Admis
 type ParseJson = (text: string) => unknown;
 type FormatJson = (value: unknown) => string;
 
+/** Returns a review if rules can rely on its form. Otherwise, a Failure names the wrong field. */
 export const requireValidReview = (value: unknown): AdmissionReview => {
   if (!isMap(value)) throw createFieldFailure("the review", "an object");
   // `checkRequest` checks every field that a rule can reach; the rest of the object stays unknown.
@@ -126,6 +128,7 @@ const allowAbsent =
   (check: Check): Check =>
   (value) =>
     value == null ? undefined : check(value);
+/** Returns a check for maps that checks some of their members. */
 const checkMembers =
   (checks: Record<string, Check>): Check =>
   (value) => {
@@ -143,6 +146,7 @@ const checkMap = expectValue("an object", isMap);
 const checkKind = checkMembers({ group: checkText, version: checkText, kind: checkText });
 const checkResource = checkMembers({ group: checkText, version: checkText, resource: checkText });
 
+/** Checks the members of a request that rules read. */
 const checkRequest = checkMembers({
   uid: expectValue("a non-empty string", (value) => isText(value) && value !== ""),
   operation: expectValue("CREATE, UPDATE, DELETE or CONNECT", (value) => isText(value) && operations.has(value)),
@@ -221,7 +225,6 @@ const maxLengthOfAllWarnings = 4096;
 export const fitWarnings = (warnings: readonly string[]): string[] => {
   const cleanWarnings = [...new Set(warnings.map(removeControls))].filter(Boolean);
   if (countCharacters(cleanWarnings.join("")) <= maxLengthOfAllWarnings) return cleanWarnings;
-
   const kept: string[] = [];
   let remaining = maxLengthOfAllWarnings - 40;
   for (const text of cleanWarnings) {
@@ -257,6 +260,7 @@ export const fitAuditAnnotationKeys = (audit: Record<string, string>): Record<st
   return validAudit;
 };
 
+/** Parses a request's body. A Failure says what is wrong, without the text of the body. */
 const parseBody = (body: string, parse: ParseJson): unknown => {
   if (body === "") throw new Failure(400, "the body is empty; an AdmissionReview as JSON is expected");
   try {

@@ -32,9 +32,7 @@ export type OfSettings<T, Settings> = T | { bivarianceHack(settings: Settings): 
 // biome-ignore lint/suspicious/noConfusingVoidType: a rule that says nothing has no return statement
 export type Verdict = void | string | { refuse?: string | Status; warnings?: string[]; audit?: Record<string, string> };
 
-/**
- * What `suggest` returns: `undefined` if it edited the draft or has no advice; advice in a sentence if no edit helps.
- */
+/** The result of `suggest`: `undefined` if it edited the draft or has no advice; otherwise advice in a sentence. */
 // biome-ignore lint/suspicious/noConfusingVoidType: a suggestion that edits has no return statement
 type SuggestResult = void | string;
 
@@ -57,6 +55,7 @@ export type ReconcileContext<Settings, N extends Needs> = {
   until: number;
 } & Answers<N>;
 
+/** The fields of a rule that become fields of its webhook entry. */
 interface WebhookEntryFields<Settings> {
   match: OfSettings<PerPhase<readonly RequestMatch[]>, Settings>;
   /** The entry's CEL matchConditions. They only save calls: without them, the rule must return the same verdicts. */
@@ -106,9 +105,7 @@ export interface RuleVariant<Settings>
     >
   > {
   name: string;
-  /**
-   * The failurePolicy of the entry, with and without hardening. If postern.yaml sets Ignore, Ignore is used instead.
-   */
+  /** The failurePolicy of the entry, with and without hardening. If postern.yaml sets Ignore, this is Ignore. */
   failurePolicy?: "Fail" | "Ignore";
   settings?: Partial<Settings>;
   /** An admission policy with which the API server makes the variant's decisions itself, without a call. */
@@ -149,9 +146,7 @@ export interface ManifestFault {
   path: (string | number)[];
 }
 
-/**
- * The settings from which a rule's webhook entries are made, extended by objects of the cluster; and notes for users.
- */
+/** The settings from which a rule's webhook entries are made, extended by objects of the cluster; and notes. */
 export interface SettingsAfterInspection<Settings> {
   settings: Settings;
   notes: string[];
@@ -160,6 +155,7 @@ export interface SettingsAfterInspection<Settings> {
 /** The reads that `inspectForSettings` may do. `discover` may be absent if manifests stand in for the cluster. */
 export type InspectedCluster = Pick<Capabilities, "list"> & Partial<Pick<Capabilities, "discover">>;
 
+/** What a rule's file defines with `rule({ … })`. */
 export interface RuleDefinition<Object, Settings extends object, N extends Needs, Upstream extends object = object>
   extends WebhookEntryFields<Settings> {
   /** The rule's summary for the catalogue: one sentence. */
@@ -273,7 +269,5 @@ export const getVariants = ({ variants }: Rule, settings: object): readonly Rule
   return variantsOfSettings;
 };
 
-/**
- * A cache, by a rule's `variants` and by settings. A rule with hundreds of policies reads its variants for each policy.
- */
+/** A cache, by a rule's `variants` and by settings. A rule with hundreds of policies reads its variants for each. */
 const variantsBySettings = new WeakMap<object, WeakMap<object, readonly RuleVariant<object>[]>>();

@@ -2,9 +2,7 @@ import type { CredentialPlace, SecretPlace } from "./needs.ts";
 
 export const tokenSettings = { tokenSecret: "", tokenParameter: "", region: "" };
 
-/**
- * Returns where the token is stored in AWS; undefined without a token. The region comes from an ARN or the settings.
- */
+/** Returns where the token is stored in AWS; undefined without a token. The region is from an ARN or the settings. */
 export const findTokenPlace = ({
   tokenSecret,
   tokenParameter,

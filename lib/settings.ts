@@ -5,9 +5,7 @@ import { quoteValue } from "./policy/values/texts.ts";
 // have the type of its default. If a default is an empty map or list, it accepts any members, unless the rule's
 // `elements` has an example of a member.
 
-/**
- * A wrong setting: its path, such as `limits.cpu`, and a sentence without its subject, such as `must be a text, not 1`.
- */
+/** A wrong setting: its path, such as `limits.cpu`, and a sentence without subject, such as `must be a text, not 1`. */
 export interface SettingsMistake {
   path: (string | number)[];
   sentence: string;
@@ -27,9 +25,7 @@ export const mergeWithDefaults = (defaults: object, settings: unknown): object =
 /** Fields of kube-apiserver's configuration files. Settings may contain them, but they have no effect. */
 export const settingsHeader = ["apiVersion", "kind"];
 
-/**
- * The values that a setting may have, by its path, such as `defaults.enforce`. A list's path stands for its elements.
- */
+/** The values that a setting may have, by its path, such as `defaults.enforce`. A list's path means its elements. */
 export type SettingChoices = Readonly<Record<string, readonly string[]>>;
 
 /**
@@ -110,6 +106,7 @@ const compareMaps = (
   });
 };
 
+/** Returns how a value differs in type from the default (`example`). `place` is the path with `*` for each index. */
 const compareValues = (
   example: unknown,
   value: unknown,

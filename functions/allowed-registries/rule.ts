@@ -18,8 +18,7 @@ export default rule({
   ],
   matchConditions: ({ registries }) => ({
     "changes-images": `oldObject == null || ${isLarge} || ${buildImageList("object")} != ${buildImageList("oldObject")}`,
-    // The pattern also matches references of more than 255 characters, which may be invalid. The rule refuses invalid
-    // ones.
+    // The pattern also matches references of more than 255 characters, which the rule may refuse as invalid.
     "may-come-from-elsewhere": `${isLarge} || ${buildImageList("object")}.exists(image,
       size(image) > 255 || !image.matches(${JSON.stringify(buildAllowedPattern(registries))}))`,
   }),

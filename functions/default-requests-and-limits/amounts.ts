@@ -47,20 +47,20 @@ const pick = (
 ): QuantityTextByResource =>
   Object.fromEntries(Object.entries(amounts).filter(([resource, amount]) => isWanted(resource, amount)));
 
+/** Returns what is wrong with the settings, such as a request above the limit; undefined if nothing is wrong. */
 export const findSettingsFault = ({ requests, limits }: DefaultResourceSettings): string | undefined => {
-  const given = Object.entries({ requests, limits }).flatMap(([kind, amounts]) =>
+  const namedAmounts = Object.entries({ requests, limits }).flatMap(([kind, amounts]) =>
     Object.entries(amounts).map(([resource, amount]) => ({ resource, amount, name: `${kind}.${resource}` })),
   );
-  if (given.length === 0) return "must name at least one resource under requests or limits";
+  if (namedAmounts.length === 0) return "must name at least one resource under requests or limits";
 
-  const unknownResource = given.find(({ resource }) => !isContainerResource(resource));
+  const unknownResource = namedAmounts.find(({ resource }) => !isContainerResource(resource));
   if (unknownResource)
     return `has ${unknownResource.name}, which is no resource of containers; use, for instance, cpu, memory or example.com/gpu`;
 
-  const invalidAmount = given.find(({ amount }) => !isAmount(amount));
+  const invalidAmount = namedAmounts.find(({ amount }) => !isAmount(amount));
   if (invalidAmount)
     return `must have a quantity in quotes as ${invalidAmount.name}, such as "500m" or "1Gi", not ${JSON.stringify(invalidAmount.amount)}`;
-
   for (const [resource, request] of Object.entries(requests)) {
     const limit = hasAmount(limits, resource) ? limits[resource] : undefined;
     const difference = limit === undefined ? undefined : compareQuantities(request, limit);

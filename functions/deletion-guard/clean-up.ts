@@ -45,7 +45,6 @@ interface Call {
 export const startCleanUp = async (pod: Pod, { settings, now, calls, ask }: CleanUpContext): Promise<string> => {
   const url = buildPodUrl(settings.cleanUp, pod, settings.addresses);
   if (url === undefined) return "the pod has no address that may be called";
-
   const changeStoredCall = (update: (stored: Call | undefined) => Call | undefined) =>
     calls.change<Call>([pod.metadata?.uid ?? ""], ([stored]) => [update(stored)], rememberSeconds);
   const newCall = { until: now.getTime() + retryMilliseconds, isDone: false };

@@ -58,9 +58,7 @@ export const findPodUrlTemplateFault = (template: string): string | undefined =>
     return "a URL with http:// or https://, a host, and a path that may contain {name}, {namespace} and {uid}";
 };
 
-/**
- * Builds a template's URL for a pod. Returns undefined if the template has {ip}, but no address of the pod is allowed.
- */
+/** Builds a template's URL for a pod. Returns undefined if the template has {ip}, but no allowed address. */
 export const buildPodUrl = (
   template: string,
   { metadata = {}, status = {} }: Pod,

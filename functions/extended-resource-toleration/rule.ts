@@ -32,8 +32,7 @@ export default rule({
     const present = pod.spec.tolerations ?? [];
     const tolerated = new Set(present.filter(isResourceToleration).map(({ key }) => key));
     pod.spec.tolerations = [
-      // kube-apiserver's plugin replaces a pod's existing tolerations of extended resources, so their
-      // tolerationSeconds are lost.
+      // As upstream does, existing tolerations of extended resources are replaced, so their tolerationSeconds are lost.
       ...present.map((toleration) =>
         isResourceToleration(toleration) && toleration.key && resources.has(toleration.key)
           ? buildToleration(toleration.key)

@@ -1,9 +1,7 @@
 import type { CredentialPlace, HttpsRequest } from "postern/needs";
 import { findServiceFault, findTokenPlace, parseCredentialPlace, serviceSettings } from "postern/service-settings";
 
-/**
- * The settings of the service, which a kubeconfig can fill. They name credentials by ARNs or files, and contain none.
- */
+/** The settings of the service, which a kubeconfig can fill. They name credentials by ARNs or files, not by value. */
 export const backendSettings = {
   ...serviceSettings,
   tokenFile: "",
@@ -26,9 +24,7 @@ export const findBackendFault = ({ url, ca, tokenSecret, tokenParameter, region,
     return "must have both clientCertificate and clientKey for the backend, or neither";
 };
 
-/**
- * Returns the options of a request to the service: certificate authority, server name, token and client certificate.
- */
+/** Returns options of a request to the service: certificate authority, server name, token and client certificate. */
 export const buildConnection = (
   backend: BackendSettings,
 ): Pick<HttpsRequest, "ca" | "serverName" | "bearer" | "client"> => {

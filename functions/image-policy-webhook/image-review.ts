@@ -30,10 +30,10 @@ export interface ImageReviewOutcome {
   fault?: string;
 }
 
+/** Returns what the backend's answer says about a pod's images; a failure if the answer is no ImageReview. */
 export const parseImageReviewAnswer = (answer: HttpsResponse): ImageReviewOutcome => {
   const { status } = answer;
   if (status < 200 || status > 206) return failOutcome(`the image policy webhook backend answers ${status}`);
-
   const review = parseAnswer(answer);
   const outcome =
     isMap(review) && (review.kind ?? kind) === kind && (review.apiVersion ?? apiVersion) === apiVersion
@@ -42,10 +42,7 @@ export const parseImageReviewAnswer = (answer: HttpsResponse): ImageReviewOutcom
   return outcome ?? failOutcome(`the image policy webhook backend answers with no ${kind} of ${apiVersion}`);
 };
 
-/**
- * Parses the status of an ImageReview. Returns undefined if a field has a wrong type. As in Go, null is an absent
- * field.
- */
+/** Parses the status of an ImageReview. Undefined if a field has a wrong type. As in Go, null is an absent field. */
 const parseStatus = (status: unknown): ImageReviewOutcome | undefined => {
   if (!isMap(status)) return undefined;
   const allowed = status.allowed ?? false;
@@ -60,9 +57,7 @@ const parseStatus = (status: unknown): ImageReviewOutcome | undefined => {
   return { allowed, reason, audit };
 };
 
-/**
- * Turns a Failure with code 503 (the service can't be reached) into an outcome with a fault; throws any other error.
- */
+/** Turns a Failure of code 503 (the service can't be reached) into an outcome with a fault; throws any other error. */
 export const toUnreachableServiceOutcome = (error: unknown): ImageReviewOutcome => {
   if (error instanceof Failure && error.code === 503) return failOutcome(error.message);
   throw error;

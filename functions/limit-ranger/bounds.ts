@@ -43,6 +43,7 @@ interface AmountSet {
   limit: Quantity | undefined;
 }
 
+/** Returns how amounts break a LimitRange, such as "maximum cpu usage per Pod is 1, but limit is 2". */
 const listOffences = (
   { type, min, max, maxLimitRequestRatio }: LimitRangeItem,
   { requests, limits }: { requests: QuantityByResource; limits: QuantityByResource },
@@ -61,6 +62,7 @@ const listOffences = (
   return [...compare(min, checkMinimum), ...compare(max, checkMaximum), ...compare(maxLimitRequestRatio, checkRatio)];
 };
 
+/** Returns how an amount breaks `min` of a LimitRange, in upstream's words; undefined if it doesn't. */
 const checkMinimum = (amounts: AmountSet): string | undefined => {
   const { resource, type, bound, request, limit } = amounts;
   const minimum = `minimum ${resource} usage per ${type} is ${formatQuantity(bound)}`;
@@ -70,6 +72,7 @@ const checkMinimum = (amounts: AmountSet): string | undefined => {
   if (limit && size.limit < size.bound) return `${minimum}, but limit is ${formatQuantity(limit)}`;
 };
 
+/** Returns how an amount breaks `max` of a LimitRange, in upstream's words; undefined if it doesn't. */
 const checkMaximum = (amounts: AmountSet): string | undefined => {
   const { resource, type, bound, request, limit } = amounts;
   const maximum = `maximum ${resource} usage per ${type} is ${formatQuantity(bound)}`;
@@ -80,6 +83,7 @@ const checkMaximum = (amounts: AmountSet): string | undefined => {
   if (request && size.request > size.bound) return `${maximum}, but request is ${formatQuantity(request)}`;
 };
 
+/** Returns how the ratio of limit to request breaks `maxLimitRequestRatio`; undefined if it doesn't. */
 const checkRatio = (amounts: AmountSet): string | undefined => {
   const { resource, type, bound } = amounts;
   const maximumRatio = `${resource} max limit to request ratio per ${type} is ${formatQuantity(bound)}`;

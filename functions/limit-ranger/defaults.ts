@@ -28,7 +28,6 @@ export const addDefaults = (pod: Pod, { spec }: LimitRange): void => {
   addToContainers(pod.spec?.containers, "container");
   addToContainers(pod.spec?.initContainers, "init container");
   if (descriptions.length === 0) return;
-
   const annotations = { "kubernetes.io/limit-ranger": `LimitRanger plugin set: ${descriptions.join("; ")}` };
   pod.metadata = { ...pod.metadata, annotations: { ...pod.metadata?.annotations, ...annotations } };
 };

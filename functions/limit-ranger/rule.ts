@@ -30,8 +30,7 @@ export default rule({
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,
   },
   needs: {
-    // For defaults, LimitRanges are read without the cache, because a pod keeps its defaults: a resize changes only
-    // some.
+    // For defaults, LimitRanges are read without the cache, because a pod keeps its defaults: a resize changes few.
     current: list("limitranges", { maxAge: 0 }),
     recent: list("limitranges"),
   },

@@ -14,7 +14,6 @@ export const fitPodOrAdvise = (pod: Pod, allBounds: readonly LimitRangeItem[]): 
   const containers = listContainers(pod, ["containers", "initContainers"]).map(({ container }) => container);
   for (const bounds of allBounds.filter(({ type }) => type === "Container"))
     for (const container of containers) fitResources(container, bounds);
-
   for (const bounds of allBounds.filter(({ type }) => type === "Pod")) {
     const [firstHolder, ...otherHolders] = pod.spec?.resources ? [pod.spec] : containers;
     if (listLimitOffencesOfPod(bounds, pod).length === 0 || !firstHolder) continue;

@@ -62,7 +62,6 @@ const findPolicyFaults = ({ metadata, spec = {} as MutatingPolicy["spec"] }: Mut
       ...(mutation[other] ? [createInvalidFault([...path, other], `{${other}}`, excess)] : []),
     ];
   };
-
   const at = ["spec", "reinvocationPolicy"];
   return [
     ...findNameFaults(metadata),
@@ -81,6 +80,7 @@ const findBindingFaults = ({ metadata, spec }: MutatingBinding): FieldFault[] =>
   ...findBindingSpecFaults(spec ?? {}, operations),
 ];
 
+/** Returns what is wrong with a CustomResourceDefinition among the policies' documents. */
 const findCustomKindFaults = ({ metadata, spec }: Partial<CustomKind>): FieldFault[] => {
   const { group, names, versions } = toMap(spec);
   const { kind, plural } = toMap(names);
@@ -93,9 +93,7 @@ const findCustomKindFaults = ({ metadata, spec }: Partial<CustomKind>): FieldFau
   ];
 };
 
-/**
- * Returns the parts of a CustomResourceDefinition that the rule needs. Its other parts would make the bundle larger.
- */
+/** Returns the parts of a CustomResourceDefinition that the rule needs. Other parts would make the bundle larger. */
 const selectSchemas = ({ kind, metadata: { name }, spec: { group, names, versions } }: CustomKind): CustomKind => {
   const selectVersion = (version: object) => {
     const { name, served, schema } = toMap(version);

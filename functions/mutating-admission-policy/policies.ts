@@ -43,6 +43,7 @@ interface CompiledMutation {
 export const findExpressionFault = (policy: MutatingPolicy, kubernetes: string): string | undefined =>
   compile(policy, kubernetes).error;
 
+/** Compiles all CEL expressions of a policy, as an API server of this minor version of Kubernetes does. */
 const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy => {
   const { variables = [], matchConditions = [], mutations = [] } = policy.spec;
   const compiler = createPolicyCompiler(policy.spec, { isMutation: true, kubernetes });

@@ -9,6 +9,7 @@ export interface PolicyDenial {
   reason: "Forbidden" | "Invalid";
 }
 
+/** Returns a refusal such as "policy 'p' with binding 'b' denied request: no such key: team". */
 export const formatDenial = (
   { metadata: { name } }: MutatingPolicy,
   binding: MutatingBinding | undefined,
@@ -18,9 +19,7 @@ export const formatDenial = (
   return `${where} denied request: ${error}`;
 };
 
-/**
- * Builds the refusal for errors. As in upstream, it has the message and reason of the first error, and the code 403.
- */
+/** Builds the refusal for errors. As upstream, it has the message and reason of the first error, and the code 403. */
 export const buildStatus = (
   request: AdmissionRequest,
   first: PolicyDenial,

@@ -1,9 +1,7 @@
 import type { Pod, ResourceRequirements } from "postern/kubernetes/core/v1";
 import { compareQuantities } from "postern/objects/quantity";
 
-/**
- * By the name of a feature: a function that reports whether a change of a pod requires that its node has the feature.
- */
+/** By a feature's name: a function that reports whether a change of a pod requires that its node has the feature. */
 export type RequiredFeatures = Record<string, (old: Pod, pod: Pod) => boolean>;
 
 type AmountComparison = (left: string, right: string) => boolean;

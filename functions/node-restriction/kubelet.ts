@@ -4,6 +4,7 @@ import { type Answers, accessReview, get } from "postern/needs";
 import { quoteAsGo } from "postern/objects/go/quoted";
 import type { AdmissionRequest, Status, UserInfo } from "postern/review";
 
+/** What the rule may read from the cluster to check a kubelet's request. */
 export const kubeletNeeds = {
   pods: get("pods"),
   nodes: get("nodes"),
@@ -47,9 +48,7 @@ export type KubeletRequestContext<Object = unknown> = {
 /** The result of a check: the reason of a refusal, or the complete status of a refusal; undefined if there is none. */
 export type KubeletOffence = string | Status | undefined;
 
-/**
- * Returns the name of a kubelet's node; empty for the user `system:node:`, and undefined for users other than kubelets.
- */
+/** Returns the name of a kubelet's node; empty for `system:node:`, and undefined for other users. */
 export const getNodeName = ({ username, groups }: UserInfo): string | undefined =>
   username?.startsWith(nodeUserPrefix) && groups?.includes("system:nodes")
     ? username.slice(nodeUserPrefix.length)

@@ -14,7 +14,6 @@ export const checkNode = (object: Node, { node, request, oldObject }: KubeletReq
     const labels = listForbiddenLabels(metadata?.labels ?? {}, {});
     return labels.length > 0 ? `${subject} set the following labels: ${labels.join(", ")}` : undefined;
   }
-
   if (spec?.configSource && !isSame(spec.configSource, oldObject?.spec?.configSource))
     return `${subject} update configSource to a new non-nil configSource`;
   if (!isSame(spec?.taints ?? [], oldObject?.spec?.taints ?? [])) return `${subject} modify taints`;
@@ -26,9 +25,7 @@ export const checkNode = (object: Node, { node, request, oldObject }: KubeletReq
 
 type Labels = Record<string, string>;
 
-/**
- * Returns the keys of changed labels that a kubelet must not change, because workloads select trusted nodes by them.
- */
+/** Returns keys of changed labels that a kubelet must not change, because workloads select trusted nodes by them. */
 const listForbiddenLabels = (labels: Labels, before: Labels): string[] => {
   const newLabels = new Map(Object.entries(labels));
   const oldLabels = new Map(Object.entries(before));
@@ -36,6 +33,7 @@ const listForbiddenLabels = (labels: Labels, before: Labels): string[] => {
   return [...keys].filter((key) => newLabels.get(key) !== oldLabels.get(key) && isForbiddenLabel(key)).sort();
 };
 
+/** Reports whether kubelets may not set this label of a node, such as node-restriction.kubernetes.io/team. */
 const isForbiddenLabel = (key: string): boolean => {
   const [domain, ...name] = key.split("/");
   if (domain === undefined || name.length === 0) return false;
@@ -53,6 +51,7 @@ const isSubdomainOf = (domain: string, domains: readonly string[]) =>
 
 /** The domains and labels below kubernetes.io and k8s.io that kubelets may write. */
 const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+/** The labels of Kubernetes' own domains that kubelets may set. */
 const kubeletLabels = new Set(
   (
     "kubernetes.io/hostname kubernetes.io/os kubernetes.io/arch topology.kubernetes.io/zone " +

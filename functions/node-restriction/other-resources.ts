@@ -17,6 +17,7 @@ export const checkLease = (lease: KubernetesObject, context: KubeletRequestConte
     return "can only access node lease with the same name as the requesting node";
 };
 
+/** Returns why a kubelet may not write this CSINode; undefined if it may. */
 export const checkCsiNode = (csiNode: CSINode, context: KubeletRequestContext<CSINode>): KubeletOffence => {
   const { node, request, settings, oldObject } = context;
   if (!hasNameOf(node, csiNode, context)) return "can only access CSINode with the same name as the requesting node";
@@ -37,6 +38,7 @@ export const checkResourceSlice = (
 /** The signers of certificates for kubelets. */
 const signers = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
+/** Returns why a kubelet may not request this certificate for its node; undefined if it may. */
 export const checkSigningRequest = (
   { spec }: CertificateSigningRequest,
   { node, request, settings }: KubeletRequestContext,

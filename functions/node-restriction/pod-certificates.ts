@@ -55,9 +55,7 @@ export const checkPodCertificateRequest = async (
   if (upstream.podCertificates) return checkSigner(spec, pod, context);
 };
 
-/**
- * Checks that a volume of the pod names the signer, or that the authorizer lets the kubelet request its certificates.
- */
+/** Checks that a volume of the pod names the signer, or that the kubelet may request its certificates. */
 const checkSigner = async (
   { signerName = "", serviceAccountName: name = "" }: Partial<PodCertificateRequestSpec>,
   pod: Pod,

@@ -3,9 +3,7 @@ import { isSourceless, listContainers } from "postern/objects/pod";
 import { listSecrets } from "postern/objects/secret";
 import { quoteText } from "./kubelet.ts";
 
-/**
- * Returns the resource of the first API object that a pod references (`what`), or an error (`unknown`), as upstream.
- */
+/** Returns the resource of the first API object that a pod references (`what`), or an error (`unknown`). */
 export const findFirstApiObjectReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };
@@ -42,6 +40,7 @@ const listConfigMaps = (pod: Pod) => [
   ]),
 ];
 
+/** Returns what a volume references, such as "secrets (via secret volumes)" (`what`), or an error (`unknown`). */
 const findVolumeReference = (volume: Volume) => {
   const has = (kind: string) => Reflect.get(volume, kind) != null;
   if (isSourceless(volume) || typesWithoutReference.some(has)) return;

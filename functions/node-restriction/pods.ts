@@ -35,7 +35,6 @@ const checkMirrorPod = async (pod: Pod, { node, upstream, nodes }: KubeletReques
   if (!found) return notFound({ group: "", resource: "node" }, node);
   // The message omits the real UID, which upstream prints: the sender of a forged review must not learn it.
   if (owner.uid !== found.metadata?.uid) return `node ${node} UID mismatch: expected ${owner.uid ?? ""} got another`;
-
   const { what, unknown } = upstream.findReference(pod) ?? {};
   if (unknown) return `error checking mirror pod for API references: ${unknown}`;
   if (what) return `${subject} can not create pods that reference ${what}`;
@@ -49,6 +48,7 @@ const checkDeletion = async ({ node, request, pods }: KubeletRequestContext): Pr
     return `node ${quoteText(node)} can only delete pods with spec.nodeName set to itself`;
 };
 
+/** Returns why a kubelet may not evict this pod; undefined if it may. */
 const checkEviction = async (
   { metadata }: KubernetesObject,
   { node, request, pods }: KubeletRequestContext,
@@ -61,6 +61,7 @@ const checkEviction = async (
   if (pod.spec?.nodeName !== node) return `node ${node} can only evict pods with spec.nodeName set to itself`;
 };
 
+/** Returns why a kubelet may not write this status of a pod; undefined if it may. */
 const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRequestContext<Pod>): KubeletOffence => {
   if (request.operation !== "UPDATE") return `unexpected operation ${quoteText(request.operation)}`;
   const subject = `node ${quoteText(node)}`;
@@ -68,7 +69,6 @@ const checkStatus = (pod: Pod, { node, request, upstream, oldObject }: KubeletRe
     return `${subject} can only update pod status for pods with spec.nodeName set to itself`;
   if (!isSame(pod.metadata?.labels ?? {}, oldObject?.metadata?.labels ?? {}))
     return `${subject} cannot update labels through pod status`;
-
   const { status } = pod;
   const oldStatus = oldObject?.status;
   if (!isSame(status?.resourceClaimStatuses ?? [], oldStatus?.resourceClaimStatuses ?? []))

@@ -55,9 +55,7 @@ const checkAudience = async (
 const isForAudience = (token: { audience?: string } | undefined, audience: string) =>
   token !== undefined && (token.audience ?? "") === audience;
 
-/**
- * Reports whether the CSI driver of a volume gets tokens for an audience. Returns a text if this can't be found out.
- */
+/** Reports whether the CSI driver of a volume gets tokens for an audience. Returns a text if this isn't known. */
 const usesAudience = async (
   volume: Volume,
   pod: Pod,
@@ -75,6 +73,7 @@ const usesAudience = async (
   return driver.spec?.tokenRequests?.some((token) => isForAudience(token, audience)) ?? false;
 };
 
+/** Returns the CSI driver of the volume that a claim is bound to; an error if the claim or volume is missing. */
 const findClaimDriver = async (
   name: string,
   { claims, volumes, request }: KubeletRequestContext,
@@ -91,6 +90,7 @@ const findClaimDriver = async (
 const getDriver = (volume: Volume | NonNullable<PersistentVolume["spec"]>): string | undefined =>
   volume.csi?.driver ?? Object.entries(migrated).find(([kind]) => Reflect.get(volume, kind) != null)?.[1];
 
+/** The CSI drivers that handle older volume types, by the field of the volume. */
 const migrated = {
   awsElasticBlockStore: "ebs.csi.aws.com",
   gcePersistentDisk: "pd.csi.storage.gke.io",

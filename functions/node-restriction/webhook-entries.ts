@@ -10,9 +10,7 @@ export const heartbeatMatches: RequestMatch[] = [
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
-/**
- * Requests about pods and nodes that could give a kubelet more privileges. Static pods run even if these requests fail.
- */
+/** Requests about pods and nodes that could give a kubelet more rights. Static pods run even if these requests fail. */
 export const podAndNodeRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
@@ -75,9 +73,7 @@ const keepsPodFields = keepsAll(
   "status.?nodeAllocatableResourceClaimStatuses",
 );
 
-/**
- * Conditions that skip heartbeats about the kubelet's own node which change no protected field: nearly all heartbeats.
- */
+/** Conditions that skip heartbeats about the kubelet's own node which change no protected field: nearly all. */
 export const skipOrdinaryHeartbeatConditions: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||

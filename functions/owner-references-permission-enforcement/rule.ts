@@ -69,6 +69,7 @@ export default rule({
   },
 });
 
+/** Returns the question whether the user of a request may delete the request's object. */
 const buildDeletionQuestion = ({
   userInfo: user,
   resource,

@@ -4,14 +4,13 @@ import type { AwsRequest, HttpsResponse } from "postern/needs";
 /** The zone of an EBS volume; or `mistake`, an error of the volume's author, in upstream's words. */
 export type VolumeZone = { zone: string } | { mistake: string };
 
-/**
- * The codes of EC2 errors that are mistakes of the volume's author: neither a retry nor more permissions would help.
- */
+/** The codes of EC2 errors that are mistakes of the volume's author: no retry and no more permissions would help. */
 const mistakes = /^(InvalidVolume\.|InvalidVolumeID\.|InvalidParameter)/;
 
 /** The most characters of a volume's id. A longer text isn't sent to EC2. */
 const longestId = 128;
 
+/** Returns the zone that EC2 reports for a volume; a mistake if the volume doesn't exist. */
 export const findVolumeZone = async (
   volumeID: string,
   region: string,

@@ -76,6 +76,7 @@ interface NamespaceNodes {
   allowed: Labels;
 }
 
+/** Returns the nodes that the settings and the annotation choose for a namespace; a refusal if they are invalid. */
 const getNodes = (
   { namespace: name = "" }: AdmissionRequest,
   namespace: Namespace | undefined,

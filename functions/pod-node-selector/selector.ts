@@ -7,7 +7,6 @@ export const parseSelector = (text: string, unit?: LengthUnit): Labels | string 
     const parts = pair.split("=");
     const [key = "", value = ""] = parts.map((part) => part.trim());
     if (parts.length !== 2) return `invalid selector: [${parts.join(" ")}]`;
-
     const keyFault = findKeyFaults(key, unit).join("; ");
     const valueFault = findValueFaults(value, unit).join("; ");
     // Upstream validates the key without a field path. Go prints the missing path as <nil>.

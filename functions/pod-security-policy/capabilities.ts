@@ -17,6 +17,7 @@ export const fillContainerCapabilities = (
   };
 };
 
+/** Lists the capabilities that a container adds or keeps although the policy forbids this. */
 export function* listCapabilityOffences(
   { spec }: PodSecurityPolicyObject,
   chosen: Capabilities | undefined,

@@ -15,7 +15,6 @@ export const addPolicyDefaults = (policy: PodSecurityPolicyObject, pod: Pod): Po
   const podWithFields = fillPodFields(policy, pod);
   const { spec } = podWithFields;
   if (!spec) return podWithFields;
-
   const annotations: Record<string, string> = {};
   const fillContainers = <T extends AnyContainer>(containers: T[] | undefined, isAnnotated = true) => {
     const changed = containers?.map((container): T => {

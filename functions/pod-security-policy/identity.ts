@@ -29,6 +29,7 @@ export const chooseDefaultUser = (
   return runAsUser.rule === "MustRunAsNonRoot" && runAsNonRoot === undefined ? { runAsNonRoot: true } : {};
 };
 
+/** Lists how a container's user breaks the policy. */
 export function* listUserOffences(
   { spec: { runAsUser: demanded } }: PodSecurityPolicyObject,
   { runAsUser, runAsNonRoot }: EffectiveContext,
@@ -48,6 +49,7 @@ export function* listUserOffences(
 export const chooseDefaultGroupId = ({ rule, ranges }: PodGroupIdRule = { rule: "RunAsAny" }): number | undefined =>
   rule === "MustRunAs" ? ranges?.[0]?.min : undefined;
 
+/** Lists the groups outside the ranges that a policy's rule for groups allows. */
 export function* listGroupOffences(
   { rule, ranges }: PodGroupIdRule = { rule: "RunAsAny" },
   groups: readonly number[] | undefined,
@@ -67,6 +69,7 @@ export const chooseDefaultSeLinuxOptions = ({
 }: PodSecurityPolicyObject): SELinuxOptions | undefined =>
   seLinux.rule === "MustRunAs" ? seLinux.seLinuxOptions : undefined;
 
+/** Lists the SELinux options that differ from those that the policy demands. */
 export function* listSeLinuxOffences(
   { spec: { seLinux } }: PodSecurityPolicyObject,
   options: SELinuxOptions | undefined,

@@ -39,6 +39,7 @@ export function* listPodOffences(policy: PodSecurityPolicyObject, pod: Pod): Pod
   for (const { container, path } of listContainers(pod)) yield* listContainerOffences(policy, pod, container, path);
 }
 
+/** Lists how a container breaks a policy. `at` is the container's path in the pod. */
 function* listContainerOffences(
   policy: PodSecurityPolicyObject,
   pod: Pod,
@@ -75,6 +76,7 @@ function* listContainerOffences(
   }
 }
 
+/** Lists the host ports of a container that the policy doesn't allow. */
 function* listPortOffences(
   { spec: { hostPorts = [] } }: PodSecurityPolicyObject,
   { ports }: AnyContainer,
@@ -91,6 +93,7 @@ function* listPortOffences(
 /** The sysctls that Kubernetes 1.15 considered safe. */
 const safeSysctls = ["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies"];
 
+/** Lists the sysctls of a pod that the policy forbids, or that are unsafe and not allowed. */
 function* listSysctlOffences(
   { spec }: PodSecurityPolicyObject,
   sysctls: readonly Sysctl[] = [],

@@ -67,6 +67,7 @@ const compareNames =
     return left.name < right.name ? -1 : 1;
   };
 
+/** Returns how each pod with a policy's defaults breaks this policy, in one text of limited length. */
 const listRefusals = (refusing: { policy: PodSecurityPolicyObject; filledPod: Pod }[]): string => {
   let text = "";
   for (const { policy, filledPod } of refusing)

@@ -70,6 +70,7 @@ export const chooseDefaultAppArmorProfile = (policy: PodSecurityPolicyObject, po
   return { annotations: { [toKey("appArmorProfile", container)]: text }, field: parseProfileAnnotation(text) };
 };
 
+/** Lists an AppArmor profile of a container that the policy's annotation doesn't name. */
 export function* listAppArmorOffences(
   policy: PodSecurityPolicyObject,
   pod: Pod,
@@ -105,6 +106,7 @@ export function* listPodSeccompOffences(policy: PodSecurityPolicyObject, pod: Po
   yield* checkSeccompProfile(policy, getPodProfile(pod), describePath("seccompProfile", pod, podKey, pod.spec, "spec"));
 }
 
+/** Lists a seccomp profile of a container that the policy doesn't allow. */
 export function* listSeccompOffences(
   policy: PodSecurityPolicyObject,
   pod: Pod,
@@ -118,6 +120,7 @@ export function* listSeccompOffences(
 
 const getPodProfile = (pod: Pod) => toAnnotation("seccompProfile", pod.spec) ?? getAnnotation(pod, podKey) ?? "";
 
+/** Lists a profile such as "localhost/audit" that the policy's annotation doesn't name. */
 function* checkSeccompProfile(
   policy: PodSecurityPolicyObject,
   profile: string,

@@ -39,8 +39,7 @@ export default rule({
 
   async mutate(draft: Pod, context) {
     const { request, oldObject } = context;
-    // `request.object` equals the draft, but is faster to read. Speed matters, because there may be hundreds of
-    // policies.
+    // `request.object` equals the draft, but is faster to read. Speed matters, as there may be hundreds of policies.
     const pod = request.object as Pod;
     if (!changesCheckedParts(pod, oldObject)) return;
     const mayFill = (filled: Pod) => !oldObject || fillsOnlyNewEphemeralContainers(pod, filled, oldObject);

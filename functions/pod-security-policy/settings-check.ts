@@ -48,24 +48,25 @@ const checkList = (check: Check): Check =>
   );
 
 /**
- * Returns a check of a map in the settings: of its members, by `known`, and last of the whole map, by `checkMap`. It
+ * Returns a check of a map in the settings: of its members, by `checks`, and last of the whole map, by `checkMap`. It
  * refuses unknown members, because a typing error in a name must not weaken a policy.
  */
-const checkMembers = (known: Record<string, Check>, required: string[] = [], checkMap: Check = () => undefined) =>
+const checkMembers = (checks: Record<string, Check>, required: string[] = [], checkMap: Check = () => undefined) =>
   checkInTurn(
     expectValue("a map", isMap),
     (value, path) => {
       const missing = required.find((key) => !Object.hasOwn(toMap(value), key));
       if (missing !== undefined) return `must have ${missing} in ${path}`;
       const checkMember = ([key, member]: [string, unknown]) =>
-        Object.hasOwn(known, key)
-          ? known[key]?.(member, `${path}.${key}`)
-          : `must have no ${printValue(key)} in ${path}; the known members are ${Object.keys(known).join(", ")}`;
+        Object.hasOwn(checks, key)
+          ? checks[key]?.(member, `${path}.${key}`)
+          : `must have no ${printValue(key)} in ${path}; the checks members are ${Object.keys(checks).join(", ")}`;
       return findFault(Object.entries(toMap(value)).map(checkMember));
     },
     checkMap,
   );
 
+/** Returns a check for a list of ranges such as { min: 80, max: 90 }, with numbers up to `most`. */
 const checkRanges = (most = Number.MAX_SAFE_INTEGER) =>
   checkList(
     checkMembers({ min: checkNumber(most), max: checkNumber(most) }, ["min", "max"], (value, path) => {
@@ -127,6 +128,7 @@ const checkGroup = checkIdRule("MustRunAs", "MayRunAs", "RunAsAny");
 const checkSysctls = checkPatterns(checkSysctl);
 const checkNames = checkList(checkWord);
 
+/** Checks the types, values and required fields of a policy's spec. */
 const checkSpec = checkMembers(
   {
     privileged: checkFlag,
@@ -170,6 +172,7 @@ const checkSpec = checkMembers(
   ["seLinux", "runAsUser", "supplementalGroups", "fsGroup"],
 );
 
+/** Checks a policy in the settings, and its member `use`, which says who may use the policy. */
 const checkPolicy = checkMembers(
   {
     apiVersion: checkChoice("policy/v1beta1", "extensions/v1beta1"),
@@ -186,6 +189,7 @@ const checkPolicy = checkMembers(
   ["metadata", "spec"],
 );
 
+/** Returns what is wrong with the rule's settings; undefined if nothing is wrong. */
 export const findSecurityPolicySettingsFault = ({
   policies,
   accessReviews,

@@ -38,7 +38,6 @@ export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObjec
         ? { name: volume.name, persistentVolumeClaim: { claimName: volume.name } }
         : volume,
     );
-
   const containers = listContainers(pod);
   for (const { securityContext } of [spec, ...containers.map(({ container }) => container)])
     deleteFields(
@@ -59,6 +58,7 @@ export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObjec
  */
 const isGroupPath = (path: string) => path.startsWith("spec.") && /ontainers\[\d+\]\.securityContext$/.test(path);
 
+/** Deletes the fields of a securityContext that a policy forbids, to suggest a pod that fits the policy. */
 const deleteFields = (
   context: SecurityContext = {},
   { spec }: PodSecurityPolicyObject,

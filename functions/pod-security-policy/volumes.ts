@@ -14,6 +14,7 @@ export const volumeTypes = (
   "quobyte azureDisk photonPersistentDisk storageos projected portworxVolume scaleIO csi ephemeral image"
 ).split(" ");
 
+/** Lists the volumes of a pod that the policy doesn't allow. */
 export function* listVolumeOffences(policy: PodSecurityPolicyObject, pod: Pod): PodSecurityPolicyOffences {
   const { volumes: allowed = [], allowedFlexVolumes = [], allowedCSIDrivers = [] } = policy.spec;
   let writable: Map<string, string[]> | undefined;
@@ -55,6 +56,7 @@ const getVolumeType = (volume: Volume) =>
 /** Reports whether a list isn't empty and has no element that passes the test. An empty list allows everything. */
 const isUnlisted = <T>(listed: readonly T[], test: (element: T) => boolean) => listed.length > 0 && !listed.some(test);
 
+/** Lists how a hostPath volume breaks the policy: by its path, or by a mount that isn't read-only. */
 function* listHostPathOffences(
   { spec }: PodSecurityPolicyObject,
   volume: Volume,

@@ -4,13 +4,11 @@ import type { PodSubject } from "./checks/check-builders.ts";
 import type { PodSecuritySettings } from "./settings.ts";
 
 /** Returns the parts of a pod or pod template that the checks read. */
-export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => {
-  return {
-    spec: pod.spec ?? { containers: [] },
-    annotations: pod.metadata?.annotations ?? {},
-    containers: listContainers(pod).map(({ container }) => container),
-  };
-};
+export const toSubject = (pod: Pod | PodTemplateSpec): PodSubject => ({
+  spec: pod.spec ?? { containers: [] },
+  annotations: pod.metadata?.annotations ?? {},
+  containers: listContainers(pod).map(({ container }) => container),
+});
 
 /** Reports whether a pod is exempt from Pod Security by its RuntimeClass, which isolates it in another way. */
 export const hasExemptRuntimeClass = ({ spec }: Pod | PodTemplateSpec, { exemptions }: PodSecuritySettings) =>

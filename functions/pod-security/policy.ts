@@ -55,7 +55,6 @@ export const parseNamespacePolicy = (labels: NamespaceLabels, defaults: Namespac
   const isEnforced = hasLabel(labels, "enforce") && isLevel(labels[toLabelKey("enforce")] ?? "");
   const audit = readMode("audit", "privileged");
   const warn = readMode("warn", "privileged");
-
   // Without a warn label, the level of the enforce label also applies to warnings, so that authors of workloads get
   // warnings before the pods are created.
   if (!hasLabel(labels, "warn") && isEnforced && isStricter(enforce.level, warn.level)) {
@@ -76,10 +75,7 @@ export const arePodSecurityModesPrivileged = (
 
 export const formatLevelAndVersion = ({ level, version }: PodSecurityLevelAndVersion) => `${level}:${version}`;
 
-/**
- * Returns the Pod Security policy for namespaces without labels, from the settings. An empty setting counts as
- * absent.
- */
+/** Returns the Pod Security policy for namespaces without labels, as in the settings. An empty one counts as absent. */
 export const getDefaultPolicy = ({
   defaults,
 }: {

@@ -105,6 +105,7 @@ export default rule({
 const isExempt = ({ namespace = "", userInfo }: AdmissionRequest, { exemptions }: PodSecuritySettings) =>
   exemptions.namespaces.includes(namespace) || exemptions.usernames.includes(userInfo.username ?? "");
 
+/** Refuses a pod, or adds a warning or an audit annotation, as the namespace's policy says for each mode. */
 const evaluatePod = (
   subject: PodSubject,
   { policy, faults }: { policy: NamespacePolicy; faults: readonly FieldError[] },

@@ -13,9 +13,7 @@ import {
 /** An expression in a label selector's `matchExpressions`. */
 export type LabelExpression = NonNullable<LabelSelector["matchExpressions"]>[number];
 
-/**
- * The states of a Pod Security label: a level; "default" if it is absent; "invalid" if it isn't a level; "any" for all.
- */
+/** States of a Pod Security label: a level; "default" if it is absent; "invalid" if it isn't a level; "any" for all. */
 const stateNames = [...podSecurityLevels.toReversed(), "default", "invalid"] as const;
 type LabelState = (typeof stateNames)[number] | "any";
 export type PodSecurityLabelStates = Record<PodSecurityMode, LabelState>;

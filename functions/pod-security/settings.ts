@@ -29,6 +29,7 @@ export const podSecurityLevelChoices = Object.fromEntries(
 const label = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const isSubdomain = (text: string) => text.length <= 253 && text.split(".").every((part) => label.test(part));
 
+/** Which names each list of `exemptions` may contain, and the words for them in a fault. */
 const exemptionRules: Record<
   keyof PodSecuritySettings["exemptions"],
   { isValid(text: string): boolean; description: string }

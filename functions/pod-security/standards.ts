@@ -83,6 +83,7 @@ const getChecks = (level: PodSecurityLevelAndVersion["level"], asOf: string): Po
 };
 const checksByLevelAndVersion = new Map<string, PodSecurityCheckFunction[]>();
 
+/** Returns the checks of a level, such as baseline, as they were in the Kubernetes version `asOf`. */
 const selectChecks = (level: PodSecurityLevelAndVersion["level"], asOf: string): PodSecurityCheckFunction[] => {
   if (level === "privileged") return [];
   const applicable = checks.flatMap((check) => {

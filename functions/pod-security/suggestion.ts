@@ -3,6 +3,7 @@ import { type AnyContext, getContext, isAllowedProfile, type PodSecurityViolatio
 import { toSubject } from "./pods.ts";
 import { type NamespacePolicy, parseNamespacePolicy, podSecurityLevels } from "./policy.ts";
 
+/** Returns advice for the first invalid pod-security label of a namespace; undefined if all are valid. */
 export const suggestLabelCorrection = ({ metadata }: Namespace, defaults: NamespacePolicy): string | undefined => {
   const [fault] = parseNamespacePolicy(metadata?.labels ?? {}, defaults).faults;
   if (!fault) return undefined;
@@ -130,9 +131,7 @@ const deleteAnnotations = ({ metadata }: Pod, prefix: string, detail: string) =>
     if (key.startsWith(prefix) && detail.includes(`${key}=`)) delete metadata?.annotations?.[key];
 };
 
-/**
- * Replaces forbidden volumes by PersistentVolumeClaims. Mounts stay valid, and the pod waits until the claims exist.
- */
+/** Replaces forbidden volumes by PersistentVolumeClaims. Mounts stay valid, and the pod waits until claims exist. */
 const replaceVolumes = (spec: PodSpec, isForbidden: (volume: Volume) => boolean) => {
   spec.volumes = (spec.volumes ?? []).map((volume) =>
     isForbidden(volume) ? { name: volume.name, persistentVolumeClaim: { claimName: volume.name } } : volume,

@@ -47,6 +47,7 @@ const checkedModes = { pods: podSecurityModes, workloads: ["audit", "warn"] } sa
 >;
 type EntryKind = keyof typeof checkedModes;
 
+/** Returns the rule's webhook entries of a kind, one for each set of namespaces with equal levels. */
 const buildEntries = (
   kind: EntryKind,
   settings: PodSecuritySettings,
@@ -101,6 +102,7 @@ const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntryS
 };
 const cachedSelections = new Map<string, EntrySelection[]>();
 
+/** Divides namespaces by their labels, and leaves out those in which every mode is privileged. */
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const getPolicy = (states: PodSecurityLabelStates) =>
     parseNamespacePolicy(toPodSecurityLabels(states), defaults).policy;
@@ -126,6 +128,7 @@ const buildUserConditions = ({ exemptions: { usernames } }: PodSecuritySettings)
     ? { "user-is-judged": `!(request.userInfo.?username.orValue("") in ${JSON.stringify(usernames)})` }
     : {};
 
+/** Returns the matchConditions of the entries for pods. */
 const buildPodConditions = (settings: PodSecuritySettings): NamedConditions => {
   const { runtimeClasses } = settings.exemptions;
   return {
@@ -147,9 +150,6 @@ const bringsImages = `oldObject == null || ["containers", "initContainers", "eph
   [[object, oldObject].map(pod, ${containersHere}.map(c, [c.name, c.?image.orValue("")]))].exists(both, both[0] != both[1]))`;
 
 const ownKeys = podSecurityModes.flatMap((mode) => [toLabelKey(mode), toLabelKey(`${mode}-version`)]);
-/**
- * A CEL condition: true if the request changes a Pod Security label. It compares absent labels as `-`, an invalid
- * value.
- */
+/** A CEL condition: true if the request changes a Pod Security label. Absent labels count as `-`, an invalid value. */
 const changesLabels = `${JSON.stringify(ownKeys)}.exists(key, object.?metadata.?labels[?key].orValue("-") !=
   (oldObject == null ? "-" : oldObject.?metadata.?labels[?key].orValue("-")))`;

@@ -82,7 +82,6 @@ const checkTolerations = async ({ spec }: Pod, context: TolerationContext) => {
   if (tolerations.length === 0) return;
   const { refuse, tolerations: namespaceWhitelist } = await readAnnotation("tolerationsWhitelist", context);
   if (refuse) return { refuse };
-
   const allowed = namespaceWhitelist ?? context.settings.whitelist;
   const scope = namespaceWhitelist ? "namespace" : "cluster";
   if (allowed.length > 0 && !tolerations.every(createTolerationCheck(allowed)))
@@ -115,10 +114,7 @@ const memoryPressure: Toleration = {
   effect: "NoSchedule",
 };
 
-/**
- * Reports whether a pod's QoS class is BestEffort. As in upstream, `status.qosClass` of the request decides if it is
- * set.
- */
+/** Reports whether a pod's QoS class is BestEffort. As upstream, `status.qosClass` decides if it is set. */
 const isBestEffort = (pod: Pod, countsPodResources: boolean) => {
   const { spec, status } = pod;
   if (status?.qosClass) return status.qosClass === "BestEffort";

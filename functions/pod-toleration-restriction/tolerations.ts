@@ -14,12 +14,10 @@ export const parseTolerations = (text: string): Toleration[] | undefined => {
   }
 };
 
-/**
- * Decodes a toleration as Go does: it accepts field names in any case, and ignores unknown fields. It checks no values.
- */
-const decodeToleration = (given: unknown): Toleration | undefined => {
-  if (typeof given !== "object" || Array.isArray(given)) return undefined;
-  const members = new Map(Object.entries<unknown>({ ...given }).map(([name, value]) => [name.toLowerCase(), value]));
+/** Decodes a toleration as Go does: it accepts names in any case, and ignores unknown fields. It checks no values. */
+const decodeToleration = (input: unknown): Toleration | undefined => {
+  if (typeof input !== "object" || Array.isArray(input)) return undefined;
+  const members = new Map(Object.entries<unknown>({ ...input }).map(([name, value]) => [name.toLowerCase(), value]));
   const [key, operator, value, effect] = ["key", "operator", "value", "effect"].map((name) => members.get(name) ?? "");
   const seconds = members.get("tolerationseconds") ?? undefined;
   if (!isText(key) || !isText(operator) || !isText(value) || !isText(effect) || !isCount(seconds)) return undefined;
@@ -36,12 +34,12 @@ const isCount = (value: unknown): value is number | undefined => value === undef
 
 const effects = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-export const findTolerationFault = (given: unknown): string | undefined => {
-  const toleration = decodeToleration(given);
+/** Returns what is wrong with a toleration in the settings; undefined if nothing is wrong. */
+export const findTolerationFault = (input: unknown): string | undefined => {
+  const toleration = decodeToleration(input);
   if (toleration === undefined) return "is not a toleration";
   const { key = "", operator = "Equal", value = "", effect = "", tolerationSeconds } = toleration;
   const [keyFault, valueFault] = [key && findKeyFaults(key)[0], findValueFaults(value)[0]];
-
   if (operator !== "Equal" && operator !== "Exists")
     return `has the operator ${operator}, but must have Equal or Exists`;
   if (key === "" && operator !== "Exists") return "must have the operator Exists, because it has no key";

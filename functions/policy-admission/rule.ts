@@ -72,9 +72,7 @@ const findUnsentRequests = async (
   }
 };
 
-/**
- * Lists the `rules` of webhook entries with this name. It skips rules of a wrong shape, which users may have written.
- */
+/** Lists the `rules` of webhook entries with this name. Skips rules of a wrong shape, which users may have written. */
 const listWebhookRules = (configurations: KubernetesObject[], name: string): RequestMatch[] =>
   configurations
     .flatMap((configuration) => toList(toMap(configuration).webhooks).map(toMap))

@@ -46,9 +46,7 @@ export default rule({
   },
 });
 
-/**
- * Lists the metrics of a policy rule that was applied. As in upstream, a change by `origin` doesn't count as override.
- */
+/** Lists the metrics of a policy rule that was applied. As in upstream, a change by `origin` is no override. */
 const listMetrics = ({ policy, sources }: AppliedRule) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];

@@ -30,8 +30,7 @@ export default rule({
     validate: { "is-to-be-the-default": "object.?globalDefault.orValue(false) == true" },
   },
   needs: {
-    // Classes are read without the cache: a wrong priority would stay in the pod, and a second default class in the
-    // cluster.
+    // Classes are read without the cache: a wrong priority or a second default class would stay in the cluster.
     class: get("priorityclasses", { maxAge: 0 }),
     classes: list("priorityclasses", { maxAge: 0 }),
   },

@@ -68,6 +68,7 @@ export const createDeviceClaimEvaluator = async (
 /** In API versions before v1, a request for exact devices has the fields of `exactly` directly. */
 type AnyDeviceRequest = DeviceRequest & Partial<ExactDeviceRequest>;
 
+/** Returns how many devices of each class a ResourceClaim may use at most. */
 const measureDevices = ({ spec }: ResourceClaim): QuantityByResource => {
   const requests: AnyDeviceRequest[] = spec?.devices?.requests ?? [];
   const amounts = requests.map(({ firstAvailable = [], exactly, ...older }): QuantityByResource => {
@@ -85,6 +86,7 @@ const measureDevices = ({ spec }: ResourceClaim): QuantityByResource => {
   return sumAmounts([new Map([[countName, requireQuantity("1")]]), ...amounts]);
 };
 
+/** Returns the quota's name for a request of devices, and the number of devices. */
 const nameDevices = ({
   deviceClassName = "",
   allocationMode,

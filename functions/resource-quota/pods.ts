@@ -21,13 +21,12 @@ const countedNames = [
   ...["cpu", "memory", "ephemeral-storage"].flatMap((name) => [name, `requests.${name}`, `limits.${name}`]),
 ];
 
-/**
- * If a quota has one of these names, every container must state the amount. Upstream has this check for old clients.
- */
+/** If a quota has one of these names, every container must state the amount. Upstream checks this for old clients. */
 const required = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 const devicePrefix = "deviceclass.resource.kubernetes.io/";
 
+/** Returns the functions that find out what a pod uses of a quota. */
 export const createPodEvaluator = (now: Date, gates: QuotaGates): Evaluator<Pod> => ({
   selectNames: (names) =>
     names.filter(
@@ -49,9 +48,7 @@ export const isExtendedQuotaName = (name: string, gates: QuotaGates): boolean =>
   ((name.includes("/") && !name.includes("kubernetes.io/")) ||
     (gates.hasImplicitExtendedResources && name.startsWith(`requests.${devicePrefix}`)));
 
-/**
- * Returns the amounts that a pod uses. A pod that has ended, or whose grace period is over, counts only as an object.
- */
+/** Returns the amounts that a pod uses. A pod that ended, or whose grace period is over, counts only as an object. */
 export const measurePod = (pod: Pod, now: Date, gates: QuotaGates): QuantityByResource => {
   const counted = new Map([["count/pods", requireQuantity("1")]]);
   if (hasEnded(pod, now)) return counted;
@@ -174,6 +171,7 @@ const findLack = (pod: Pod, names: readonly string[]): string | undefined => {
 export const isTerminating = ({ spec }: { spec?: unknown }): boolean =>
   Number(toMap(spec).activeDeadlineSeconds ?? -1) >= 0;
 
+/** Reports whether a scope of a quota, such as BestEffort, contains a pod. */
 const isInScope = (scope: Scope, pod: Pod, gates: QuotaGates): boolean => {
   switch (scope.scopeName) {
     case "Terminating":

@@ -23,9 +23,7 @@ export const selectsClass = ({ operator, values = [] }: Scope, names: readonly s
   });
 };
 
-/**
- * Returns what is wrong with a scope whose values are names of classes. Upstream parses these names as label values.
- */
+/** Says what is wrong with a scope whose values are names of classes. Upstream parses these names as label values. */
 export const findScopeFault = (scope: Scope, unit?: LengthUnit): string | undefined => {
   const { scopeName, operator, values = [] } = scope;
   if (operator === "Exists") return undefined;

@@ -4,6 +4,7 @@ import type { Evaluator } from "./evaluator.ts";
 
 const countedNames = ["count/services", "services", "services.nodeports", "services.loadbalancers"];
 
+/** Finds out what a service uses of a quota. */
 export const serviceEvaluator: Evaluator<Service> = {
   selectNames: (names) => names.filter((name) => countedNames.includes(name)),
   measure: (service) =>

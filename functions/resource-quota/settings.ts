@@ -14,6 +14,7 @@ export interface ResourceQuotaSettings {
   limitedResources: LimitedResource[];
 }
 
+/** The scopes that a ResourceQuota may have. */
 export const scopeNames = [
   "Terminating",
   "NotTerminating",

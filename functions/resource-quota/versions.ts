@@ -18,6 +18,7 @@ export interface QuotaGates {
   labelUnit: LengthUnit;
 }
 
+/** The gates of the oldest version of Kubernetes. */
 const oldest: QuotaGates = {
   sumsUpStatuses: false,
   hasPodLevelResources: false,

@@ -27,8 +27,7 @@ export default rule({
   needs: {
     // The ServiceAccount is read without the cache, because a pod keeps the token and pull secrets that it gets.
     current: get("serviceaccounts", { maxAge: 0 }),
-    // The account `default`: the rule waits up to 1.5 seconds for it, because a controller creates it in a new
-    // namespace.
+    // The account `default`: the rule waits up to 1.5 s for it, because a controller creates it in a new namespace.
     usual: get("serviceaccounts", { maxAge: 0, patience: 1.5 }),
     recent: get("serviceaccounts"),
   },
@@ -108,14 +107,11 @@ const checkMirrorPod = (pod: Pod, request: AdmissionRequest) => {
     return refuseRequest(request, "a mirror pod may not use ServiceAccountToken volume projections");
 };
 
-/**
- * Refuses a pod with secrets that its account doesn't list, if the settings or the account's annotation demand this.
- */
+/** Refuses a pod with secrets which its account lacks, if the settings or the account's annotation demand this. */
 const checkSecrets = (pod: Pod, account: ServiceAccount, { request, settings }: AccountContext) => {
   const enforcement = account.metadata?.annotations?.["kubernetes.io/enforce-mountable-secrets"] ?? "";
   // Go's strconv.ParseBool accepts these texts as true.
   if (!settings.limitSecretReferences && !/^(1|t|T|true|TRUE|True)$/.test(enforcement)) return;
-
   // As in upstream, the message about ephemeral containers doesn't begin with the object's name.
   if (request.subResource) return findUnlistedEphemeralSecret(pod, account);
   const offence = describeUnlistedSecret(pod, account);

@@ -11,7 +11,6 @@ export const mountServiceAccountToken = (pod: Pod, uid: string): void => {
     volumeMounts.every((mount) => mount.mountPath !== mountPath),
   );
   if (!pod.spec || unmounted.length === 0) return;
-
   // A volume whose name has this prefix counts as the token's volume.
   const present = pod.spec.volumes?.find(({ name = "" }) => name.startsWith(prefix));
   const name = present?.name ?? `${prefix}${deriveSuffix(uid)}`;
@@ -23,16 +22,14 @@ export const mountServiceAccountToken = (pod: Pod, uid: string): void => {
 /** The letters of generated names, as in upstream: no vowels, and no digits that look like vowels. */
 const letters = "bcdfghjklmnpqrstvwxz2456789";
 
-/**
- * Returns the suffix of a token volume's name: five letters, derived from the request's uid. In upstream, they are
- * random.
- */
+/** Returns the suffix of a token volume's name: five letters, derived from the request's uid. Upstream's are random. */
 const deriveSuffix = (uid: string): string => {
   const digits = uid.replace(/[^0-9a-f]/g, "");
   const drawByte = (at: number) => Number.parseInt(digits.slice(2 * at, 2 * at + 2) || "0", 16);
   return [0, 1, 2, 3, 4].map((at) => letters[drawByte(at) % letters.length]).join("");
 };
 
+/** Returns the volume with a service account's token, the cluster's CA and the namespace. */
 const buildTokenVolume = (name: string): Volume => ({
   name,
   projected: {

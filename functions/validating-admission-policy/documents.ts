@@ -60,7 +60,6 @@ const findPolicyFaults = ({ metadata, spec = {} as ValidatingPolicy["spec"] }: V
     else faults.push(...findExpressionFaults(at, valueExpression, compiler.compile(text, [string, nullType]).compiled));
     return keys.indexOf(key) < index ? [...faults, createDuplicateFault(path("key"), key)] : faults;
   };
-
   const faults = [...findNameFaults(metadata), ...findPolicySpecFaults(spec, compiler)];
   const needed = "validations or auditAnnotations must contain at least one item";
   if (validations.length === 0 && auditAnnotations.length === 0)
@@ -85,6 +84,7 @@ const reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const longestAnnotationExpression = 5 * 1024;
 const mostAnnotations = 20;
 
+/** Returns what API validation refuses in a ValidatingAdmissionPolicyBinding. */
 const findBindingFaults = ({ metadata, spec }: ValidatingBinding): FieldFault[] => {
   const { validationActions: actions = [] } = spec ?? {};
   const path = ["spec", "validationActions"];

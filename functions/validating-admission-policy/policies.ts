@@ -32,6 +32,7 @@ export interface CompiledPolicy {
 export const findExpressionFault = (policy: ValidatingPolicy, kubernetes: string): string | undefined =>
   compile(policy, kubernetes).error;
 
+/** Compiles all CEL expressions of a policy, as an API server of this minor version of Kubernetes does. */
 const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy => {
   const { variables = [], matchConditions = [], validations = [], auditAnnotations = [] } = policy.spec;
   const compiler = createPolicyCompiler(policy.spec, { kubernetes });

@@ -53,8 +53,7 @@ export const findChange = async (
     after = withValue(before, kind.scale, getValue(object, "spec.replicas") ?? 0);
   }
   if (request.subResource === "status") {
-    // In a request for the status, the API server ignores changes of the spec. A forged review may contain such a
-    // change.
+    // In a request for the status, the API server ignores changes of the spec. A forged review may have such a change.
     if (before) after = withValue(object, "spec", getValue(before, "spec"));
     if (!hasEnded(after, kind) && !hasEnded(before, kind)) return undefined;
   }

@@ -43,9 +43,7 @@ export const listReleaseMatches = (settings: WorkloadQuotaSettings): RequestMatc
   ...listStatusMatches(settings),
 ];
 
-/**
- * Returns conditions that skip requests in namespaces without a quota, and objects that are counted with their owner.
- */
+/** Returns conditions that skip requests in namespaces without a quota, and objects counted with their owner. */
 export const buildConditions = (settings: WorkloadQuotaSettings): NamedConditions => {
   const { quotas, controllers } = settings;
   const namespaces = quotas.flatMap((quota) => quota.namespaces ?? []);

@@ -1,8 +1,6 @@
 /** The paths in objects of a kind at which a number of Pods and their template are. */
 export interface PodGroup {
-  /**
-   * The path to the Pod template; "" if the object itself is a Pod. In paths, `*` stands for each element of a list.
-   */
+  /** The path to the Pod template; "" if the object itself is a Pod. In paths, `*` means each element of a list. */
   template: string;
   /** "spark": at this path is no Pod template, but the fields of the Spark operator for a driver or executors. */
   notation?: "spark";
@@ -14,9 +12,7 @@ export interface PodGroup {
   maximum?: string;
 }
 
-/**
- * A condition of an object: at this path, it has one of these values. The value `undefined` stands for a missing field.
- */
+/** A condition of an object: at this path, it has one of these values. The value `undefined` means a missing field. */
 export interface RequiredValue {
   path: string;
   values: readonly unknown[];
@@ -51,29 +47,23 @@ const replicated = {
   scale: "spec.replicas",
 };
 
-/**
- * Returns the group of Pods of a Job whose spec is at a path. `replicas` are paths to more factors for their number.
- */
-const createJobGroup = (spec: string, ...replicas: string[]): PodGroup => {
-  return {
-    template: `${spec}.template`,
-    replicas: [...replicas, `${spec}.parallelism`],
-    maximum: `${spec}.completions`,
-  };
-};
+/** Returns the group of Pods of a Job whose spec is at a path. `replicas`: paths to more factors for their number. */
+const createJobGroup = (spec: string, ...replicas: string[]): PodGroup => ({
+  template: `${spec}.template`,
+  replicas: [...replicas, `${spec}.parallelism`],
+  maximum: `${spec}.completions`,
+});
 
 /** Returns the members that all jobs of the Training Operator share. `specs` is the field with the replica specs. */
-const createTrainingJob = (specs: string) => {
-  return {
-    group: "kubeflow.org",
-    groups: [{ template: `spec.${specs}.*.template`, replicas: [`spec.${specs}.*.replicas`] }],
-    scale: `spec.${specs}.Worker.replicas`,
-    suspended: [{ path: "spec.runPolicy.suspend", values: [true] }],
-    conditions: ["Succeeded", "Failed"],
-    // With another policy, Pods of workers can continue to run after the job has ended.
-    endsIf: [{ path: "spec.runPolicy.cleanPodPolicy", values: ["All", "Running"] }],
-  };
-};
+const createTrainingJob = (specs: string) => ({
+  group: "kubeflow.org",
+  groups: [{ template: `spec.${specs}.*.template`, replicas: [`spec.${specs}.*.replicas`] }],
+  scale: `spec.${specs}.Worker.replicas`,
+  suspended: [{ path: "spec.runPolicy.suspend", values: [true] }],
+  conditions: ["Succeeded", "Failed"],
+  // With another policy, Pods of workers can continue to run after the job has ended.
+  endsIf: [{ path: "spec.runPolicy.cleanPodPolicy", values: ["All", "Running"] }],
+});
 
 /** Returns the groups of Pods of a Ray cluster whose spec is at a path. */
 const createRayGroups = (spec: string): PodGroup[] => [
@@ -92,6 +82,7 @@ const deletesRayCluster: readonly RequiredValue[] = [
   { path: "spec.deletionStrategy", values: [undefined] },
 ];
 
+/** The kinds of workloads that quotas count, with the paths of their Pod templates and numbers of replicas. */
 export const countedKinds: readonly CountedKind[] = [
   {
     group: "",

@@ -52,15 +52,13 @@ export const readLapsed = async (
         getPartKey(quota.name, place.cluster, start + index),
       );
       const keys = partKeys.filter((part) => limit !== "room" || part === place.part);
-      // Each value is read separately, because a read of several values in one transaction fails if one is being
-      // written.
+      // Each value is read separately, because a read of several in one transaction fails if one is being written.
       const values = await Promise.all(keys.map((key) => change<Kept>([key], (kept) => kept)));
       for (const [index, part] of keys.entries())
         for (const [object, before] of Object.entries(values[index]?.[0]?.objects ?? {})) {
           reserved.add(`${quota.name} ${object}`);
           const isOwn = part === place.part && object === place.object;
-          // Reservations in the phase "seen" aren't read here: the recount finds objects that were deleted without a
-          // review.
+          // Reservations in the phase "seen" aren't read here: the recount finds objects deleted without a review.
           const isLapsed = before.phase !== "seen" && hasLapsed(before, now);
           if (!isLapsed && !(limit === "unseen" && (isOwn || before.unseen))) continue;
           // The order is: the request's object, objects that weren't read since their charge, other objects.

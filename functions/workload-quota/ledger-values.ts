@@ -94,8 +94,8 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 };
 
 /**
- * Returns values without the reservations of an object. If the object has no reservation in a quota, the object gets
- * the reservation that `reserve` returns, and the quota's sum doesn't change.
+ * Returns the ledger's values for `keys` without the reservations of an object. If the object has no reservation in a
+ * quota, it gets the one that `reserve` returns, and the quota's sum doesn't change.
  */
 export const takeOut = (
   keys: readonly string[],
@@ -118,9 +118,9 @@ export const takeOut = (
 };
 
 /** Returns a value in which no reservation has unseen amounts. */
-export const toStored = (kept: Kept | undefined): Kept | undefined => {
-  if (!kept) return undefined;
-  const { clusters: _, objects, ...rest } = kept;
+export const toStored = (ledgered: Kept | undefined): Kept | undefined => {
+  if (!ledgered) return undefined;
+  const { clusters: _, objects, ...rest } = ledgered;
   const withoutUnseen = Object.entries(objects ?? {}).map(([object, { unseen: _, ...reservation }]) => [
     object,
     reservation,

@@ -15,9 +15,7 @@ import type { CountedKind, PodGroup, RequiredValue } from "./kinds.ts";
 import { fillPath, getValue, listWildcardKeys } from "./paths.ts";
 import { buildSparkTemplate } from "./spark.ts";
 
-/**
- * What a workload uses: its name for counting objects, the number of its Pods, and the requests and limits of all Pods.
- */
+/** What a workload uses: its name for counting objects, the number of its Pods, and requests and limits of all Pods. */
 export interface Measure {
   /** The object's name in quotas, such as `count/deployments.apps`. */
   count: string;

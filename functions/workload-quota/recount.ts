@@ -33,6 +33,7 @@ export interface Recounts {
   place?: RecountPlace;
 }
 
+/** What the last complete recount of a cluster found. */
 interface RecountResult {
   began: number;
   /** A hash of the settings and the counted kinds. */
@@ -47,6 +48,7 @@ interface RecountResult {
   faults: readonly string[];
 }
 
+/** How far a recount has come, as it is stored between two calls, and what it has found. */
 interface RecountPlace extends RecountResult {
   /** The index of the kind that is being listed. */
   kind: number;
@@ -95,6 +97,7 @@ interface Correction {
   after: Reservation | undefined;
 }
 
+/** What a recount of one cluster reads, writes and reports. */
 export interface RecountContext {
   settings: WorkloadQuotaSettings;
   ledger: Ledger & { cluster: string };
@@ -107,9 +110,7 @@ export interface RecountContext {
   until: number;
 }
 
-/**
- * The milliseconds between the beginnings of two recounts. After a change of the settings, a recount begins at once.
- */
+/** The milliseconds between the beginnings of two recounts. After a change of settings, a recount begins at once. */
 const interval = 10 * 60_000;
 /** The most objects of a page. */
 const usualLimit = 500;
@@ -122,9 +123,7 @@ const partsAtOnce = 16;
 /** The most faults that the ledger keeps, and the most characters of one. */
 const [mostFaults, longestFault] = [5, 300];
 
-/**
- * Continues the recount of a cluster, or begins one if the interval is over. Returns the result when the recount ends.
- */
+/** Continues the recount of a cluster, or begins one if the interval is over. Returns the result when it ends. */
 export const recount = async (context: RecountContext): Promise<string | undefined> => {
   const { ledger, settings, readTime, until } = context;
   const key = `recount/${ledger.cluster}`;
@@ -148,7 +147,8 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     const hasEnded = place.kind === kinds.length;
     const newState = hasEnded ? endRecount(state, place, readTime()) : { ...state, place };
     const oldState = state;
-    // If another call has changed the state in the meantime, this call ends. Equal corrections by both calls do no harm.
+    // If another call has changed the state in the meantime, this call ends. Equal corrections by both calls do no
+    // harm.
     [state] = await ledger.change<Recounts>([key], ([stored]) => [isSame(stored, oldState) ? newState : stored]);
     if (failure) throw failure;
     if (hasEnded) return formatResult(place);
@@ -182,9 +182,7 @@ const formatResult = ({ objects, charged, credited, faults }: RecountResult): st
     ...faults,
   ].join("; ");
 
-/**
- * Reads pages into a slice. Returns the next place, and a failure if a page of `smallLimit` objects couldn't be read.
- */
+/** Reads pages into a slice. Returns the next place, and a failure if a page of `smallLimit` objects fails. */
 const readSlice = async (
   context: RecountContext,
   kinds: readonly CountedKind[],
@@ -345,20 +343,20 @@ const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isC
  * objects. If the quota has users or groups, `reserved` has the namespaces and names of the objects with reservations.
  */
 const listCorrections = (
-  kept: Kept | undefined,
+  ledgerPart: Kept | undefined,
   quota: Quota,
-  seen: ReadonlyMap<string, SeenObject> = new Map(),
+  clusterObjects: ReadonlyMap<string, SeenObject> = new Map(),
   reserved: ReadonlySet<string> | undefined,
   findTime: (object: string) => number | undefined,
   now: number,
 ): Map<string, Correction> => {
-  const reservations = new Map(Object.entries(kept?.objects ?? {}));
+  const reservations = new Map(Object.entries(ledgerPart?.objects ?? {}));
   const corrections = new Map<string, Correction>();
   for (const [object, before] of reservations) {
     const since = findTime(object);
     // Only reservations that lapsed before the list was read are corrected: no later write can have changed the object.
     if (since === undefined || !hasLapsed(before, since)) continue;
-    const found = seen.get(object);
+    const found = clusterObjects.get(object);
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
     if (isCounted && typeof found?.measure === "string") continue;
     const measure = isCounted && typeof found?.measure === "object" ? found.measure : undefined;
@@ -366,7 +364,7 @@ const listCorrections = (
     if (before.phase === "seen" && isSame(before.used, used)) continue;
     corrections.set(object, { before, after: used && toSeen(before, used, now) });
   }
-  for (const [object, found] of seen) {
+  for (const [object, found] of clusterObjects) {
     const { quotas, version, isCountedWithOwner, measure } = found;
     if (reservations.has(object) || isCountedWithOwner || !quotas.includes(quota) || typeof measure === "string")
       continue;
@@ -379,10 +377,7 @@ const listCorrections = (
   return corrections;
 };
 
-/**
- * Returns a time before the slice's list was read; undefined if the slice doesn't contain the object's place in the
- * list.
- */
+/** Returns a time before the slice's list was read; undefined if the slice lacks the object's place in the list. */
 const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
   const [group = "", resource = "", namespace, name] = object.split("/");
   const plural = toPlural({ group, resource });
@@ -395,9 +390,7 @@ const findReadTime = ({ began, ranges }: Slice, object: string): number | undefi
     : undefined;
 };
 
-/**
- * Returns the name of the metric for a correction. If a review released the reservation, the correction isn't drift.
- */
+/** Returns the name of the metric for a correction. If a review released the reservation, there is no drift. */
 const findMetric = ({ before, after }: Correction): string[] => {
   if (!before || (after && hasMore(after.used, before.used))) return ["drift_charged"];
   if (before.phase === "charged") return after ? [] : ["unseen_reservations"];

@@ -40,9 +40,7 @@ export const isCountedWithOwner = async (
 const mostPods = 500;
 /** The most owners of Pods that are read before a refusal. */
 const mostOwners = 100;
-/**
- * The longest chain of owners that is followed, such as Pod, Job, CronJob. Two objects may name each other as owners.
- */
+/** The longest chain of owners that is followed, such as Pod, Job, CronJob. Two objects may own each other. */
 const mostSteps = 5;
 const pods = { group: "", resource: "pods", version: "v1" };
 

@@ -29,9 +29,7 @@ export interface Reservation {
   version: string;
   /** True if the object is counted although a counted object controls it. */
   isOwned?: true;
-  /**
-   * The part of `used` that no read of the object has confirmed. Only quotas with a limit for unseen amounts have this.
-   */
+  /** The part of `used` that no read of the object has confirmed. Only quotas with a limit for `unseen` have it. */
   unseen?: Amounts;
   /** True if the object was read after the last charge, but only `unseen` could be corrected. */
   isRead?: true;
@@ -109,9 +107,7 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
   return Object.hasOwn(objects, object) ? objects[object] : undefined;
 };
 
-/**
- * Replaces reservations of a part, and changes the quota's sum by the differences. No other function changes the sum.
- */
+/** Replaces reservations of a part, and changes the quota's sum by the differences. Nothing else changes the sum. */
 export const replaceReservations = (
   ledgered: Ledgered,
   { cluster, scope: scopeKey, part }: Omit<ReservationPlace, "object">,
@@ -160,9 +156,7 @@ export const toAmounts = (amounts: readonly (readonly [string, Quantity])[]): Am
 export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
   Object.keys(amounts).some((name) => compareQuantities(get(amounts, name), get(others, name)) > 0);
 
-/**
- * Returns the amounts of an object for the names in a quota's `hard`, and for the names in the object's reservation.
- */
+/** Returns the amounts of an object for the names in a quota's `hard`, and the names in the object's reservation. */
 export const measureReservation = (measure: Measure, { hard }: Quota, reservation?: Reservation): Amounts => {
   const names = new Set([...Object.keys(hard), ...Object.keys(reservation?.used ?? {})]);
   return toAmounts([...names].map((name) => [name, getAmount(measure, name)]));
@@ -178,9 +172,7 @@ export const hasPodsLess = ({ used }: Reservation, seen: Measure | undefined): b
 /** The milliseconds for which a version of `hard` applies after the last review by a function with this version. */
 const hardMilliseconds = 10 * 60_000;
 
-/**
- * Records the `hard` of this function. Returns for each name the smallest amount in all versions of `hard` that apply.
- */
+/** Records the `hard` of this function. Returns for each name the smallest amount in all valid versions of `hard`. */
 export const recordHard = (
   ledgered: Ledgered,
   scopeKey: string,
@@ -285,8 +277,8 @@ export const charge = (
   if (!before && JSON.stringify(ledgered.get(place.part) ?? {}).length > longestPart)
     return { quota, place, limit: "room", requested: {}, used: {}, limited: {} };
 
-  // The API server may never store the admitted write, so the growth is unseen. If the object also wasn't read since the
-  // charge before this one, no read has confirmed any of the reservation, so the whole reservation is unseen.
+  // The API server may never store the admitted write, so the growth is unseen. If the object also wasn't read since
+  // the charge before this one, no read has confirmed any of the reservation, so the whole reservation is unseen.
   const isConfirmed = !before || before.phase === "seen" || before.isRead;
   const unseen = new Map<string, Quantity>();
   const percent = getUnseenPercent(quota);

@@ -3,6 +3,7 @@ import { parseQuantity } from "postern/objects/quantity";
 import { type CountedKind, countedKinds } from "./kinds.ts";
 import { getCountName, isQuotaName } from "./measure.ts";
 
+/** A quota in the settings. Without lists of clusters, namespaces or users, it counts all of them. */
 export interface Quota {
   name: string;
   clusters?: string[];
@@ -62,9 +63,7 @@ const quotaName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const path = /^([A-Za-z0-9_-]+|\*)(\.([A-Za-z0-9_-]+|\*))*$/;
 /** Matches `1%` to `100%`. */
 const share = /^([1-9][0-9]?|100)%$/;
-/**
- * The most quotas. An object may be in all quotas, each with two values, and a ledger's transaction has at most 100.
- */
+/** The most quotas. An object may be in all quotas, each with two values, and a ledger transaction has at most 100. */
 const mostQuotas = 40;
 
 /** Returns the end of an error message, such as `, not 3`; an empty text if there is no value. */
@@ -104,6 +103,7 @@ export const findSettingsFault = (
   }
 };
 
+/** Returns what is wrong with a quota in the settings, whose path is `at`; undefined if nothing is wrong. */
 const findQuotaFault = (quota: unknown, at: string): string | undefined => {
   if (!isMap(quota)) return `must have a map as ${at}${describeFound(quota)}`;
   const unknown = Object.keys(quota).find((key) => !quotaMembers.includes(key));
@@ -133,6 +133,7 @@ const findQuotaFault = (quota: unknown, at: string): string | undefined => {
   }
 };
 
+/** Returns what is wrong with a kind in the settings, whose path is `at`; undefined if nothing is wrong. */
 const findKindFault = (kind: unknown, at: string): string | undefined => {
   if (!isMap(kind)) return `must have a map as ${at}${describeFound(kind)}`;
   const unknown = Object.keys(kind).find((key) => !kindMembers.includes(key));

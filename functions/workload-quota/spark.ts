@@ -13,7 +13,7 @@ const counted =
 /** The least memory of a Pod besides the heap, in bytes. */
 const leastOverhead = 384 * 2 ** 20;
 
-/** Returns the bytes of a size in Java's notation: `512m` and `512` are 512 MiB, `1g` is 1 GiB, and `100b` 100 bytes. */
+/** Returns the bytes of a size in Java's notation: `512m` and `512` are 512 MiB, `1g` is 1 GiB, `100b` is 100 bytes. */
 const parseSize = (text: unknown): bigint | undefined => {
   const [, digits, unit, isBytes] = /^([0-9]{1,15})(?:([kmgtp])i?b?|(b))?$/i.exec(String(text)) ?? [];
   if (digits === undefined) return undefined;

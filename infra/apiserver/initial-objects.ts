@@ -34,9 +34,7 @@ export const apiServerOwnObjects: Objects = [
   ),
 ];
 
-/**
- * Returns the objects that controllers create in each new namespace. Their content is missing: only clusters know it.
- */
+/** Returns the objects that controllers create in each new namespace. Only clusters know their content. */
 export const listInitialNamespaceObjects = (namespace: string): Objects => [
   { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default", namespace } },
   { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "kube-root-ca.crt", namespace } },

@@ -13,9 +13,10 @@ export const selectMinor = <T>(newest: T, older: Readonly<Record<string, object>
   return patches.reduce<unknown>((data, [, patch]) => applyMergePatch(data, patch), newest) as T;
 };
 
-const applyMergePatch = (data: unknown, patch: unknown): unknown => {
+/** Returns a JSON value changed by a JSON merge patch (RFC 7386): null deletes a member. */
+const applyMergePatch = (original: unknown, patch: unknown): unknown => {
   if (!isMap(patch)) return patch;
-  const changed: JsonMap = isMap(data) ? { ...data } : {};
+  const changed: JsonMap = isMap(original) ? { ...original } : {};
   for (const [key, value] of Object.entries(patch))
     if (value === null) delete changed[key];
     else changed[key] = applyMergePatch(changed[key], value);

@@ -27,6 +27,7 @@ export interface StageAlarmsReader {
   countSubscriptions(topic: string): Promise<number | undefined>;
 }
 
+/** Reads the CloudWatch alarms of a stage. */
 export const createStageAlarmsReader = (
   stack: StageStack,
   readIdentity: () => Promise<AwsKeys>,
@@ -47,6 +48,7 @@ export const createStageAlarmsReader = (
   countSubscriptions: async (topic) => countSubscriptions(topic, await readIdentity()),
 });
 
+/** Returns the state of an alarm, its topics, and the functions and metrics that it watches. */
 const readAlarm = (properties: MetricAlarm): StageAlarm => {
   const { AlarmName: name = "", StateValue, ActionsEnabled = true, AlarmActions = [], Metrics = [] } = properties;
   const metrics = [properties, ...Metrics.flatMap(({ MetricStat }) => MetricStat?.Metric ?? [])];
@@ -56,7 +58,7 @@ const readAlarm = (properties: MetricAlarm): StageAlarm => {
   return { name, state: String(StateValue), isEnabled: ActionsEnabled, topics: AlarmActions, functions, properties };
 };
 
-/** Returns the number of confirmed subscriptions of a topic. Calls SNS without its SDK: no other call is needed. */
+/** Returns how many confirmed subscriptions an SNS topic has; undefined if there is no such topic. Uses no SDK. */
 const countSubscriptions = async (topic: string, identity: AwsKeys): Promise<number | undefined> => {
   const { AWS_ENDPOINT_URL_SNS, AWS_ENDPOINT_URL } = process.env;
   const [, , , region = ""] = topic.split(":");

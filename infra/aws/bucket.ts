@@ -41,6 +41,7 @@ export interface StageBucket {
 /** Returns an S3 client. Without a region, the SDK reads the region from the environment. */
 export const openS3 = (region?: string) => new S3({ maxAttempts: 5, ...(region && { region }) });
 
+/** Reads and writes objects of an S3 bucket. `write` returns false if its condition isn't fulfilled. */
 export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({
   list: async function* (Prefix) {
     for await (const { Contents = [] } of paginateListObjectsV2({ client }, { Bucket, Prefix }))

@@ -27,12 +27,10 @@ export const createDynamoDbClient =
       if (!operation.startsWith("Describe")) await guard.check();
       const sources = { identity: () => keys, ask: sendRequest };
       const { status, body: text } = await callAwsJsonApi(call, Date.now() + answerMilliseconds, sources).catch(
-        (error) => {
-          return {
-            status: 0,
-            body: JSON.stringify({ __type: "TimeoutError", message: requireUnansweredError(error).message }),
-          };
-        },
+        (error) => ({
+          status: 0,
+          body: JSON.stringify({ __type: "TimeoutError", message: requireUnansweredError(error).message }),
+        }),
       );
       const content = toMap(parseJson(text));
       if (status === 200) return content;

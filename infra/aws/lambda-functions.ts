@@ -344,6 +344,7 @@ export const hasSameContent = (left: LambdaVersionContent, right: LambdaVersionC
   isDeepStrictEqual(left.stackSettings, right.stackSettings) &&
   isDeepStrictEqual({ ...left.environment }, { ...right.environment });
 
+/** Returns the parts of a function's version that a deployment compares: its code, environment and settings. */
 const toContent = (configuration: FunctionConfiguration): LambdaVersionContent => ({
   codeSha256: configuration.CodeSha256 ?? "",
   environment: configuration.Environment?.Variables ?? {},

@@ -14,10 +14,7 @@ export interface LedgerTable {
   readValues(keys: readonly string[]): Promise<Map<string, unknown>>;
   /** Creates the table, or corrects its settings, and waits until it is ready. */
   complete(): Promise<void>;
-  /**
-   * Deletes the table with all values, also if it is protected, and waits for that. Returns false if there was no
-   * table.
-   */
+  /** Deletes the table, also if it is protected, and waits for that. Returns false if there was no table. */
   remove(): Promise<boolean>;
 }
 
@@ -28,6 +25,7 @@ const mostItems = 100;
 /** The milliseconds after which the command gives up. DynamoDB usually creates or deletes a table in seconds. */
 const patience = 600_000;
 
+/** What AWS says about the DynamoDB table of a stage's ledger. */
 interface TableState {
   /** DynamoDB's status of the table, such as ACTIVE; undefined if there is no table. */
   status: string | undefined;
@@ -47,6 +45,7 @@ interface BatchGetItemAnswer {
 
 const toText = (value: unknown) => (typeof value === "string" ? value : undefined);
 
+/** Creates, completes, reads and deletes the DynamoDB table of a stage's ledger. */
 export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable => {
   const TableName = buildLedgerTableName(stage);
   const readState = async (): Promise<TableState> => {
@@ -156,6 +155,7 @@ export const openLedgerTable = (stage: string, call: DynamoDbCall): LedgerTable 
   };
 };
 
+/** Returns what differs from the table that a deployment creates, such as "its deletion protection is off". */
 const listFaults = ({ status, expiry, isRecoverable, isProtected }: TableState): string[] => {
   if (status !== "ACTIVE") return [status === undefined ? "it doesn't exist" : `it is ${status}`];
   return [

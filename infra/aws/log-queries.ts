@@ -38,17 +38,18 @@ const patience = 120_000;
 /** The milliseconds between two requests for the result of a query: at first, and at most. */
 const [firstWait, longestWait] = [200, 3_000];
 
+/** Finds and deletes log groups. */
 export const openLogGroups = (client: CloudWatchLogs): StageLogGroups => {
   const ignoreMissing = createFallbackForErrorNamed("ResourceNotFoundException", undefined);
   return {
-    // DescribeLogGroups would need a right for all log groups of the region. DescribeLogStreams needs one for this
-    // group.
+    // DescribeLogGroups would need a right for all groups of the region. DescribeLogStreams needs one for this group.
     exists: async (logGroupName) =>
       (await client.describeLogStreams({ logGroupName, limit: 1 }).catch(ignoreMissing)) !== undefined,
     remove: async (logGroupName) => void (await client.deleteLogGroup({ logGroupName }).catch(ignoreMissing)),
   };
 };
 
+/** Queries the logs of a stage with CloudWatch Logs Insights. */
 export const createStageLogReader = (client = new CloudWatchLogs({ maxAttempts: 8 })): StageLogReader => ({
   query: async (logGroupName, queryString, from, to) => {
     const startTime = Math.floor(from.getTime() / 1000);
@@ -66,6 +67,7 @@ export const createStageLogReader = (client = new CloudWatchLogs({ maxAttempts: 
   },
 });
 
+/** Waits for the end of a query and returns its rows. A query that takes too long is a Complaint. */
 const awaitRows = async (
   client: CloudWatchLogs,
   logGroup: string,

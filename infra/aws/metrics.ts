@@ -19,6 +19,7 @@ const minute = 60_000;
 /** The most queries in one GetMetricData call of CloudWatch. */
 const maxQueries = 500;
 
+/** Reads sums of metrics over a time span from CloudWatch. */
 export const createStageMetricsReader = (client = new CloudWatch({ maxAttempts: 5 })): StageMetricsReader => ({
   ask: async (queries, from, to) => {
     const [start, end] = [Math.floor(from.getTime() / minute) * minute, Math.ceil(to.getTime() / minute) * minute];
@@ -43,6 +44,7 @@ export const createStageMetricsReader = (client = new CloudWatch({ maxAttempts: 
   },
 });
 
+/** Returns a query as GetMetricData takes it; `Period` is in seconds. */
 const buildQuery = (
   { namespace, metric, dimensions, stat }: CloudWatchMetricQuery,
   Id: string,

@@ -84,9 +84,7 @@ const getPackagedFile = (name: string): string => join(getProjectRoot(), ".serve
 const coreTemplate = "lib/plugins/aws/package/lib/core-cloudformation-template.json";
 /** The file in .serverless that has the template for `osls deploy`. */
 const stateFile = "serverless-state.json";
-/**
- * The name of a copy of Postern's serverless.yml in a project without its own: osls reads only files in this folder.
- */
+/** The name of a copy of Postern's serverless.yml in a project without its own: osls reads only files in it. */
 const copiedConfig = ".serverless.yml";
 /**
  * A module that ends osls when this process ends in any way: it exits when its standard input is closed, which this
@@ -155,6 +153,7 @@ export const replacePackagedTemplate = async (template: StackTemplate): Promise<
   await writeFile(file, JSON.stringify(state));
 };
 
+/** Reads, deploys and deletes the CloudFormation stack of a stage. */
 export const openStack = (
   stage: string,
   client = new CloudFormation({ maxAttempts: 5 }),
@@ -252,8 +251,7 @@ export const openStack = (
         ({ ResourceStatus = "", LastUpdatedTimestamp = since }) =>
           ResourceStatus.endsWith("_COMPLETE") && LastUpdatedTimestamp > since,
       ).length,
-    // Without --force, osls would deploy nothing if its own artefacts are unchanged. Callers deploy only if templates
-    // differ.
+    // Without --force, osls would deploy nothing if its artefacts are unchanged. Callers compare templates before.
     deploy: async () => {
       await guard?.check();
       await runOsls("deploy", stage, ["--package", getPackagedFile(""), "--force"], guard?.signal);

@@ -47,6 +47,7 @@ export interface AwsStage {
   readStageIdentity(): Promise<StageIdentity>;
 }
 
+/** Returns the AWS resources of a stage. Nothing is called yet. */
 export const createAwsStageClients = (name: string): AwsStage => {
   const guard: StageLockGuard = { check: async () => {} };
   const lambda = guardAwsClient(openLambda(), guard);
@@ -107,6 +108,7 @@ export const runInStage = async <T>(
   return rethrowAwsErrorsAsComplaints(async () => act(await openPinnedStage(name, isEmergency)));
 };
 
+/** Opens a stage, but only in the account and region that postern.yaml names for this stage. */
 const openPinnedStage = async (name: string, isEmergency: boolean): Promise<AwsStage> => {
   const stage = createAwsStageClients(name);
   const pin = await readStagePin(name);
@@ -154,9 +156,7 @@ export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Pr
   }
 };
 
-/**
- * Reports whether an error comes from the AWS SDK. Errors of calls have metadata; others are known by name or message.
- */
+/** Reports whether an error comes from the AWS SDK. Call errors have metadata; others are known by name or message. */
 const isAwsError = (error: unknown): boolean =>
   error instanceof Error &&
   ("$metadata" in error ||

@@ -78,6 +78,7 @@ const connectionsFile = "clusters.json";
 /** The module that Lambda loads. It waits for `warmUp`, which only an ES module can do at the top level. */
 const startFile = "index.mjs";
 let startCode: Promise<string> | undefined;
+/** Returns the code that Lambda loads first: it loads a function's bundle and warms it up. */
 const readStartModule = (): Promise<string> => {
   const entry = [
     'import bundle from "./index.cjs";',
@@ -108,17 +109,17 @@ const budgets = {
 /** Returns the largest allowed size of a bundle in bytes. A cold start reads the whole bundle, so it must be small. */
 const computeBudget = (
   listed: CatalogueRule,
-  asks: boolean,
-  places: RecordingBucketSettingsByRule,
+  usesNeeds: boolean,
+  recordingBuckets: RecordingBucketSettingsByRule,
   { inputs }: Metafile,
 ) => {
   let kilobytes = hasNeeds(listed) ? budgets.unusedNeeds : budgets.withoutNeeds;
-  if (asks) kilobytes = budgets.usedNeeds;
+  if (usesNeeds) kilobytes = budgets.usedNeeds;
   if (hasNeed(listed, "cue")) kilobytes = budgets.scripts;
   if (celEvaluator in inputs) kilobytes += budgets.cel;
   if (listed.rule.reconcile) kilobytes += budgets.reconcile;
   kilobytes += budgets.member * (listed.members?.length ?? 0);
-  if (isRecorded(places)) kilobytes += asks ? budgets.recordingWithNeeds : budgets.recording;
+  if (isRecorded(recordingBuckets)) kilobytes += usesNeeds ? budgets.recordingWithNeeds : budgets.recording;
   return kilobytes * 1024;
 };
 
@@ -129,16 +130,17 @@ const celLibraries = "lib/cel/libraries/";
 /** The verbs of needs for which a function makes no calls over the network. */
 const localVerbs = new Set<string>(["cue", "count"]);
 
-const isRecorded = (places: RecordingBucketSettingsByRule) => Object.keys(places).length > 0;
+const isRecorded = (recordingBuckets: RecordingBucketSettingsByRule) => Object.keys(recordingBuckets).length > 0;
 
 const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
+/** Options of a function's bundle. */
 interface BundleOptions {
   /** The largest allowed size of the bundle; by default, `computeBudget` computes it. */
   budgetBytes?: number;
   /** The API servers that the function reads, by cluster. */
   connections?: Record<string, ApiServerConnection>;
-  /** Where the function records reviews. */
+  /** The buckets in which the function records reviews, by cluster and rule. */
   places?: RecordingBucketSettingsByRule;
 }
 
@@ -152,15 +154,15 @@ export const bundleRule = async (
   listed: CatalogueRule,
   config: EndpointConfig,
   outDir: string,
-  { budgetBytes, connections = {}, places = {} }: BundleOptions = {},
+  { budgetBytes, connections = {}, places: recordingBuckets = {} }: BundleOptions = {},
 ): Promise<RuleBundle> => {
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
   // Bundles without a size limit are for direct invocation: each event has its own settings.
   const isForAnySettings = budgetBytes === Number.POSITIVE_INFINITY;
-  const asks = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
-  const hasConnections = asks && Object.keys(connections).length > 0;
-  const features = listFeatures(listed, config, asks, places);
+  const usesNeeds = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
+  const hasConnections = usesNeeds && Object.keys(connections).length > 0;
+  const features = listFeatures(listed, config, usesNeeds, recordingBuckets);
   const entry = buildEntry(listed, features, { startsScripts: startsScripts(listed, config), hasConnections });
   const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside, explanationBeside];
   if (outsideVerbs.every((verb) => !hasNeed(listed, verb))) plugins.push(withoutOutsideServices);
@@ -171,7 +173,7 @@ export const bundleRule = async (
   });
   // The budget limits only the code of a bundle. What depends on postern.yaml is not counted: its data, the schemas of
   // kinds, and the CEL functions that its expressions call.
-  const budget = budgetBytes ?? computeBudget(listed, asks, places, metafile);
+  const budget = budgetBytes ?? computeBudget(listed, usesNeeds, recordingBuckets, metafile);
   const inputs = Object.entries(Object.values(metafile.outputs)[0]?.inputs ?? {});
   const uncounted = inputs.filter(([file]) => file === schemasFile || file.startsWith(celLibraries));
   const uncountedBytes = uncounted.reduce((sum, [, { bytesInOutput }]) => sum + bytesInOutput, 0);
@@ -180,7 +182,7 @@ export const bundleRule = async (
     throw new Complaint(`${listed.place} has expressions of CEL, so its rule.ts must have compileExpressions`);
   if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
   const contents = Buffer.from(
-    insertData(code, { [configMark]: config, [placesMark]: places, [expressionsMark]: checks }),
+    insertData(code, { [configMark]: config, [placesMark]: recordingBuckets, [expressionsMark]: checks }),
   );
 
   const scripts = usesScripts(listed, config);
@@ -214,7 +216,7 @@ export const bundleRule = async (
     scripts,
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
-    records: listWritableBucketPaths(places),
+    records: listWritableBucketPaths(recordingBuckets),
     guards: rules.some(({ rule }) => rule.guards),
     ledgerRules: rules.filter((member) => hasNeed(member, "ledger")).map(({ name }) => name),
     opensLedger: listUsedNeeds(listed, config).some(({ need }) => need.verb === "ledger"),
@@ -279,10 +281,7 @@ export const insertData = (code: string, data: Readonly<Record<string, unknown>>
     return `'${escaped}'`;
   });
 
-/**
- * Builds the source of a function's entry module. It has `module.exports`, because esbuild adds helpers for an
- * `export`.
- */
+/** Builds the source of a function's entry module. It has `module.exports`, as esbuild adds helpers for an `export`. */
 const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, entry: EntryOptions): string => {
   const rules = members ?? [listed];
   return [
@@ -318,11 +317,12 @@ interface EntryOptions {
   hasConnections: boolean;
 }
 
+/** Returns which optional code the function of a rule or group needs; other code is left out of its bundle. */
 const listFeatures = (
   listed: CatalogueRule,
   config: EndpointConfig,
-  asks: boolean,
-  places: RecordingBucketSettingsByRule,
+  usesNeeds: boolean,
+  recordingBuckets: RecordingBucketSettingsByRule,
 ) => {
   const { members = [listed], phases, rule } = listed;
   return {
@@ -332,10 +332,10 @@ const listFeatures = (
     VARIANTS: rule.variants !== undefined,
     EXACT_INTEGERS: rule.exactIntegers === true,
     GROUP: listed.members !== undefined,
-    ASKS: asks,
+    ASKS: usesNeeds,
     LEDGER: hasNeed(listed, "ledger"),
     RECONCILES: rule.reconcile !== undefined,
-    RECORDED: isRecorded(places),
+    RECORDED: isRecorded(recordingBuckets),
     EXCEPTIONS: hasExceptions(listed, config),
     OBSERVED: false,
   };
@@ -343,15 +343,13 @@ const listFeatures = (
 
 /** Returns the secrets and parameters in AWS that a function reads, each once. */
 const listTokens = (connections: ApiServerConnection[], others: SecretPlace[]): SecretPlace[] => {
-  const places = connections.flatMap(({ credentials }) =>
+  const tokenPlaces = connections.flatMap(({ credentials }) =>
     "secret" in credentials || "parameter" in credentials ? [credentials] : [],
   );
-  return [...new Map([...places, ...others].map((place) => [JSON.stringify(place), place])).values()];
+  return [...new Map([...tokenPlaces, ...others].map((place) => [JSON.stringify(place), place])).values()];
 };
 
-/**
- * Returns where rules have secrets in AWS. Throws if a secret is in a file, because functions on Lambda don't have it.
- */
+/** Returns where rules have secrets in AWS. Throws if a secret is in a file, which functions on Lambda don't have. */
 const listSecrets = (listed: CatalogueRule, config: EndpointConfig): SecretPlace[] =>
   listUsedNeeds(listed, config).flatMap(({ need, settings }) =>
     (need.secrets?.(settings) ?? []).map((place) => {
@@ -376,9 +374,7 @@ const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
     Object.values(needs).flatMap((need) => (isUsedUnder(settings, need) ? [{ need, settings }] : [])),
   );
 
-/**
- * Compiles the CEL expressions in all settings. Rules remember settings that they have compiled, so each gets a copy.
- */
+/** Compiles the CEL expressions in all settings. Rules remember the settings they compiled, so each gets a copy. */
 const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void => {
   for (const { rule, settings } of listRuleSettings(listed, config))
     rule.compileExpressions?.(structuredClone(settings));
@@ -399,9 +395,7 @@ const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, v
     });
   });
 
-/**
- * Returns the elements of `match` of all rules, with the settings of all clusters; undefined if they are not all known.
- */
+/** Returns the elements of `match` of all rules, with the settings of all clusters; undefined if not all are known. */
 const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatch[] | undefined => {
   const setups = listRuleSettings(listed, config);
   const elements = setups.flatMap(({ rule, settings }) =>
@@ -440,9 +434,7 @@ const withoutOutsideServices: Plugin = {
   },
 };
 
-/**
- * The fields of a rule that a review doesn't need. Bundles leave them out, with the code that only these fields use.
- */
+/** The fields of a rule that a review doesn't need. Bundles omit them, with the code that only these fields use. */
 const entryFields = new Set([
   "summary",
   "order",

@@ -22,6 +22,7 @@ export const readCueRuntimeFiles = (): Promise<ZipFiles> => {
 };
 let cueFiles: Promise<ZipFiles> | undefined;
 
+/** Returns the files that a function needs to evaluate CUE. */
 const createCueFiles = async (): Promise<ZipFiles> => {
   const { wasm, glue } = await readCueWasmPackage();
   const { outputFiles } = await build({

@@ -130,25 +130,23 @@ const planFunction = (bundle: RuleBundle, publicKeys: string, stage?: string): P
 const buildFunction = (
   { name, functionName, summary, id, memorySize, timeout, environment, reserved, callsOut }: PlannedFunction,
   folder: string,
-): Json => {
-  return {
-    ...(functionName !== undefined && { name: functionName }),
-    handler: "index.handler",
-    description: summary.slice(0, 256),
-    ...runtime,
-    memorySize,
-    timeout,
-    // For a role's name or a Fn::GetAtt, osls would add a redundant DependsOn, of which cfn-lint warns.
-    role: { "Fn::Sub": toPlaceholder(`${id}Role.Arn`) },
-    environment,
-    ...(reserved !== undefined && { reservedConcurrency: reserved }),
-    // All functions write to the log group in serverless.yml, so osls must not create one for each function.
-    disableLogs: true,
-    // Only functions that call something are in the VPC. A function without calls would need endpoints there to record.
-    ...(callsOut && { vpc: toPlaceholder("param:vpc") }),
-    package: { artifact: `${folder}/${name}.zip` },
-  };
-};
+): Json => ({
+  ...(functionName !== undefined && { name: functionName }),
+  handler: "index.handler",
+  description: summary.slice(0, 256),
+  ...runtime,
+  memorySize,
+  timeout,
+  // For a role's name or a Fn::GetAtt, osls would add a redundant DependsOn, of which cfn-lint warns.
+  role: { "Fn::Sub": toPlaceholder(`${id}Role.Arn`) },
+  environment,
+  ...(reserved !== undefined && { reservedConcurrency: reserved }),
+  // All functions write to the log group in serverless.yml, so osls must not create one for each function.
+  disableLogs: true,
+  // Only functions that call something are in the VPC. A function without calls would need endpoints there to record.
+  ...(callsOut && { vpc: toPlaceholder("param:vpc") }),
+  package: { artifact: `${folder}/${name}.zip` },
+});
 
 /**
  * Returns a function that copies a template and replaces each `__name__` in its keys and texts by the variable `name`.
@@ -265,6 +263,7 @@ const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: Plan
 
 /** The name of the policy that lets Lambda connect a function to a VPC. */
 export const networkPolicyName = "network";
+/** The rights that Lambda needs to connect a function to a VPC. */
 const networkActions = [
   "ec2:CreateNetworkInterface",
   "ec2:DescribeNetworkInterfaces",
@@ -273,6 +272,7 @@ const networkActions = [
   "ec2:UnassignPrivateIpAddresses",
   "ec2:DescribeSubnets",
 ];
+/** The IAM statements for functions in a VPC. */
 const networkStatements: Json[] = [
   { Effect: "Allow", Action: networkActions, Resource: "*" },
   {

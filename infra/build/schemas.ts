@@ -32,9 +32,7 @@ const createSelectionPlugin = (matches: readonly JsonMap[]): Plugin => ({
   },
 });
 
-/**
- * The file with the module that explains failed reviews. It is not in the bundle: it is read only if a rule has failed.
- */
+/** The file with the module that explains failed reviews. It is not in the bundle: it is read only if a rule failed. */
 export const explanationFile = "review-faults.cjs";
 
 /** Makes a bundle load `explanationFile` from its own folder. */
@@ -46,7 +44,7 @@ export const explanationBeside: Plugin = {
   },
 };
 
-/** Returns the file `explanationFile` for a rule with this `match`. It has the schemas of the kinds that are matched. */
+/** Returns the file `explanationFile` for a rule with this `match`. It has the schemas of the matched kinds. */
 export const readExplanationFiles = (
   match: readonly RequestMatch[] = [matchAnything],
 ): Promise<Record<string, Uint8Array>> => {
@@ -60,6 +58,7 @@ const matchAnything: RequestMatch = { apiGroups: ["*"], apiVersions: ["*"], reso
 /** The created files, by the JSON of a `match`: many rules have the same one. */
 const filesByMatch = new Map<string, Promise<Record<string, Uint8Array>>>();
 
+/** Bundles the code that explains to the sender what is wrong with an invalid review. */
 const createExplanationFiles = async (match: readonly RequestMatch[], matchAsJson: string) => {
   const { outputFiles } = await build({
     stdin: {

@@ -35,7 +35,6 @@ export const describeCaseDifferences = (ruleCase: Case, { outcome }: RuleDecisio
     isDeepStrictEqual(expected, actual)
       ? []
       : [`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
-
   return [
     ...compare("the refusal", ruleCase.refused, status?.message),
     ...(status === undefined ? [] : compare("the code", ruleCase.code ?? 403, status.code)),

@@ -26,9 +26,7 @@ export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folde
   return toList(value).map((_, index) => findLine([index]));
 };
 
-/**
- * Parses the cases of a file. Throws one Complaint with all mistakes, for instance a case of a phase not in `phases`.
- */
+/** Parses the cases of a file. Throws one Complaint with all mistakes, such as a case of a phase not in `phases`. */
 export const parseCases = (text: string, file: string, phases: readonly Phase[], shape = caseShape): Case[] => {
   // -1: any number of YAML aliases is allowed, because many cases use the same object. The file is the user's own.
   const { value: cases, findLine } = parseYamlDocument(text, file, -1);
@@ -188,10 +186,7 @@ export const evaluateCase = async (
     capabilities,
   });
 
-/**
- * Returns an event for direct invocation of a function. It has the settings, the recorded answers and the time of a
- * case.
- */
+/** Returns an event to invoke a function directly. It has the settings, the recorded answers and the time of a case. */
 export const buildInvocationEvent = (listed: CatalogueRule, ruleCase: Case) => {
   const { version, request } = buildReview(listed, ruleCase);
   const { variant, kubernetes, needs = {}, now = "2026-01-01T00:00:00Z" } = ruleCase;
@@ -207,9 +202,7 @@ export const buildInvocationEvent = (listed: CatalogueRule, ruleCase: Case) => {
   };
 };
 
-/**
- * Returns what a function on this machine needs to evaluate a case: its review, settings, recorded answers and time.
- */
+/** Returns what a function on this machine needs to evaluate a case: its review, settings, recorded answers, time. */
 export const buildCaseReview = (listed: CatalogueRule, ruleCase: Case) => {
   const { needs, now, ...review } = buildInvocationEvent(listed, ruleCase);
   const capabilities = createRecordedCapabilities(needs);

@@ -89,16 +89,17 @@ const getOrder = ({ rule }: CatalogueRule) => rule.order ?? defaultOrder;
 /** Returns the rule in a folder, also if the folder is in no catalogue. */
 export const readRule = (folder: string, name: string): Promise<CatalogueRule> => loadRule(toRuleFolder(folder, name));
 
+/** Loads a rule from its folder. A folder with a missing file or an invalid rule is a Complaint. */
 const loadRule = async (ruleFolder: RuleFolder): Promise<CatalogueRule> => {
   const { name, folder, place, file } = ruleFolder;
   requireValidRuleName(name, place);
   for (const needed of [file, "cases.yaml", "README.md"])
     if (!existsSync(join(folder, needed))) throw new Complaint(`${place} has no ${needed}`);
-
   const rule = requireRule(await importRule(join(folder, file), `${place}/${file}`), `${place}/${file}`);
   return { ...ruleFolder, phases: listPhases(rule), rule };
 };
 
+/** Returns the default export of a rule's file. If it can't be loaded, the Complaint names the line. */
 const importRule = async (file: string, place: string): Promise<unknown> => {
   try {
     return (await import(pathToFileURL(file).href)).default;

@@ -6,9 +6,7 @@ import { getProjectRoot, moduleExtension } from "../cli/roots.ts";
 import { getName, parseSourceFile, type RuleMistake, walkNodes } from "./rule-source.ts";
 import type { RuleFolder } from "./sources.ts";
 
-/**
- * The globals that rules may use, because they depend only on their arguments. A new global of a later Node is refused.
- */
+/** The globals that rules may use, because they depend only on their arguments. A global of a later Node is refused. */
 const pureGlobals = new Set(
   `AggregateError Array ArrayBuffer BigInt BigInt64Array BigUint64Array Boolean Buffer DataView Error EvalError
   Float16Array Float32Array Float64Array Infinity Int16Array Int32Array Int8Array Intl Iterator JSON Map NaN Number Object
@@ -65,13 +63,11 @@ const moduleOfPackages =
 export const findImpurities = async ({ folder, place, file }: RuleFolder): Promise<RuleMistake[]> => {
   const metafile = await readImports(join(folder, file)).catch((failure: BuildFailure) => failure);
   if ("errors" in metafile)
-    return metafile.errors.map(({ text, location }) => {
-      return {
-        file: location?.file ?? `${place}/${file}`,
-        line: location?.line ?? 1,
-        sentence: `can't be bundled: ${text}`,
-      };
-    });
+    return metafile.errors.map(({ text, location }) => ({
+      file: location?.file ?? `${place}/${file}`,
+      line: location?.line ?? 1,
+      sentence: `can't be bundled: ${text}`,
+    }));
   const { inputs, outputs } = metafile;
   const entry = Object.values(outputs)[0]?.entryPoint ?? "";
   const files = listOwnFiles(entry, inputs);
@@ -145,10 +141,7 @@ const describeGlobal = (node: AnyNode, parent: AnyNode): string | undefined => {
 
 const isInstanceOf = (node: AnyNode) => node.type === "BinaryExpression" && node.operator === "instanceof";
 
-/**
- * Returns the members that an expression uses of a global: `UTC` of Date.UTC, or `a` and `b` of `const { a, b } =
- * Math`.
- */
+/** Returns which members of a global are used: `UTC` of Date.UTC, or `a` and `b` of `const { a, b } = Math`. */
 const listMembers = (node: AnyNode, parent: AnyNode): string[] => {
   const isObject = parent.type === "MemberExpression" && parent.object === node;
   if (isObject) return [getMemberName(parent.property, parent.computed) ?? []].flat();
@@ -175,10 +168,7 @@ const describeImport = (node: AnyNode, file: string, inputs: ImportedFiles): str
   return `imports ${chain.join(" → ")}, but ${describeSubstitute(`node:${name}`)}`;
 };
 
-/**
- * Returns the shortest chain of imports that leads to a refused module of Node, for instance `["a-package",
- * "node:fs"]`.
- */
+/** Returns the shortest chain of imports to a refused module of Node, for instance `["a-package", "node:fs"]`. */
 const findRefusedModule = (imported: Import, inputs: ImportedFiles): string[] | undefined => {
   if (imported.external) return isBuiltin(imported.path) ? [imported.path] : undefined;
   const chains = new Map([[imported.path, [imported.original ?? imported.path]]]);

@@ -19,6 +19,7 @@ import type { DefinitionMistake, MemberPath } from "./rule-source.ts";
 
 const functionShape: InputShape = { expected: "a function", isFit: (value) => typeof value === "function" };
 
+/** The members that a rule and each of its variants may have. */
 const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> = {
   match: anyShape,
   matchConditions: anyShape,
@@ -32,6 +33,7 @@ const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> =
   settings: mapShape,
 };
 
+/** The members that a rule's definition may have, for checks of definitions in plain JavaScript. */
 const ruleMembers: Record<keyof Rule, InputShape> = {
   ...entryMembers,
   authorizedBy: anyShape,
@@ -71,7 +73,7 @@ const nonEmptyListShape: InputShape = {
   isFit: (value) => Array.isArray(value) && value.length > 0,
 };
 
-const rowMembers: Record<keyof RequestMatch, InputShape> = {
+const elementMembers: Record<keyof RequestMatch, InputShape> = {
   apiGroups: nonEmptyListShape,
   apiVersions: nonEmptyListShape,
   resources: nonEmptyListShape,
@@ -81,37 +83,37 @@ const rowMembers: Record<keyof RequestMatch, InputShape> = {
 
 const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT", "*"];
 
-/** A row of the `match` of a rule or a variant, and its path in the definition. */
-interface MatchRow {
+/** An element of the `match` of a rule or a variant, and its path in the definition. */
+interface MatchElement {
   path: MemberPath;
-  row: unknown;
+  element: unknown;
 }
 
-/** Returns the rows of a rule's `match` with its default settings, or why the `match` fails. */
-export const listMatchRows = (rule: Rule): { rows: MatchRow[]; failure?: string } => {
+/** Returns the elements of a rule's `match` with its default settings, or why the `match` fails. */
+export const listMatchElements = (rule: Rule): { elements: MatchElement[]; failure?: string } => {
   const settings = rule.settings ?? {};
   try {
     const variants = (getVariants(rule, settings) ?? []).map(({ match }, index) => ({
       match,
       at: ["variants", index],
     }));
-    const rows = [{ match: rule.match, at: [] }, ...variants].flatMap(({ match, at }) => {
+    const elements = [{ match: rule.match, at: [] }, ...variants].flatMap(({ match, at }) => {
       const value: unknown = typeof match === "function" ? match(settings) : match;
-      return listRowsOfMatch(value, [...at, "match"]);
+      return listElementsOfMatch(value, [...at, "match"]);
     });
-    return { rows };
+    return { elements };
   } catch (error) {
-    return { rows: [], failure: toSentence(error) };
+    return { elements: [], failure: toSentence(error) };
   }
 };
 
-/** Lists the rows of a `match`, which is a list of rows, or has such a list for each phase. */
-const listRowsOfMatch = (match: unknown, path: MemberPath): MatchRow[] =>
+/** Lists the elements of a `match`, which is a list of elements, or has such a list for each phase. */
+const listElementsOfMatch = (match: unknown, path: MemberPath): MatchElement[] =>
   Array.isArray(match)
-    ? match.map((row: unknown, index) => ({ path: [...path, index], row }))
+    ? match.map((element: unknown, index) => ({ path: [...path, index], element }))
     : ["mutate", "validate"].flatMap((phase) => {
-        const { [phase]: rows } = toMap(match);
-        return Array.isArray(rows) ? listRowsOfMatch(rows, [...path, phase]) : [];
+        const { [phase]: elements } = toMap(match);
+        return Array.isArray(elements) ? listElementsOfMatch(elements, [...path, phase]) : [];
       });
 
 /** Reports whether a rule has a match that requests can be compared with. */
@@ -132,25 +134,28 @@ export const findShapeMistakes = (rule: Rule): DefinitionMistake[] => {
 
 const example = '{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }';
 
+/** Returns what is wrong with the rule's `match` and `variants` under its default settings. */
 const findMatchMistakes = (rule: Rule): DefinitionMistake[] => {
-  const { rows, failure } = listMatchRows(rule);
+  const { elements, failure } = listMatchElements(rule);
   if (failure !== undefined)
     return [{ path: ["match"], sentence: `match fails with the default settings: ${failure}` }];
   const variants = getVariants(rule, rule.settings ?? {}) ?? [];
   return [
     ...variants.flatMap((variant, index) => findMistakesOfMap(variant, variantMembers, ["variants", index])),
-    ...rows.flatMap(findMistakesOfRow),
+    ...elements.flatMap(findMistakesOfElement),
   ];
 };
 
-const findMistakesOfRow = ({ path, row }: MatchRow): DefinitionMistake[] => {
+/** Returns what is wrong with one element of `match`, such as an unknown operation. */
+const findMistakesOfElement = ({ path, element }: MatchElement): DefinitionMistake[] => {
   const place = formatPath(path);
-  if (!isMap(row)) return [{ path, sentence: `${place} must be a map like ${example}, not ${formatValue(row)}` }];
-  const missing = ["apiGroups", "apiVersions", "resources", "operations"].filter((key) => row[key] === undefined);
-  const mistakes = findMistakesOfMap(row, rowMembers, path);
+  if (!isMap(element))
+    return [{ path, sentence: `${place} must be a map like ${example}, not ${formatValue(element)}` }];
+  const missing = ["apiGroups", "apiVersions", "resources", "operations"].filter((key) => element[key] === undefined);
+  const mistakes = findMistakesOfMap(element, elementMembers, path);
   if (missing.length > 0 && mistakes.length === 0)
     mistakes.push({ path, sentence: `${place} must have ${missing.join(", ")}, like ${example}` });
-  const unknown = (Array.isArray(row.operations) ? row.operations : []).flatMap((operation: unknown, index) =>
+  const unknown = (Array.isArray(element.operations) ? element.operations : []).flatMap((operation: unknown, index) =>
     typeof operation !== "string" || operations.includes(operation)
       ? []
       : [

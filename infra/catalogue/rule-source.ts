@@ -115,9 +115,7 @@ export const getName = (node: AnyNode): string | undefined => {
   return node.type === "Literal" ? String(node.value) : undefined;
 };
 
-/**
- * Returns the value of an identifier that is a constant in the file, or the result of a function such as `() => [ … ]`.
- */
+/** Returns the value of a constant in the file, or the result of a function such as `() => [ … ]`. */
 const resolveValue = (node: AnyNode | undefined, program: Program): AnyNode | undefined => {
   if (node?.type === "ArrowFunctionExpression") return node.expression ? node.body : node;
   if (node?.type !== "Identifier") return node;

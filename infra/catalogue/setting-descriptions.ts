@@ -2,15 +2,13 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { CatalogueRule } from "./registry.ts";
 
-/**
- * Returns the descriptions in the table of settings in a rule's README, by the setting's path, such as
- * `spare.resources`.
- */
+/** Returns what the table in a rule's README says of settings, by the setting's path, such as `spare.resources`. */
 export const readSettingDescriptions = async ({
   folder,
 }: Pick<CatalogueRule, "folder">): Promise<Map<string, string>> =>
   parseSettingDescriptions(await readFile(join(folder, "README.md"), "utf8").catch(() => ""));
 
+/** Returns the meaning of each setting in the tables of a rule's README, by the setting's path. */
 const parseSettingDescriptions = (readme: string): Map<string, string> => {
   const tables = readme.match(/^\| *setting *\|.*\n(?:\|.*(?:\n|$))*/gm) ?? [];
   // A row is for instance "| `spare.resources` | `{}` | the resources that … |".

@@ -53,6 +53,7 @@ export const listRuleFolders = async (sources: readonly RuleSource[]): Promise<R
   return [...byName.values()].sort((left, right) => (left.name < right.name ? -1 : 1));
 };
 
+/** Returns the folders of rules in a package or project. A project may have no such folder. */
 const listFoldersOfSource = async ({ name: source, folder }: RuleSource): Promise<RuleFolder[]> => {
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
     if (error.code === "ENOENT" && source === projectSourceName) return [];

@@ -92,7 +92,6 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
     objects,
     quotaKnowledge: { isUseKnown, listCreations, uncertainUse },
   });
-
   const configurations = [...rules.configurations, ...source.foreign.map(({ object }) => object)];
   const { faults, warnings, ...webhooks } = parseWebhookConfigurations(configurations, kubernetes);
   const chain = plugins.insert(webhooks);
@@ -128,7 +127,7 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
   return { environment, rules, hooks, idle, quotaUse, secretsRead, openForReview };
 };
 
-/** Returns why an API server would refuse the entries of rules, each with the entry's name, which begins with the rule's. */
+/** Returns why an API server would refuse entries of rules, each with the entry's name, which begins with the rule's. */
 const listEntryFaults = (configuration: CallableRules["configurations"][number], kubernetes?: string): string[] =>
   parseWebhookConfigurations([configuration], kubernetes).faults.map((fault) =>
     fault.replace(/^.*?webhooks\[(\d+)\]\.?/, (_, index) => `${configuration.webhooks[index]?.name}: `),

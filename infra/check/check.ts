@@ -35,6 +35,7 @@ import {
   describeUnknownValidation,
 } from "./notes.ts";
 
+/** The options of `postern check` without --live. */
 interface CheckOptions extends ChainOptions {
   /** The files, folders and globs that name the manifests to check. */
   paths: readonly string[];
@@ -56,8 +57,8 @@ interface CheckOptions extends ChainOptions {
 }
 
 /**
- * Reads manifests, but evaluates none: iterating over `evaluations` evaluates them. The notes and the Secrets that were read
- * grow meanwhile.
+ * Reads manifests, but evaluates none: iterating over `evaluations` evaluates them. The notes and the Secrets that were
+ * read grow meanwhile.
  */
 export const prepareManifestCheck = async (options: CheckOptions) => {
   const { cluster, user, namespace } = options;
@@ -179,6 +180,7 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   return { faults, notes, secretsRead, evaluations: watch(evaluations, recordDenial, addFinalNotes) };
 };
 
+/** Reads and sorts the files that the options of `postern check` name. Wrong options are Complaints. */
 const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   if (options.user.username === "") throw new Complaint("--as must name a user");
   if (!isLabel(options.namespace))
@@ -195,8 +197,10 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
     throw new Complaint(
       `--webhooks ${toSourceName(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
     );
-  const given = new Set(webhooks.map(({ object }) => toName(object)));
-  const ofCluster = state.filter((one) => isConfiguration(one) && !isOwn(one) && !given.has(toName(one.object)));
+  const givenNames = new Set(webhooks.map(({ object }) => toName(object)));
+  const stateConfigurations = state.filter(
+    (one) => isConfiguration(one) && !isOwn(one) && !givenNames.has(toName(one.object)),
+  );
   const faults = [...input.faults, ...recorded.faults];
   for (const { source, line, object } of recorded.manifests.filter((manifest) => !isReview(manifest)))
     faults.push({ file: source.name, line, sentence: `is a ${object.kind}, no AdmissionReview` });
@@ -206,7 +210,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   ]);
   const manifests = input.manifests.filter((manifest) => !isForKustomize(manifest));
   const asReviews = recorded.manifests.filter(isReview);
-  return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...ofCluster], faults, notes };
+  return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...stateConfigurations], faults, notes };
 };
 
 /** Yields all elements, each after a call of `take`, and calls `end` at the end, also if the consumer stops early. */
@@ -239,8 +243,8 @@ const describeKustomizeFile = ({ source }: Manifest) =>
   `${toSourceName(source.name)} is for kustomize, and left out; run kustomize build FOLDER | postern check -`;
 
 /**
- * Reports whether a manifest is a file that a program reads, such as a KubeletConfiguration: it has no name, which every
- * object of a custom kind needs.
+ * Reports whether a manifest is a file that a program reads, such as a KubeletConfiguration: it has no name, which
+ * every object of a custom kind needs.
  */
 const isForProgram = (manifest: Manifest, kinds: KindIndex): boolean => {
   const { apiVersion, kind, metadata } = manifest.object;

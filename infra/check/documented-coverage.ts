@@ -26,6 +26,7 @@ export const updateTableOfCheckPage = async (catalogue: readonly CatalogueRule[]
 const formatMarkdownTable = (headings: readonly string[], rows: readonly (readonly unknown[])[]): string =>
   [headings, headings.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 
+/** Returns the table of plugins for the check page: which rule evaluates each, and what it reads. */
 const formatPlugins = (catalogue: readonly CatalogueRule[]): string =>
   formatMarkdownTable(
     ["plugin", "rule", `in Kubernetes ${knownMinors}`, "reads"],

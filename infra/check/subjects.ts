@@ -33,6 +33,7 @@ interface StartedCheck {
   each(take: (evaluation: ObjectEvaluation) => Promise<void>): Promise<void>;
 }
 
+/** The command line of `postern check`, and the project that it is run in. */
 interface CheckRequest {
   options: ParsedOptions;
   /** The files, folders and globs in the command line. */
@@ -45,6 +46,7 @@ interface CheckRequest {
   clusters: readonly string[];
 }
 
+/** Starts a check of manifests. `each` passes the results on, one after another. */
 export const startFileCheck = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
   const { options, words, file, cluster } = request;
   const written = cluster[1].connect?.manifests;
@@ -79,6 +81,7 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
   };
 };
 
+/** Starts a check of everything in a cluster (--live). */
 export const startClusterCheck = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
   // A check of files doesn't need the modules that call an API server.
   const { prepareClusterCheck } = await import("./live/cluster-check.ts");
@@ -100,6 +103,7 @@ export const saveState = async (request: CheckRequest, goal: string, signal: Abo
   return saveClusterState(await readClusterOptions(request), goal, signal);
 };
 
+/** Returns the options of a check with --live. */
 const readClusterOptions = async ({ options, file, cluster }: CheckRequest) => {
   const { readClusterCredentials } = await import("../clusters/access.ts");
   return {
@@ -110,6 +114,7 @@ const readClusterOptions = async ({ options, file, cluster }: CheckRequest) => {
   };
 };
 
+/** Returns the options that checks of files and of clusters have in common. */
 const readOptions = ({ options, catalogue, cluster, clusters }: CheckRequest) => ({
   catalogue,
   cluster,

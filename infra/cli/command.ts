@@ -21,6 +21,7 @@ export interface ParsedOptions {
   number(name: string): number | undefined;
 }
 
+/** Options that most commands have. */
 export const commonCommandOptions = {
   config: {
     type: "string",

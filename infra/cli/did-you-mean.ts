@@ -1,10 +1,10 @@
 /** Returns the known name that is most similar to a misspelt name; undefined if no known name is similar. */
-export const findClosest = (name: string, known: readonly string[]): string | undefined => {
+export const findClosest = (name: string, knownNames: readonly string[]): string | undefined => {
   const wanted = normalizeRuleName(name);
   // A similar name has at most one mistake for every three letters. Two swapped letters are one mistake.
   let smallestDistance = Math.max(1, Math.floor(wanted.length / 3)) + 1;
   let closest: string | undefined;
-  for (const knownName of known) {
+  for (const knownName of knownNames) {
     const distance = computeDistance(wanted, normalizeRuleName(knownName));
     if (distance < smallestDistance) [smallestDistance, closest] = [distance, knownName];
   }

@@ -57,9 +57,7 @@ const toMilliseconds = (text = ""): number => {
   return Number(number) * ({ s: 1000, m: 60_000, h: 3_600_000, d: 24 * 3_600_000 }[unit] ?? 0);
 };
 
-/**
- * Returns a base URL without a slash at its end. An API server calls webhooks only at https URLs without user or query.
- */
+/** Returns a base URL without a slash at its end. An API server calls only https URLs without user or query. */
 export const parseBaseUrl = (text: string, where: string): string => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "https:" || url.username || url.password || url.search || url.hash)

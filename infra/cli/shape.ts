@@ -35,6 +35,7 @@ interface JsonSchema {
 
 export type InputShape = JsonSchema & { expected: string };
 
+/** A value that doesn't fit its shape. */
 export interface ShapeMismatch {
   path: string[];
   expected: string;
@@ -62,6 +63,7 @@ const quoteInner = (value: unknown): string => {
 const joinFirst = (parts: readonly string[]): string =>
   parts.length > 3 ? `${parts.slice(0, 3).join(", ")}, …` : parts.join(", ");
 
+/** The checks for a schema's `type`, by its name. */
 const typeChecks = {
   string: (value: unknown) => typeof value === "string",
   number: (value: unknown) => typeof value === "number",
@@ -121,6 +123,7 @@ export const isFit = (schema: JsonSchema, value: unknown): boolean => {
   return areContentsFit(schema, value) && isFurtherFit(value);
 };
 
+/** Reports whether a value of the right type also fits the other keywords of its schema. */
 const areContentsFit = (schema: JsonSchema, value: unknown): boolean => {
   if (typeof value === "string") {
     const { pattern, minLength = 0 } = schema;

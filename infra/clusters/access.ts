@@ -74,6 +74,7 @@ export const resolveClusterConnection = async (
   throw new Complaint(`${why()}: give ${give}`);
 };
 
+/** Returns how to reach a cluster with the credentials of a kubeconfig. */
 const connectByKubeconfig = async (
   chosen: Parameters<typeof readKubeconfig>[0],
   where: string,
@@ -83,6 +84,7 @@ const connectByKubeconfig = async (
   return { ...connection, credentialsAdvice };
 };
 
+/** Returns how to reach an EKS cluster with the AWS identity of the user, or with a role. */
 const connectByEks = async (
   cluster: string,
   connect: ClusterConnectConfig,
@@ -137,6 +139,7 @@ export const readEksServerAndCa = async (
   return { server: new URL(endpoint).origin, ca: Buffer.from(data, "base64").toString() };
 };
 
+/** Returns how the API server of an EKS cluster is connected to networks. */
 export const readEksNetwork = async (
   connect: ClusterConnectConfig,
   readIdentity: () => Promise<AwsKeys>,

@@ -82,6 +82,7 @@ export interface ClusterConnection extends ApiServerConnection {
 
 const pageSize = 250;
 
+/** Reads and writes objects of a cluster. A failed request is a Complaint that names the cluster. */
 export const createClusterApi = (cluster: string, connection: ClusterConnection): ClusterApi => {
   const { server, guard } = connection;
   const ask = createApiServerRequester(connection, {

@@ -242,9 +242,7 @@ interface ObjectPlan {
 
 const maxAttempts = 5;
 
-/**
- * Compares an object in the cluster with the wanted one. A dry run adds the API server's defaults to the wanted one.
- */
+/** Compares an object in the cluster with the wanted one. A dry run adds the API server's defaults to the latter. */
 const planObject = async (api: ClusterApi, wanted: DeployedObject): Promise<ObjectPlan> => {
   for (let attempt = 1; attempt <= maxAttempts; attempt++) {
     const live = await api.get(toReference(wanted));
@@ -267,8 +265,7 @@ const applyObject = async (api: ClusterApi, wanted: DeployedObject): Promise<Dep
     const { live, differences, next, mustBeRecreated } = await planObject(api, wanted);
     if (differences.length === 0) return undefined;
     if (mustBeRecreated) await deleteObject(api, wanted);
-    // An existing object is replaced, because server-side apply would keep what other clients have added, such as
-    // another entry.
+    // An existing object is replaced, as server-side apply would keep what other clients added, such as an entry.
     const isDone = live && !mustBeRecreated ? await api.replace(next) : await api.apply(next);
     if (isDone) return { did: live ? "changed" : "made", kind, name: metadata.name };
   }
@@ -375,9 +372,7 @@ const deleteObject = async (api: ClusterApi, live: DeployedObject): Promise<Depl
   return wasThere ? [{ did: "removed", kind: ref.kind, name: ref.name }] : [];
 };
 
-/**
- * Deletes an object. Tries again if a webhook entry of Postern fails: the API server may still call a deleted entry.
- */
+/** Deletes an object. Tries again if a webhook entry of Postern fails: the API server may yet call a deleted entry. */
 const deleteWithRetries = async (api: ClusterApi, ref: ObjectReference, end: number): Promise<boolean> => {
   for (;;)
     try {
@@ -439,9 +434,7 @@ interface WebhookEntryTarget {
 
 const domain = /\.postern\.dev$/;
 
-/**
- * Returns the rule, variant and phase that each entry calls. They come from the entry's name: VARIANT.RULE.postern.dev.
- */
+/** Returns the rule, variant and phase that each entry calls. They are in its name: VARIANT.RULE.postern.dev. */
 export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookEntryTarget[] =>
   sortObjects(manifests).flatMap(({ kind, webhooks }) =>
     toNamedWebhookEntries(webhooks).map(({ name }): WebhookEntryTarget => {

@@ -54,9 +54,7 @@ export const buildUnwantedDifferences = (live: DeployedObject): DeployedObjectDi
 const missingWords = "is missing";
 const unwantedWords = "should not be there";
 
-/**
- * Returns a difference with these words for each entry of a webhook configuration, or for an object without entries.
- */
+/** Returns a difference with these words for each entry of a webhook configuration, or an object without entries. */
 const describeEach = (object: DeployedObject, words: string): DeployedObjectDifference[] => {
   const entries = toNamedWebhookEntries(object.webhooks);
   return entries.length === 0

@@ -136,6 +136,7 @@ const explainUnwantedEntry = (
   return isOn ? difference : { ...difference, sentence: `${sentence}: the rule ${rule} is off` };
 };
 
+/** Returns what `postern status` prints of an object, with the time and author of its last change. */
 const toRegisteredObject = ({ kind, metadata, webhooks }: DeployedObject): RegisteredObject => {
   const { creationTimestamp, managedFields = [] } = metadata as {
     creationTimestamp?: string;

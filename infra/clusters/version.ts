@@ -12,6 +12,7 @@ export interface ClusterVersion {
   service?: ManagedService;
 }
 
+/** Returns a cluster's minor version, such as 1.35, and its service if that is known from the version. */
 export const readClusterVersion = async ({
   cluster,
   read,

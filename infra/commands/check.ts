@@ -218,6 +218,7 @@ export default {
   },
 } satisfies Command;
 
+/** Returns the minor version in --kubernetes as a member of the cluster's config; {} without the option. */
 const readKubernetesOption = (options: ParsedOptions): Pick<ClusterConfig, "kubernetes"> => {
   const kubernetes = options.text("kubernetes");
   if (kubernetes === undefined) return {};

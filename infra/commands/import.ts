@@ -73,6 +73,7 @@ export default {
   },
 } satisfies Command;
 
+/** Returns the cluster that gets the rules: from --target, or with --live from the cluster itself. */
 const readTarget = async (options: ParsedOptions): Promise<ImportTarget> => {
   const [target, cluster, kubeconfig, context] = ["target", "cluster", "kubeconfig", "context"].map(options.text);
   if (options.flag("live")) {

@@ -59,6 +59,7 @@ export default {
   },
 } satisfies Command;
 
+/** Replays recordings with two versions, prints the differences, and returns the exit code. */
 const run = async (
   words: string[],
   options: ParsedOptions,

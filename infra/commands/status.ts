@@ -213,6 +213,7 @@ const showRegisteredClusters = async (options: ParsedOptions): Promise<number> =
   return unknown.length > 0 ? 3 : 0;
 };
 
+/** Returns what `postern status` without --stage prints of a cluster. */
 const formatRegisteredCluster = ({
   cluster,
   server,
@@ -271,6 +272,7 @@ const summarizeRelease = (release: Release | undefined) => {
   return { id, at, by, complete, ...(like !== undefined && { like }) };
 };
 
+/** Returns the table of live versions, and a line about the newest release. */
 const formatStandings = (
   release: Release | undefined,
   standings: (LiveRuleState & { warm?: WarmVersion[] })[],
@@ -315,6 +317,7 @@ const listSavedQueries = (template: StackTemplate | undefined): string[] =>
 const formatQueries = (queries: string[]): string =>
   queries.length === 0 ? "" : `\nqueries that CloudWatch Logs Insights has saved: ${queries.join(", ")}\n`;
 
+/** Returns what `postern status` prints of a cluster's entries: failed calls (!), changes (~) and unknowns (?). */
 const formatHealth = ({
   cluster,
   at,

@@ -87,7 +87,7 @@ const toFailedResult = ({ policy, faults }: { policy: string; faults: string[] }
 };
 
 /** Runs the cases of policies. Sends no requests, because a case states everything that its policy reads. */
-const testPolicies = async (places: string[], files: string[], options: ParsedOptions): Promise<number> => {
+const testPolicies = async (policyFiles: string[], caseFiles: string[], options: ParsedOptions): Promise<number> => {
   const [{ explainPolicyManifests, readPolicyManifests, formatExplanation }, { openPolicyTests }, { evaluateCue }] =
     await Promise.all([
       import("../policies/explanation.ts"),
@@ -95,7 +95,7 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
       import("#lib/cue/engine.ts"),
     ]);
   const output = options.text("output");
-  const manifests = await readPolicyManifests(places, files);
+  const manifests = await readPolicyManifests(policyFiles, caseFiles);
   const faulty = (await explainPolicyManifests(manifests, (source) => evaluateCue(source))).filter(
     ({ faults }) => faults.length > 0,
   );
@@ -113,6 +113,6 @@ const testPolicies = async (places: string[], files: string[], options: ParsedOp
     config === undefined && cluster === undefined
       ? undefined
       : chooseCluster(await readConfig(getConfigFile(), catalogue, names), cluster)[1].rules;
-  const { runCases, listRemarks } = await openPolicyTests(manifests, files, catalogue, setups);
+  const { runCases, listRemarks } = await openPolicyTests(manifests, caseFiles, catalogue, setups);
   return reportResults(runCases(), options, "case", listRemarks);
 };

@@ -82,9 +82,7 @@ export interface RuleConfig {
   settings: object;
 }
 
-/**
- * Mutating rules that share one webhook entry and one Lambda function, so that the API server makes one call for all.
- */
+/** Mutating rules that share one webhook entry and one Lambda function, so the API server makes one call for all. */
 export interface RuleGroup {
   name: string;
   /** The rules, in the order in which an API server runs its compiled-in plugins. */

@@ -23,6 +23,7 @@ const describeText = (description: string): InputShape => {
 /** `connect` must have exactly one of these members. */
 const credentialMembers = ["eks", "tokenSecret", "tokenParameter", "kubeconfig", "manifests"] as const;
 
+/** The shape of `connect` in postern.yaml. */
 export const connectShape: InputShape = {
   ...createMapShape({
     eks: describeText("the name of the EKS cluster; rules read it with the role of their function"),
@@ -73,10 +74,7 @@ export const serviceShape: InputShape = {
   description: "the relay of a cluster whose API server can't call out",
 };
 
-/**
- * Returns the CA certificates of a cluster's relay in PEM; undefined if the cluster has no relay. `file` is
- * postern.yaml.
- */
+/** Returns the CA certificates of a cluster's relay in PEM; undefined without a relay. `file` is postern.yaml. */
 export const readRelayCa = async (
   { service }: Pick<ClusterConfig, "service">,
   name: string,
@@ -173,9 +171,7 @@ export const readClusterConnections = async (
   return found;
 };
 
-/**
- * Opens a folder of manifests. The module is imported only here, because it is large and most commands don't need it.
- */
+/** Opens a folder of manifests. The module is imported only here, as it is large and most commands don't need it. */
 const openManifestCluster = async (path: string, base: string, kubernetes?: string): Promise<ManifestCluster> =>
   (await import("../manifests/manifest-cluster.ts")).readManifestCluster(
     resolveConfigPath(path, base),

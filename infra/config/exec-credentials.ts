@@ -42,10 +42,7 @@ const limits = { alone: 60, interactive: 300 };
 /** The most bytes that a command may print. */
 const mostBytes = 1024 * 1024;
 
-/**
- * Returns a source of credentials, which runs the plugin at first, when the credentials expire, and if they are
- * refused.
- */
+/** Returns a source of credentials. It runs the plugin first, when the credentials expire, and if they are refused. */
 export const createExecCredentialSource = (
   exec: unknown,
   target: ExecTarget,
@@ -163,10 +160,7 @@ const runPlugin = async (
 /** Replaces an unsafe character by a question mark, except line breaks and tabs. */
 const keepLayout = (character: string): string => (/[\n\r\t]/.test(character) ? character : "?");
 
-/**
- * Returns the credentials in a plugin's output, or a sentence about a mistake in it. The sentence never quotes the
- * output.
- */
+/** Returns the credentials in a plugin's output, or a sentence about a mistake in it. It never quotes the output. */
 const parseCredentials = (
   printed: string,
   apiVersion: string,

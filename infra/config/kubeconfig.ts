@@ -64,6 +64,7 @@ export const readKubeconfig = async (choice: KubeconfigChoice): Promise<ApiServe
   return { ...connection, credentials: await readCredentials(user, { cluster, server, authority }, choice) };
 };
 
+/** Returns the address of a cluster's API server without a slash at its end. */
 const readServerUrl = ({ content, file }: NamedEntry): string => {
   const server = String(content.server ?? "");
   const url = URL.canParse(server) ? new URL(server) : undefined;
@@ -102,9 +103,7 @@ const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "
 /** Encodes a header's value so that Node sends it in UTF-8: Node sends each character of a header as one byte. */
 const toHeaderText = (text: string): string => Buffer.from(text).toString("latin1");
 
-/**
- * Returns the credentials of a user. As in kubectl, a program (`exec`) runs only if the user has no other credentials.
- */
+/** Returns the credentials of a user. As in kubectl, a program (`exec`) runs only if there are no other credentials. */
 const readCredentials = async (
   user: NamedEntry,
   target: Pick<ExecTarget, "cluster" | "server" | "authority">,
@@ -187,10 +186,7 @@ export const readServiceKubeconfig = async (file: string): Promise<Record<string
 
 const isInAws = (name: string) => !("file" in parseCredentialPlace(name));
 
-/**
- * Returns the cluster and the user of a kubeconfig's context. Throws if they have something that Postern doesn't
- * support.
- */
+/** Returns the cluster and the user of a kubeconfig's context. Throws if Postern doesn't support them. */
 const readContext = async ({ files, context: chosen, preferred, isNamedByUser }: KubeconfigChoice) => {
   const config = mergeKubeconfigs(await readKubeconfigs(files));
   const find = (entries: NamedEntry[], name: unknown) => entries.find((entry) => entry.name === name);
@@ -277,6 +273,7 @@ const mergeKubeconfigs = (configs: Kubeconfig[]): Kubeconfig => ({
 /** Parsed kubeconfigs, by file. Many clusters may use one large kubeconfig, and to parse it each time would be slow. */
 const parsedKubeconfigs = new Map<string, { text: string; config: Kubeconfig }>();
 
+/** Parses a kubeconfig. The result is cached as long as the file's text is the same. */
 const parseKubeconfig = (text: string, file: string): Kubeconfig => {
   const parsed = parsedKubeconfigs.get(file);
   if (parsed?.text === text) return parsed.config;

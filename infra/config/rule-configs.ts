@@ -36,7 +36,9 @@ export interface CatalogueAndManifestFiles {
   names: readonly string[];
   /** The folder of postern.yaml. */
   folder: string;
+  /** The manifests that settings name, by their path in postern.yaml; a text says why they can't be read. */
   places: ManifestsByConfigPath;
+  /** The services that kubeconfigs name, by the kubeconfig's path; a text says why it can't be read. */
   services: ServicesByConfigPath;
   /** Returns the file and the line of a path in postern.yaml. */
   findPlace(path: ConfigPath): string;
@@ -66,6 +68,7 @@ export const dnsLabel = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const labelKey = /^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?$/;
 const labelValue = /^([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?$/;
 
+/** Returns the shape of a list of names, each of which fits `pattern`. */
 const createSubjectsShape = (description: string, pattern?: string): InputShape => ({
   expected: "a list of names, with at least one",
   description,
@@ -85,6 +88,7 @@ const createLineShape = (most: number, description: string): InputShape => ({
 
 const mostExceptions = 100;
 
+/** The shape of an exception: an exemption that ends. */
 const exceptionShape: InputShape = {
   ...createMapShape({
     users: createSubjectsShape("the users, by name"),
@@ -113,6 +117,7 @@ const exceptionShape: InputShape = {
   checkedElsewhere: { anyOf: [{ required: ["users"] }, { required: ["groups"] }, { required: ["namespaces"] }] },
 };
 
+/** The members of a rule's config in postern.yaml. */
 const ruleMembers: Record<string, InputShape> = {
   mode: {
     ...createEnumShape("one of enforce, warn, audit, off", "enforce", "warn", "audit", "off"),
@@ -173,6 +178,7 @@ const createCountShape = (description: string): InputShape => {
 };
 const onlyGeneralShape = createEnumShape("in the general rules section, because a rule's function serves all clusters");
 
+/** The shape of a rule's config in the general `rules`, which hold for all clusters. */
 export const generalRuleShape = allowNull(
   createMapShape({
     ...ruleMembers,
@@ -233,10 +239,7 @@ export const describeUnknownRuleName = (name: string, names: readonly string[]):
 const findKnownRule = (name: string, { catalogue }: CatalogueAndManifestFiles) =>
   catalogue.find((listed) => listed.name === name)?.rule;
 
-/**
- * Checks the merged config of each rule after all sections of postern.yaml were read. Rules that are off aren't
- * checked.
- */
+/** Checks each rule's merged config after all sections of postern.yaml were read. Rules that are off aren't checked. */
 export const checkMergedRuleConfigs = (
   rules: ReadonlyMap<string, RuleConfigDraft>,
   reading: ConfigReading,
@@ -335,21 +338,22 @@ const readExempt = (
 };
 
 /**
- * Fills the settings of services from kubeconfigs. `given` are the settings in one section, whose kubeconfigs are read,
- * and `merged` has the general settings and the defaults, too.
+ * Fills the settings of services from kubeconfigs. `sectionSettings` are those of one section, whose kubeconfigs are
+ * read; `mergedSettings` has the general settings and the defaults, too.
  */
 const fillServiceSettings = (
   { kubeconfigs = {}, settings = {} }: Rule,
-  given: object,
-  merged: object,
+  sectionSettings: object,
+  mergedSettings: object,
   { services, complain }: ConfigReading,
 ): object => {
-  let filled = merged;
+  let filled = mergedSettings;
   for (const [place, service] of Object.entries(kubeconfigs)) {
-    const file = getSetting(merged, place);
+    const file = getSetting(mergedSettings, place);
     if (typeof file !== "string" || file === "") continue;
-    if (Object.hasOwn(given, service)) complain([service], `must be left out, because ${place} names a kubeconfig`);
-    if (getSetting(given, place) === undefined) continue;
+    if (Object.hasOwn(sectionSettings, service))
+      complain([service], `must be left out, because ${place} names a kubeconfig`);
+    if (getSetting(sectionSettings, place) === undefined) continue;
     const found = services.get(file) ?? `${file} is not read here`;
     if (typeof found === "string") complain(place.split("."), found);
     else filled = { ...filled, [service]: { ...Reflect.get(settings, service), ...found } };

@@ -75,10 +75,7 @@ export const buildSettingsSchema = (
 
 const hasMembers = (value: unknown): value is object => isMap(value) && Object.keys(value).length > 0;
 
-/**
- * Returns a path without `.*`, for instance `rules.verbs` for `rules.*.verbs`. Choices and descriptions have such
- * paths.
- */
+/** Returns a path without `.*`, for instance `rules.verbs` for `rules.*.verbs`. Choices have such paths. */
 const withoutElements = (path: string) => path.replaceAll(".*", "");
 
 const join = (path: string, key: string) => (path === "" ? key : `${path}.${key}`);

@@ -52,6 +52,7 @@ const keyVersionKeywords = {
   },
 };
 
+/** The shape of a stage in postern.yaml. */
 const stageShape: InputShape = {
   ...createMapShape({
     account: { expected: "the 12 digits of an AWS account, in quotes", type: "string", pattern: "^[0-9]{12}$" },

@@ -14,6 +14,7 @@ import { describeReview } from "./review-details.ts";
 import { createReviewFeed, type ReviewFeed } from "./reviews.ts";
 import { describeRule, listRules } from "./rule-details.ts";
 
+/** The options of commands that open the console: a local web page with live reviews. */
 export const consoleOptions = {
   "no-console": { type: "boolean", says: "open no console" },
   "console-port": {
@@ -36,6 +37,7 @@ export const createConsole = (port: number | undefined) => (host: EndpointHost) 
 const address = "127.0.0.1";
 const limits = { bodyBytes: 1024 * 1024, connections: 64, unsentBytes: 20 * 1024 * 1024 };
 
+/** Starts the console's web server. The URL has a secret token. */
 const openConsole = async (feed: ReviewFeed, project: ServedProject, wantedPort?: number): Promise<AddedListener> => {
   const token = await readOrCreateConsoleToken(project.state);
   const nextPort = project.port === 0 ? 0 : (project.port + 1) % 65_536;
@@ -76,6 +78,7 @@ interface ConsoleContext {
 const contentSecurityPolicy = `default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;
  base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`;
 
+/** The headers of each answer. */
 const headers = {
   "content-security-policy": contentSecurityPolicy.replaceAll("\n", ""),
   "cross-origin-opener-policy": "same-origin",
@@ -181,6 +184,7 @@ const sendReviews = (request: IncomingMessage, response: ServerResponse, feed: R
   });
 };
 
+/** The page. Its script builds everything else. */
 const html = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">

@@ -47,6 +47,7 @@ export type RuleSummary = Record<"name" | "source" | "summary", string> & {
 };
 export type CatalogueSummary = { rules: RuleSummary[]; clusters: string[] };
 
+/** What the page of a rule shows. */
 export interface RuleDetails extends RuleSummary {
   readme: string;
   cases: { name: string; text: string }[];
@@ -62,6 +63,7 @@ export type CheckQuestion = Record<"text" | "cluster" | "user" | "operation", st
 /** The part of the JSON from `postern check` that the page shows. */
 export type CheckAnswer = { objects: CheckedObject[]; faults: { line: number; sentence: string }[]; notes: string[] };
 
+/** The result of a check of one object. */
 export interface CheckedObject extends Record<"kind" | "name" | "verdict", string> {
   line?: number;
   namespace?: string;

@@ -29,6 +29,7 @@ export const describeReview = async (review: KeptReview, loaded: LoadedHandlers)
   return { row: review.row, evaluations, sentences };
 };
 
+/** Returns what the console shows of a rule's answer to a review, with the review as a case. */
 const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded: LoadedHandlers) => {
   const { rule, cluster } = origin;
   const keep = loaded.config.clusters.get(cluster)?.rules.get(rule)?.record?.keep;

@@ -19,6 +19,7 @@ export interface KeptReview {
   bytes: number;
 }
 
+/** The reviews that the console has kept, and new ones as they come. */
 export interface ReviewFeed {
   host: EndpointHost;
   evaluate: EvaluateRequest;
@@ -94,7 +95,6 @@ export const createReviewFeed = (host: EndpointHost, limits = defaultLimits): Re
     kept.clear();
     bytes = 0;
   };
-
   return {
     host: {
       ...host,
@@ -163,7 +163,7 @@ const getSentence = ({ message, exception, members = [] }: Partial<AnsweredRevie
     })
     .join("; ");
 
-/** Returns the members of a row. Names are redacted as in recordings. */
+/** Returns what the console's list shows of a review. Names are redacted as in recordings. */
 const describeFacts = (report: AnsweredReviewFacts, failure = getSentence(report)): Omit<ReviewRow, "id"> => {
   const { request, cluster = "", rule, phase = "", code, milliseconds } = report;
   const verdict = code === 200 ? getVerdictForLog(report) : `failed: ${code}`;

@@ -1,4 +1,4 @@
-/** Returns the index in `old` of each line of `now`, or -1 for a new line. Apart from -1, the indexes ascend. */
+/** Returns for each new line the index of the equal old line, or -1. Apart from -1, the indexes ascend. */
 export const findOldIndexesOfLines = (oldLines: readonly string[], newLines: readonly string[]): number[] => {
   // The numbers of equal lines at the start and at the end of both texts.
   let head = 0;

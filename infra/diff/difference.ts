@@ -9,9 +9,7 @@ export interface DiffLine {
   rule?: string;
 }
 
-/**
- * Changed lines and the lines around them. `old` and `now` are the numbers of the first line in the old and new text.
- */
+/** Changed lines and the lines around them. `old` and `now` are numbers of the first line in the old and new text. */
 export interface DiffHunk {
   old: number;
   now: number;
@@ -24,9 +22,7 @@ export interface ObjectAfterRule {
   after: unknown;
 }
 
-/**
- * A line of the changed object: `from` is the line's index in the original text, `rule` the rule that added the line.
- */
+/** A line of the changed object: `from` is the line's index in the original text, `rule` the rule that added it. */
 interface AttributedLine {
   text: string;
   from?: number;

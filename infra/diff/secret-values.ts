@@ -72,9 +72,7 @@ export const hideInSentences = (
   });
 };
 
-/**
- * Replaces values of Secrets in the texts and keys of a value with `***`. Keeps `apiVersion` and `kind` of an object.
- */
+/** Replaces values of Secrets in texts and keys of a value with `***`. Keeps `apiVersion` and `kind` of an object. */
 export const hideInValue = (value: unknown, secrets: Iterable<unknown>): unknown => {
   const texts: string[] = [];
   mapTexts(value, (text) => {

@@ -25,6 +25,7 @@ export const formatYamlLines = (value: unknown, layout = kubectlLayout): string[
   return lines;
 };
 
+/** Adds the YAML lines of a value to `lines`. */
 const addLines = (value: unknown, indent: string, lines: string[], layout: YamlIndentation): void => {
   if (isFilled(value) && Array.isArray(value))
     for (const item of value) {
@@ -53,6 +54,7 @@ const addLines = (value: unknown, indent: string, lines: string[], layout: YamlI
 const isFilled = (value: unknown): value is object =>
   typeof value === "object" && value !== null && Object.keys(value).length > 0;
 
+/** Adds the YAML lines of a text, number or empty value; `name` is for instance "image: ". */
 const addScalar = (value: unknown, indent: string, name: string, lines: string[]): void => {
   // A text of several lines becomes a literal block (`|`), unless the block would change the text.
   if (typeof value !== "string" || !/^[^\s].*\n/.test(value) || /\n\n$/.test(value) || control.test(value)) {
@@ -104,6 +106,7 @@ export const escapeControls = (text: string): string =>
 const formattedKeys = new Map<string, string>();
 const maxFormattedKeys = 5000;
 
+/** Returns a key as YAML, in quotes if needed. Results are cached. */
 const formatKey = (key: string): string => {
   let formatted = formattedKeys.get(key);
   if (formatted === undefined) {

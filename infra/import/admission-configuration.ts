@@ -19,9 +19,7 @@ export interface PluginConfiguration {
 /** The number of mistakes after which an AdmissionConfiguration isn't read further. */
 const maxMistakes = 10;
 
-/**
- * A file may contain only the configuration of one of these plugins. The member with this name identifies the plugin.
- */
+/** A file may have only the configuration of one of these plugins. The member with this name identifies the plugin. */
 const bareConfigurations = { imagePolicy: "ImagePolicyWebhook", podNodeSelectorPluginConfig: "PodNodeSelector" };
 
 /**
@@ -67,6 +65,7 @@ export const readAdmissionConfiguration = async (file: string): Promise<Map<stri
   return found;
 };
 
+/** Returns a plugin's part of the AdmissionConfiguration, and a function that reports its mistakes. */
 const toPluginConfiguration = (
   { folder, document, path }: { folder: string; document: YamlDocument; path: SettingsMistake["path"] },
   value: unknown,

@@ -85,6 +85,7 @@ const findReasonToBeOff = (
   return { didNothing: isGateOn === false, cause: `without the gate ${gate?.name} it did nothing` };
 };
 
+/** Returns what becomes of a plugin that the source has turned off. */
 const decideAboutOffPlugin = (
   plugin: string,
   cause: string,
@@ -99,6 +100,7 @@ const decideAboutOffPlugin = (
   };
 };
 
+/** Returns what becomes of a plugin that is on in the source: a rule, the target's own plugin, or nothing. */
 const decideAboutOnPlugin = (
   plugin: string,
   source: ImportSource,

@@ -31,6 +31,7 @@ export const parseTarget = (text: string): ImportTarget => {
   return describeTarget(service, kubernetes);
 };
 
+/** Returns which plugins are on in a managed service, or in Kubernetes itself without a service. */
 const describeTarget = (service: ManagedService | undefined, kubernetes: string): ImportTarget => {
   const name = service === undefined ? `Kubernetes ${kubernetes}` : `${service}-${kubernetes}`;
   const publishedFacts = service === undefined ? [] : listPublishedFacts(service, kubernetes);

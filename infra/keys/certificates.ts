@@ -59,6 +59,7 @@ export const generateCertificate = async (
 
 const generateKeyPair = () => webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
 
+/** Returns the private key in a PEM text, and its public key, as Web Crypto needs them. */
 const importKeyPair = async (pem: string) => {
   const publicPem = createPublicKey(pem).export({ type: "spki", format: "der" });
   return {

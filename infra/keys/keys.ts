@@ -13,9 +13,7 @@ import { join } from "node:path";
 import { buildTextToSignForUrlKey } from "#lib/core/url-key.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 
-/**
- * Signs the first segment of a cluster's URLs. The signature proves to functions that a request is from the cluster.
- */
+/** Signs the first segment of a cluster's URLs. The signature proves to functions that the cluster sent a request. */
 export interface WebhookUrlSigner {
   /** The public key in base64url, as in the environment variable POSTERN_KEYS of functions. */
   publicKey: string;
@@ -44,6 +42,7 @@ export const readOrCreateConsoleToken = async (folder: string): Promise<string> 
 export const makeSigningKey = (): string =>
   String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }));
 
+/** Returns a signer of webhook URLs. The signed segment is for instance "prod.mFz3…". */
 export const createSigner = (pem: string): WebhookUrlSigner => {
   const key = createPrivateKey(pem);
   return {
@@ -61,9 +60,7 @@ export interface ServerCertificate {
 
 const loadGenerator = () => import("./certificates.ts");
 
-/**
- * Returns a certificate for this machine and the host. A local CA signs it. Creates the certificate and CA if missing.
- */
+/** Returns a certificate for this machine and the host. A local CA signs it. Creates both if missing. */
 export const readOrCreateServerCertificate = async (folder: string, host: string): Promise<ServerCertificate> => {
   const { ca, caKey } = await openAuthority(folder);
   const names = listServerNames(host);
@@ -71,7 +68,6 @@ export const readOrCreateServerCertificate = async (folder: string, host: string
     ["server.crt", "server.key"].map((file) => readFile(join(folder, file), "utf8").catch(() => "")),
   );
   if (cert && key && isUsable(cert, key, ca, names)) return { ca, cert, key };
-
   const created = await (await loadGenerator()).generateCertificate(ca, caKey, names);
   await replaceFile(folder, "server.crt", created.certificate);
   await replaceFile(folder, "server.key", created.key);
@@ -101,6 +97,7 @@ const openAuthority = async (folder: string): Promise<{ ca: string; caKey: strin
   return { ca, caKey };
 };
 
+/** Returns the certificates in a PEM text; undefined if there is none, or an invalid one. */
 export const parseCertificates = (pem: string): X509Certificate[] | undefined => {
   const found = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g);
   try {
@@ -112,6 +109,7 @@ export const parseCertificates = (pem: string): X509Certificate[] | undefined =>
 
 export const isExpired = ({ validTo }: X509Certificate): boolean => Date.parse(validTo) <= Date.now();
 
+/** Returns the type of a private key, such as "prime256v1" or "rsa"; undefined if the text is no key. */
 const getKeyType = (pem: string): string | undefined => {
   try {
     const { asymmetricKeyDetails, asymmetricKeyType } = createPrivateKey(pem);

@@ -127,8 +127,7 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
       ...["--", release, chart],
     ],
   ]);
-  // Before each object is a comment with the chart's name and the template, for instance `# Source:
-  // my-chart/templates/a.yaml`.
+  // Before each object is a comment with the chart and the template, such as `# Source: my-chart/templates/a.yaml`.
   for (const part of text.split(/^---\n(?=# Source: )/m)) {
     const [, path = ""] = /^# Source: [^/\n]*\/(.*)$/m.exec(part) ?? [];
     const file = normalize(join(chart, path));
@@ -165,6 +164,7 @@ const runFirst = async (command: string, folder: string, programs: readonly stri
   throw new Error(`${programs.map(([program]) => program).join(" or ")} must be on the PATH for that`);
 };
 
+/** Runs kustomize, kubectl or helm without network access, and ends it with this process. */
 const run = (program: string, words: readonly string[]) =>
   new Promise<{ error?: { code?: unknown; killed?: boolean }; stdout: string; stderr: string }>((done) => {
     const options = { maxBuffer: mostOutput, timeout: longestRun, killSignal: "SIGKILL" as const };

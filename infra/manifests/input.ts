@@ -17,6 +17,7 @@ export interface ManifestInput {
   parts: BuiltParts;
 }
 
+/** Which files in folders are read, and how strictly. */
 interface InputOptions {
   /** Folders may have files of other programs, which are left out. */
   mayHoldOthers?: boolean;
@@ -107,6 +108,7 @@ export const readManifestsStrictly = async (
   leftOut: readonly string[] = [],
 ): Promise<Manifest[]> => requireManifests(await readInput(paths, { mayHoldOthers: false, leftOut }), nameFile, "; ");
 
+/** Returns the manifests; if a file could not be read, throws a Complaint that names the lines. */
 const requireManifests = (
   { manifests, faults }: ManifestInput,
   nameFile: (file: string) => string,
@@ -139,6 +141,7 @@ const describeMissingPath = (path: string): string => {
 
 const isManifestFile = (name: string) => /\.(ya?ml|json)$/i.test(name);
 
+/** Lists the manifest files in a folder and its subfolders. Unreadable ones are added to `faults`. */
 const listFiles = async (folder: string, faults: ManifestFault[]): Promise<string[]> => {
   const addFault = (file: string, sentence: string) => void faults.push({ file, line: 1, sentence });
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => {
@@ -173,6 +176,7 @@ const readContents = async (name: string): Promise<Buffer> => {
 
 const createTooLongError = () => new Error(`it has more than ${longest} bytes, the most that is read`);
 
+/** Reads standard input to its end. More bytes than the limit are an error. */
 const readStream = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
   const chunks: Buffer[] = [];
   let bytes = 0;

@@ -19,7 +19,6 @@ export const readJsonStream = (text: string): JsonStreamResult | undefined => {
   const parsedText = parseUnambiguous(text);
   if (parsedText !== undefined)
     return { pieces: [{ ...parsedText, from: 0, to: text.length, firstLine: 1, line: getLine(text, start) }] };
-
   const pieces: YamlDocumentWithOffsets[] = [];
   for (let [from, line] = [0, 1]; from < text.length; ) {
     const begin = findOpening(text, from);

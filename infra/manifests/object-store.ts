@@ -26,9 +26,7 @@ type RecordedAccess = ResourceAttributes & { user?: string; groups?: string[] } 
 
 type ObjectsByNamespace = Map<string, Map<string, KubernetesObject>>;
 
-/**
- * Sets the namespace of an object to `otherwise` if it has none. Removes the namespace if the kind has no namespaces.
- */
+/** Sets the namespace of an object to `otherwise` if it has none. Removes the namespace if the kind has none. */
 export const setNamespace = <T extends object>(
   object: T & { metadata?: unknown },
   { namespaced }: Pick<ResourceKind, "namespaced">,

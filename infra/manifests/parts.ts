@@ -44,7 +44,6 @@ export const findBuiltParts = async (files: readonly string[]): Promise<BuiltPar
   const kustomizations = new Map<string, KustomizationContent>();
   for (const folder of folders) await readKustomizations(folder, kustomizations);
   for (const { file, files } of kustomizations.values()) for (const name of [file, ...files]) unfinished.add(name);
-
   const buildable = [...folders].filter((folder) => kustomizations.get(folder)?.isComponent === false);
   const includedByOthers = new Set([...kustomizations.values()].flatMap(({ sources }) => sources));
   const roots: string[] = [];
@@ -159,6 +158,7 @@ const readKustomization = async (folder: string): Promise<KustomizationContent |
 const describeMissing = (file: string, name: string): string =>
   `${file} names ${name.replace(/\/\/[^/]*@/, "//")}, which isn't here; --build fetches nothing`;
 
+/** Returns the first document of a YAML text; undefined if the text is invalid. */
 const parseFirst = (text: string): unknown => {
   try {
     for (const { document } of parseYamlDocuments(text)) return document.toJS();

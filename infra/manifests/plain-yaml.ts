@@ -77,6 +77,7 @@ const giveUp = (): never => {
   throw new NotPlain();
 };
 
+/** Returns undefined if the text has YAML that this parser doesn't know; then the full parser is used. */
 const parseIfPlain = <T>(read: () => T): T | undefined => {
   try {
     return read();
@@ -115,10 +116,7 @@ const dash = 45;
 const marker = /---(?=[ \n])/y;
 /** Matches a key with its colon, such as `app.kubernetes.io/name:` or `"a b":`. */
 const keys = /([A-Za-z_][\w./-]{0,250}|"[\w ./:@-]{1,250}"):(?=[ \n])/y;
-/**
- * Matches a scalar without quotes, up to the end of the line or a comment. It has no characters that begin other
- * syntax.
- */
+/** Matches a scalar without quotes, up to the end of the line or a comment. No character in it begins other syntax. */
 const plain = /(?:[\w./~+$^(<=\\\u00A1-\u1FFF\u3001-\uD7FF]|-(?=[^\s]))(?:[^\s:#]+|:(?=[^\s])|#| +(?=[^\s#]))*/y;
 const quoted = /"(?:[^"\\\n\t]|\\["\\/bfnrt])*"/y;
 const singlyQuoted = /'(?:[^'\n\t]|'')*'/y;
@@ -220,7 +218,7 @@ const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   return made;
 };
 
-/** Reads a literal block: `|` and indented lines. */
+/** Reads a literal block: `|` and indented lines. `above`: the indentation of the map or list around it. */
 const readLiteral = (cursor: Cursor, place: number, above: number): string => {
   const { text } = cursor;
   const [head = giveUp(), chomping] = /^\|([-+]?)\n/.exec(text.slice(place, place + 3)) ?? [];
@@ -252,7 +250,7 @@ const readLiteral = (cursor: Cursor, place: number, above: number): string => {
   return `${lines.join("\n")}${chomping === "-" ? "" : "\n"}`;
 };
 
-/** Reads the value of a key or a list item. It is in the same line, or in the lines below. */
+/** Reads the value of a key or list item, in its line or below. `above`: the indentation of its map or list. */
 const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolean): unknown => {
   const { text } = cursor;
   let begin = place;
@@ -265,6 +263,7 @@ const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolea
   return isInMap && cursor.indent === above && isItemAt(text, cursor.at) ? readList(cursor) : null;
 };
 
+/** Reads the map at the cursor, up to the first line that is indented less. */
 const readMap = (cursor: Cursor): Record<string, unknown> => {
   const isInMap = true;
   const indent = cursor.indent;
@@ -280,6 +279,7 @@ const readMap = (cursor: Cursor): Record<string, unknown> => {
   return made;
 };
 
+/** Reads the list at the cursor, up to the first line that is indented less or is no item. */
 const readList = (cursor: Cursor): unknown[] => {
   const { text, note } = cursor;
   const isInMap = false;

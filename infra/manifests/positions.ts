@@ -19,7 +19,7 @@ let last: ParsedSource | undefined;
 interface ParsedSource {
   source: ManifestSourceText;
   pieces: readonly YamlDocumentWithOffsets[];
-  /** By the index of a document; undefined for a document that needs the full parser. */
+  /** Finds the offsets of values, by a document's index; undefined if the document needs the full parser. */
   places: Map<number, PositionFinder | undefined>;
   /** The documents that the full parser has parsed, by index. */
   documents: Map<number, ParsedYamlDocument>;

@@ -67,6 +67,7 @@ const fraction = /^(?:\.[0-9][0-9_]*|[-+]\._*[0-9][0-9_]*|[-+]?[0-9][0-9_]*\.[0-
 /** Matches a number with an exponent, such as 1e3. */
 const exponent = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$/;
 
+/** The options of the package yaml, so that it reads manifests as kubectl does. */
 const options = {
   version: "1.1",
   customTags: selectTags,
@@ -168,6 +169,7 @@ const completeDocument = (document: Document.Parsed, mayRenameKeys: boolean): vo
   document.errors.sort((left, right) => left.pos[0] - right.pos[0]);
 };
 
+/** Returns an error for each key that a map has twice. */
 const findRepeatedKeys = ({ items }: YAMLMap): YAMLParseError[] => {
   const seen = new Set<unknown>();
   return items.flatMap(({ key }) => {

@@ -1,3 +1,4 @@
+/** The members of package.json that packing changes. */
 interface PackageManifest {
   [member: string]: unknown;
   version: string;

@@ -23,7 +23,6 @@ export const writeReleaseFiles = async (tag: string): Promise<string[]> => {
   if (tag !== `v${version}`) throw new Complaint(`the tag must be v${version}, as package.json has it, not ${tag}`, 1);
   const notes = findReleaseNotes(await readText("CHANGELOG.md"), version);
   if (notes === undefined) throw new Complaint(`CHANGELOG.md must have a section "## ${version} (DATE)"`, 1);
-
   const module = await findModule();
   if (module === undefined)
     throw new Complaint("Kubernetes' handlers are not here: npm run kubernetes builds them, before a release", 3);

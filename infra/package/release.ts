@@ -61,6 +61,7 @@ const writeVersion = async (version: string): Promise<void> => {
   await writeFile(join(packageRoot, "CHANGELOG.md"), closeChangelog(await readText("CHANGELOG.md"), version, date));
 };
 
+/** Writes a new version's number and files into the working tree, and prints what to do next. */
 const prepareRelease = async (version: string): Promise<void> => {
   await requireReleasable(version);
   await writeVersion(version);

@@ -13,6 +13,7 @@ interface Dependencies {
 /** The `packages` of package-lock.json, by paths such as `node_modules/a/node_modules/b`. */
 type LockedPackages = Record<string, Dependencies & { version: string; license?: string; integrity?: string }>;
 
+/** What the software bill of materials (SBOM) is made of. */
 export interface SbomSource {
   /** The package.json of the packed package. */
   manifest: Dependencies & { name: string; version: string; description: string; license: string };
@@ -105,9 +106,7 @@ const collectInstalled = (
   return found;
 };
 
-/**
- * Returns the paths at which a package finds other packages. Node.js searches each node_modules from `from` upwards.
- */
+/** Returns the paths where a package finds other packages. Node.js searches each node_modules from `from` upwards. */
 const findAll = (locked: LockedPackages, from: string, names: readonly string[]): string[] =>
   names.flatMap((name) => {
     for (let folder = from; ; folder = folder.slice(0, Math.max(folder.lastIndexOf("node_modules/") - 1, 0))) {
@@ -122,6 +121,7 @@ const getPackageName = (path: string): string => path.slice(path.lastIndexOf("no
 const getPackageUrl = (locked: LockedPackages, path: string): string =>
   `pkg:npm/${getPackageName(path).replace("@", "%40")}@${locked[path]?.version}`;
 
+/** Returns a package's entry in the SBOM; `path` is its path in package-lock.json. */
 const describePackage = (locked: LockedPackages, purl: string, path: string) => {
   const { version, license, integrity = "" } = locked[path] ?? {};
   const [, digest] = /^sha512-(.*)$/.exec(integrity) ?? [];

@@ -30,9 +30,9 @@ export interface TestedAdmissionPolicies {
   /** The objects in the files. The cluster of each case has them. */
   objects: readonly NamedKubernetesObject[];
   /** Returns the policies of a case, compiled for its minor version, and their bindings, for the rule's settings. */
-  selectObjects(entry: Case, objects: readonly KubernetesObject[]): PolicyObject[];
+  selectObjects(ruleCase: Case, objects: readonly KubernetesObject[]): PolicyObject[];
   /** Returns why the case's minor version of Kubernetes refuses one of its policies; undefined if it accepts all. */
-  findMinorFault(entry: Case): string | undefined;
+  findMinorFault(ruleCase: Case): string | undefined;
 }
 
 /** Prepares the policies in files for cases. `listed` is the rule that evaluates policies of this kind. */
@@ -52,8 +52,8 @@ export const createTestedPolicies = (
   return {
     policies,
     objects,
-    selectObjects: (entry, all) => {
-      const selected = compile(entry.kubernetes).policies.filter((policy) => isSelected(policy, entry));
+    selectObjects: (ruleCase, all) => {
+      const selected = compile(ruleCase.kubernetes).policies.filter((policy) => isSelected(policy, ruleCase));
       const assumed = selected.filter((policy) => !isBound(policy, files));
       return [
         ...files.customKinds,
@@ -62,9 +62,9 @@ export const createTestedPolicies = (
         ...assumed.flatMap((policy) => buildBindings(policy, all)),
       ];
     },
-    findMinorFault: (entry) => {
-      const found = compile(entry.kubernetes).faults.find(({ policy }) => isSelected(policy, entry));
-      return found && `Kubernetes ${entry.kubernetes} refuses ${formatPolicyName(found.policy)}: ${found.error}`;
+    findMinorFault: (ruleCase) => {
+      const found = compile(ruleCase.kubernetes).faults.find(({ policy }) => isSelected(policy, ruleCase));
+      return found && `Kubernetes ${ruleCase.kubernetes} refuses ${formatPolicyName(found.policy)}: ${found.error}`;
     },
   };
 };
@@ -122,16 +122,16 @@ export const describeBindings = (files: AdmissionPolicies): string[] => [
 const decoded = ["mutate", "validate", "oldObject", "becomes"] as const;
 
 /** Finds fields in the objects of a case that an API server doesn't know, and values that it refuses. */
-export const findObjectMistakes = (entry: Case): { path: string[]; sentence: string }[] =>
+export const findObjectMistakes = (ruleCase: Case): { path: string[]; sentence: string }[] =>
   decoded.flatMap((member) => {
-    const object = entry[member];
+    const object = ruleCase[member];
     if (object === undefined) return [];
     const { apiVersion = "", kind = "" } = object;
-    const { strays, misfits } = fillDefaults(object, entry.kubernetes);
+    const { strays, misfits } = fillDefaults(object, ruleCase.kubernetes);
     return [
       ...strays.map((stray) => {
         const steps = parseFieldPath(stray);
-        const known = listKnownFields(apiVersion, kind, entry.kubernetes, steps.slice(0, -1));
+        const known = listKnownFields(apiVersion, kind, ruleCase.kubernetes, steps.slice(0, -1));
         const advice = formatDidYouMean(String(steps.at(-1)), known).trim();
         const sentence = `has an unknown field in ${member}: ${stray}${advice && `; ${advice}`}`;
         return { path: [member, ...steps.map(String)], sentence };
@@ -144,10 +144,10 @@ export const findObjectMistakes = (entry: Case): { path: string[]; sentence: str
   });
 
 /** Returns a case whose objects have the API server's defaults. */
-export const fillCase = (entry: Case): Case => {
-  const { mutate, validate, oldObject, becomes, kubernetes } = entry;
+export const fillCase = (ruleCase: Case): Case => {
+  const { mutate, validate, oldObject, becomes, kubernetes } = ruleCase;
   return {
-    ...entry,
+    ...ruleCase,
     ...(mutate && { mutate: fillDefaults(mutate, kubernetes).object }),
     ...(validate && { validate: toStoredObject(validate, kubernetes) }),
     ...(oldObject && { oldObject: toStoredObject(oldObject, kubernetes) }),
@@ -156,17 +156,17 @@ export const fillCase = (entry: Case): Case => {
 };
 
 /** Returns the objects in a case's cluster: the request's namespace, the objects in files, and those in the case. */
-export const listCaseObjects = (entry: Case, ofFiles: readonly NamedKubernetesObject[]): NamedKubernetesObject[] => {
-  const object = entry[getCasePhase(entry)] ?? {};
+export const listCaseObjects = (ruleCase: Case, ofFiles: readonly NamedKubernetesObject[]): NamedKubernetesObject[] => {
+  const object = ruleCase[getCasePhase(ruleCase)] ?? {};
   const isNamespace = object.kind === "Namespace";
-  const name = isNamespace ? object.metadata?.name : (entry.namespace ?? object.metadata?.namespace ?? "default");
+  const name = isNamespace ? object.metadata?.name : (ruleCase.namespace ?? object.metadata?.namespace ?? "default");
   const labels = { "kubernetes.io/metadata.name": name };
   const requestNamespace = isNamespace
-    ? (entry.oldObject ?? object)
+    ? (ruleCase.oldObject ?? object)
     : { apiVersion: "v1", kind: "Namespace", metadata: { name, labels }, status: { phase: "Active" } };
   // If two objects have the same name, the last one counts.
-  return [requestNamespace as NamedKubernetesObject, ...ofFiles, ...(entry.needs?.objects ?? [])].map(
-    (item) => toStoredObject(item, entry.kubernetes) as NamedKubernetesObject,
+  return [requestNamespace as NamedKubernetesObject, ...ofFiles, ...(ruleCase.needs?.objects ?? [])].map(
+    (item) => toStoredObject(item, ruleCase.kubernetes) as NamedKubernetesObject,
   );
 };
 
@@ -174,21 +174,21 @@ export const listCaseObjects = (entry: Case, ofFiles: readonly NamedKubernetesOb
  * Completes what a case expects, from the actual outcome: a case may leave out the text that an API server puts before
  * a message, and members such as `code`.
  */
-export const completeExpectations = (entry: Case, { outcome }: RuleDecision): Case => {
+export const completeExpectations = (ruleCase: Case, { outcome }: RuleDecision): Case => {
   const { status, warnings = [], audit } = outcome;
   const complete = (expected: string, actual: string | undefined, start: RegExp) =>
     actual !== undefined && actual.replace(start, "") === expected ? actual : expected;
   return {
-    ...entry,
+    ...ruleCase,
     // If the request was refused, the object is not compared.
-    ...(status && entry.mutate && entry.refused === undefined && { becomes: entry.mutate }),
-    ...(entry.refused !== undefined && { refused: complete(entry.refused, status?.message, beforeMessage) }),
-    ...(entry.warnings && {
-      warnings: entry.warnings.map((text, index) => complete(text, warnings[index], beforeWarning)),
+    ...(status && ruleCase.mutate && ruleCase.refused === undefined && { becomes: ruleCase.mutate }),
+    ...(ruleCase.refused !== undefined && { refused: complete(ruleCase.refused, status?.message, beforeMessage) }),
+    ...(ruleCase.warnings && {
+      warnings: ruleCase.warnings.map((text, index) => complete(text, warnings[index], beforeWarning)),
     }),
-    code: entry.code ?? status?.code ?? 0,
-    reason: entry.reason === undefined ? (status?.reason ?? null) : entry.reason,
-    audit: entry.audit ?? audit ?? {},
+    code: ruleCase.code ?? status?.code ?? 0,
+    reason: ruleCase.reason === undefined ? (status?.reason ?? null) : ruleCase.reason,
+    audit: ruleCase.audit ?? audit ?? {},
   };
 };
 
@@ -198,12 +198,12 @@ const beforeWarning = /^Validation failed for ValidatingAdmissionPolicy '[^']*' 
 
 /** Evaluates a case. Returns the decision, the results of all expressions, and whether each policy matched. */
 export const observeCase = async (
-  entry: Case,
+  ruleCase: Case,
   tested: readonly TestedAdmissionPolicies[],
   evaluate: () => Promise<RuleDecision>,
 ) => {
   const { result: decision, observations } = await collectObservations(evaluate);
-  const policies = tested.flatMap(({ policies }) => policies).filter((policy) => isSelected(policy, entry));
+  const policies = tested.flatMap(({ policies }) => policies).filter((policy) => isSelected(policy, ruleCase));
   const matches = policies.map((policy) => describeMatch(policy, observations));
   return { decision, observations, matches };
 };

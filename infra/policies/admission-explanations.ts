@@ -30,9 +30,7 @@ interface AdmissionExplanation {
   warnings: string[];
 }
 
-/**
- * Explains policies: first documents with faults, then each policy with its bindings, then bindings without a policy.
- */
+/** Explains documents with faults first, then each policy with its bindings, then bindings without a policy. */
 export const explainAdmissionPolicies = (files: AdmissionPolicies): AdmissionExplanation[] => [
   ...files.documents.flatMap(({ manifest, name, faults }) => {
     const lines = faults.map(({ path, sentence }) => `${formatFieldPosition(manifest, path)} ${sentence}`);
@@ -55,6 +53,7 @@ export const explainAdmissionPolicies = (files: AdmissionPolicies): AdmissionExp
   }),
 ];
 
+/** Returns sentences that say what a policy matches and demands or changes. */
 const describePolicy = (policy: AnyPolicy): string[] => {
   // The casts are safe: the policy is valid.
   const { validations = [], auditAnnotations = [] } = policy.spec as ValidatingAdmissionPolicySpec;
@@ -97,6 +96,7 @@ const describeParamRef = ({ name, selector, namespace, parameterNotFoundAction: 
   return `${which} in namespace ${namespace || "of the request"} (${act} if there are none)`;
 };
 
+/** Returns for instance "pods, but not pods/status, in namespaces with team=a". */
 const describeMatchResources = (resources: MatchResources): string => {
   const { resourceRules = [], excludeResourceRules = [], namespaceSelector, objectSelector } = resources;
   const [objects, namespaces] = [describeSelector(objectSelector), describeSelector(namespaceSelector)];
@@ -125,6 +125,7 @@ const describeSelector = ({ matchLabels = {}, matchExpressions = [] }: ParamRef[
   return parts.length > 0 ? `labels ${joinWords(parts)}` : "";
 };
 
+/** Returns warnings about a policy, such as a missing binding. */
 const warnOfPolicy = (manifest: Manifest, policy: AnyPolicy, files: AdmissionPolicies): string[] => {
   const warn = (path: FieldPath, sentence: string) => `${formatFieldPosition(manifest, path)} ${sentence}`;
   const { rule } = files.policies.find((document) => document.policy === policy)?.rule ?? {};

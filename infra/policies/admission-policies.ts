@@ -24,6 +24,7 @@ export interface PolicyManifests {
   others: Manifest[];
 }
 
+/** Separates kinitiras' policies, Kubernetes' admission policies, and other manifests. */
 export const partitionManifests = (manifests: readonly Manifest[]): PolicyManifests => {
   const groups = Map.groupBy(manifests, ({ object: { apiVersion, kind } }) => {
     const { group } = splitApiVersion(String(apiVersion));

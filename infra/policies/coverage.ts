@@ -57,21 +57,21 @@ export const createCoverage = ({ policies }: AdmissionPolicies) => {
 };
 
 /** Lists the expressions of a policy that had only one result, or none. */
-const listUntested = (policy: AnyPolicy, seen: SeenResults) => {
+const listUntested = (policy: AnyPolicy, results: SeenResults) => {
   const list = (field: string) => toList(getOwn(policy.spec, field)).map(toMap);
   const conditions = ["matchConditions", "validations"].flatMap((name) =>
     list(name).flatMap(({ expression }, index) => {
       const path: FieldPath = ["spec", name, index, "expression"];
       const field = `spec.${name}[${index}].expression`;
       return [true, false]
-        .filter((value) => !seen.has(toKey(policy, name, index, value)))
+        .filter((value) => !results.has(toKey(policy, name, index, value)))
         .map((value) => ({ path, field, sentence: `${field} is ${value} in no case: ${expression}` }));
     }),
   );
   const mutations = list("mutations").flatMap(({ jsonPatch, applyConfiguration }, index) => {
     const path: FieldPath = ["spec", "mutations", index];
     const field = `spec.mutations[${index}]`;
-    const has = (value: boolean) => seen.has(toKey(policy, "mutations", index, value));
+    const has = (value: boolean) => results.has(toKey(policy, "mutations", index, value));
     if (!has(true)) return [{ path, field, sentence: `${field} changes an object in no case` }];
     const isConditional = /\s\?\s/.test(String(toMap(jsonPatch ?? applyConfiguration).expression));
     return isConditional && !has(false)

@@ -31,6 +31,7 @@ export const describePolicyRules = (policy: KinitirasPolicy): string[] => {
 const overrideOperations = ["CREATE", "UPDATE"];
 const validateOperations = [...overrideOperations, "DELETE"];
 
+/** Returns for instance "On CREATE of every Pod: removes /spec/hostNetwork.". */
 const describeRule = (
   rule: { targetOperations?: string[] },
   possible: string[],
@@ -55,6 +56,7 @@ const quoteStart = (value: unknown) => {
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 };
 
+/** Returns which objects a policy selects, in words. */
 const describeObjects = (policy: KinitirasPolicy): string => {
   const { resourceSelectors: selectors = [] } = policy.spec;
   const policyNamespace = policy.kind === "OverridePolicy" ? policy.metadata.namespace : undefined;
@@ -64,6 +66,7 @@ const describeObjects = (policy: KinitirasPolicy): string => {
     : `every object${policyNamespace ? ` in namespace ${policyNamespace}` : ""}`;
 };
 
+/** Returns for instance "v1 Pod with labels app=web in namespace shop". */
 const describeSelector = (selector: ResourceSelector, policyNamespace?: string): string => {
   const { apiVersion, kind, name, labelSelector, fieldSelector } = selector;
   const namespace = selector.namespace || policyNamespace;
@@ -103,6 +106,7 @@ export const formatExpression = (key: string, operator: string, values: string[]
     DoesNotExist: `!${key}`,
   })[operator] ?? `${key} ${operator} (${values.join(",")})`;
 
+/** Returns what each overrider of a rule does, such as "removes /spec/hostNetwork". */
 const describeOverriders = ({ overriders: { template, cue, plaintext = [], origin = [] } }: OverrideRule): string[] => [
   ...(template ? [describeTemplate(template)] : []),
   ...(cue ? [`runs a CUE script of ${countLines(cue)} and applies its patches`] : []),
@@ -119,6 +123,7 @@ const countLines = (script: string) => {
   return count === 1 ? "one line" : `${count} lines`;
 };
 
+/** Returns what a template changes, such as "sets limits.cpu to 1 in the first container". */
 const describeTemplate = (template: OverrideTemplate): string => {
   const { type, operation, resources = {}, resourcesOversell = {}, tolerations = [], affinity = {} } = template;
   const isRemoved = operation === "remove";
@@ -155,6 +160,7 @@ const describeTemplate = (template: OverrideTemplate): string => {
   }
 };
 
+/** Returns what a template changes in labels or annotations; `noun` is "label" or "annotation". */
 const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, noun: string): string => {
   const field = findSetField(value);
   const key = unescapeJsonPointerStep(path);
@@ -170,9 +176,7 @@ const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTem
 const describeToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
   `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
 
-/**
- * Names the lists of terms in an affinity, such as "required nodeAffinity". Empty lists are named only for a removal.
- */
+/** Names the lists of terms in an affinity, such as "required nodeAffinity". Only a removal names empty lists. */
 const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
     Object.entries(lists ?? {})
@@ -211,6 +215,7 @@ const describeOrigin = (origin: OriginOverrider): string => {
 /** The values that fields get if a policy sets them to nothing. Other fields are removed. */
 const unsetValues: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
 
+/** Returns for instance "requests.cpu by 0.5 and limits.memory by 2". */
 const describeFactors = (factors: unknown): string =>
   joinWords(
     Object.entries(toMap(factors)).flatMap(([list, amounts]) =>
@@ -240,6 +245,7 @@ const describeCondition = (condition: PolicyCondition): string => {
   return `denies with ${quoteStart(message)} ${link} ${data} ${comparison}`;
 };
 
+/** The words for a condition's `cond`. */
 const comparisons: Record<PolicyCondition["cond"], string> = {
   Exist: "exists",
   NotExist: "doesn't exist",
@@ -261,6 +267,7 @@ const describeConstant = (constant: PolicyConstant = {}): string => {
   return listed ?? (isBare ? String(value) : quoteStart(value));
 };
 
+/** Returns for instance "metadata.name of the object's owner". */
 const describeReference = ({ from, path, k8s, http }: ValueReference): string => {
   switch (from) {
     case "current":

@@ -47,6 +47,7 @@ export const explainPolicyManifests = async (
   ];
 };
 
+/** Explains kinitiras' policies; those with faults come first. */
 const explainKinitirasPolicies = async (
   manifests: readonly Manifest[],
   evaluateCue: EvaluateCue,
@@ -79,6 +80,7 @@ const parseField = (sentence: string): FieldPath => {
   );
 };
 
+/** Explains a valid policy: what it does, and what is suspicious in it. */
 const explain = async (policy: KinitirasPolicy, evaluateCue: EvaluateCue): Promise<PolicyExplanation> => {
   const scripts = await Promise.all(
     listPolicyCueScripts(policy).map(({ at, what }) => checkScript(at, what, evaluateCue)),
@@ -136,6 +138,7 @@ const warnOfAbsentKinds = (policy: KinitirasPolicy): string[] => {
 
 const kinds = buildKindIndex([]);
 
+/** Returns an explanation as text: a title and a list for each part that isn't empty. */
 export const formatExplanation = ({ policy, ...parts }: PolicyExplanation): string => {
   const titles = [
     ["What it does", parts.does],

@@ -56,7 +56,7 @@ interface PolicyCase {
   file: string;
   line: number;
   rules: RuleWithTestedPolicies[];
-  entry: Case;
+  ruleCase: Case;
 }
 
 /** Returns the rules that can read these policies, with the policies in their settings. */
@@ -98,42 +98,45 @@ export const readPolicyCases = async (
   });
   const entries = parseCases(text, file, ["mutate", "validate"], caseShape);
   const { findLine } = parseYamlDocument(text, file, -1);
-  return entries.map((entry, index) => {
-    const phase = getCasePhase(entry);
-    const formatPlace = (path: readonly string[]) => `${file}:${findLine([index, ...path])} "${entry.name}"`;
+  return entries.map((ruleCase, index) => {
+    const phase = getCasePhase(ruleCase);
+    const formatPlace = (path: readonly string[]) => `${file}:${findLine([index, ...path])} "${ruleCase.name}"`;
     const complain = (path: string[], sentence: string) => new Complaint(`${formatPlace(path)} ${sentence}`);
     const found = rules.filter(({ listed }) => listed.phases.includes(phase));
     const admission = found.filter((rule) => rule.admission);
     const others = found.filter((rule) => !rule.admission);
     if (found.length === 0) throw complain([phase], `says ${phase}, which no rule does that reads such policies`);
     const [configured = found[0] as RuleWithTestedPolicies] = others;
-    const fault = findCaseSettingsFault(configured, entry.settings);
+    const fault = findCaseSettingsFault(configured, ruleCase.settings);
     if (fault !== undefined) throw complain(["settings"], fault);
-    const mistake = findAdmissionCaseMistake(admission, entry);
+    const mistake = findAdmissionCaseMistake(admission, ruleCase);
     if (mistake !== undefined) throw complain(mistake.path, mistake.sentence);
     const place = { file, line: findLine([index]), rules: [...admission, ...others] };
-    const objects = entry.needs?.objects;
-    if (objects === undefined) return { ...place, entry };
+    const objects = ruleCase.needs?.objects;
+    if (objects === undefined) return { ...place, ruleCase };
     const formatObject = (at: number) => `${formatPlace(["needs", "objects", String(at)])} needs.objects[${at}]`;
-    return { ...place, entry: { ...entry, needs: { ...entry.needs, objects: requireObjects(objects, formatObject) } } };
+    return {
+      ...place,
+      ruleCase: { ...ruleCase, needs: { ...ruleCase.needs, objects: requireObjects(objects, formatObject) } },
+    };
   });
 };
 
 /** Finds a mistake in a case of admission policies, or a member that only such a case may have. */
-const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], entry: Case) => {
+const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], ruleCase: Case) => {
   if (rules.length === 0) {
     const sentence = (what: string) => `has ${what}, which only cases of admission policies may have`;
-    if (entry.unmatched) return { path: ["unmatched"], sentence: sentence("unmatched") };
-    if (entry.operation === "CONNECT") return { path: ["operation"], sentence: sentence("the operation CONNECT") };
+    if (ruleCase.unmatched) return { path: ["unmatched"], sentence: sentence("unmatched") };
+    if (ruleCase.operation === "CONNECT") return { path: ["operation"], sentence: sentence("the operation CONNECT") };
     return undefined;
   }
   const policies = rules.flatMap(({ admission }) => admission?.policies ?? []);
   const names = policies.map(({ metadata: { name } }) => name);
-  if (!policies.some((policy) => isSelected(policy, entry))) {
-    const sentence = `has the variant ${JSON.stringify(entry.variant)}, which is no policy; ${describeKnownWords(entry.variant ?? "", names)}`;
+  if (!policies.some((policy) => isSelected(policy, ruleCase))) {
+    const sentence = `has the variant ${JSON.stringify(ruleCase.variant)}, which is no policy; ${describeKnownWords(ruleCase.variant ?? "", names)}`;
     return { path: ["variant"], sentence };
   }
-  return findObjectMistakes(entry)[0];
+  return findObjectMistakes(ruleCase)[0];
 };
 
 /** Returns Kubernetes objects. A missing namespace is set to `default`. Throws if a value is no Kubernetes object. */
@@ -157,10 +160,10 @@ const unserved = { namespaced: false };
  * called with the results of the expressions of admission policies.
  */
 export const runPolicyCase = async (
-  { file, line, rules, entry }: PolicyCase,
+  { file, line, rules, ruleCase }: PolicyCase,
   report: (observations: Awaited<ReturnType<typeof observeCase>>["observations"]) => void = () => {},
 ): Promise<TestResult> => {
-  const { name, fails } = entry;
+  const { name, fails } = ruleCase;
   const tested = rules.flatMap(({ admission }) => admission ?? []);
   const toResult = (because: string[], notes: string[] = [], policies: PolicyMatch[] = []): TestResult => {
     const result = because.length === 0 ? "passed" : "failed";
@@ -168,15 +171,19 @@ export const runPolicyCase = async (
     return { file, line, name, result, because: lines, ...(tested.length > 0 && { policies }) };
   };
   try {
-    const minorFault = tested.map(({ findMinorFault }) => findMinorFault(entry)).find((fault) => fault !== undefined);
+    const minorFault = tested
+      .map(({ findMinorFault }) => findMinorFault(ruleCase))
+      .find((fault) => fault !== undefined);
     if (minorFault !== undefined) return toResult([minorFault]);
-    const filled = tested.length > 0 ? fillCase(entry) : entry;
-    const { decision, observations, matches } = await observeCase(entry, tested, () => evaluateInOrder(rules, filled));
+    const filled = tested.length > 0 ? fillCase(ruleCase) : ruleCase;
+    const { decision, observations, matches } = await observeCase(ruleCase, tested, () =>
+      evaluateInOrder(rules, filled),
+    );
     report(observations);
     if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`], [], matches);
     if (tested.length === 0) return toResult(describeCaseDifferences(filled, decision));
     const differences = describeCaseDifferences(completeExpectations(filled, decision), decision);
-    const { mistakes = [], notes = [] } = describeMatches(entry, matches, decision.outcome.allowed);
+    const { mistakes = [], notes = [] } = describeMatches(ruleCase, matches, decision.outcome.allowed);
     const isAdmissionOnly = rules.length === tested.length;
     return toResult(
       [...differences, ...(isAdmissionOnly ? mistakes : [])],
@@ -194,34 +201,34 @@ export const runPolicyCase = async (
 
 /** Returns mistakes if not the expected policies have matched, or else notes that name the evaluated policies. */
 const describeMatches = (
-  entry: Case,
+  ruleCase: Case,
   matches: readonly PolicyMatch[],
   isAllowed: boolean,
 ): { mistakes?: string[]; notes?: string[] } => {
   const matched = matches.filter((match) => match.matched).map(({ policy }) => policy);
   const names = matched.join(", ");
-  if (entry.unmatched && matched.length > 0)
+  if (ruleCase.unmatched && matched.length > 0)
     return { mistakes: [`no admission policy should match, but ${names} does`] };
   if (matched.length > 0) return isAllowed && matches.length > matched.length ? { notes: [`evaluated: ${names}`] } : {};
-  if (entry.unmatched || !isAllowed || entry.refused !== undefined) return {};
+  if (ruleCase.unmatched || !isAllowed || ruleCase.refused !== undefined) return {};
   const reasons = matches.map(({ policy, because }) => `${policy} doesn't match: ${because}`);
   return { mistakes: ["no admission policy was evaluated; if that is right, say unmatched: true", ...reasons] };
 };
 
 /** Evaluates a case by one rule after the other, until one refuses. */
-const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], entry: Case): Promise<RuleDecision> => {
-  const phase = getCasePhase(entry);
+const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], ruleCase: Case): Promise<RuleDecision> => {
+  const phase = getCasePhase(ruleCase);
   const decisions: RuleDecision[] = [];
-  let object = entry[phase] as KubernetesObject;
+  let object = ruleCase[phase] as KubernetesObject;
   for (const rule of rules) {
-    const decision = await evaluateWithRule(rule, { ...entry, [phase]: object });
+    const decision = await evaluateWithRule(rule, { ...ruleCase, [phase]: object });
     decisions.push(decision);
     if (!decision.outcome.allowed) break;
     object = applyOutcomePatch(object, decision.outcome) as KubernetesObject;
   }
   const outcomes = decisions.map(({ outcome }) => outcome);
   const fillsDefaults = rules.some(({ admission }) => admission);
-  const value = fillsDefaults ? fillDefaults(object, entry.kubernetes).object : object;
+  const value = fillsDefaults ? fillDefaults(object, ruleCase.kubernetes).object : object;
   return {
     refused: decisions.some(({ refused }) => refused),
     operations: 0, // Cases state no number of operations.
@@ -235,7 +242,7 @@ const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], entry: 
 };
 
 /** Evaluates a case by one rule. Admission policies of the case are put into the rule's settings. */
-const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: Case): Promise<RuleDecision> => {
+const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, ruleCase: Case): Promise<RuleDecision> => {
   const evaluate = (given: Case) =>
     evaluateCase(
       listed,
@@ -243,26 +250,26 @@ const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, entry: 
       buildCaseReview(listed, given),
       createRecordedCluster(given.needs ?? {}, given.kubernetes),
     );
-  if (admission === undefined) return evaluate(entry);
-  const objects = listCaseObjects(entry, admission.objects);
-  const { variant: _, ...rest } = entry;
-  const settings = { policies: admission.selectObjects(entry, objects) };
-  return evaluate({ ...rest, settings, needs: { ...entry.needs, objects } });
+  if (admission === undefined) return evaluate(ruleCase);
+  const objects = listCaseObjects(ruleCase, admission.objects);
+  const { variant: _, ...rest } = ruleCase;
+  const settings = { policies: admission.selectObjects(ruleCase, objects) };
+  return evaluate({ ...rest, settings, needs: { ...ruleCase.needs, objects } });
 };
 
 /** Builds the review of a case. Resource and scope come from the kinds that the case's cluster serves. */
-const buildCaseReview = (listed: CatalogueRule, entry: Case): AdmissionReview => {
-  const object = entry[getCasePhase(entry)] ?? {};
+const buildCaseReview = (listed: CatalogueRule, ruleCase: Case): AdmissionReview => {
+  const object = ruleCase[getCasePhase(ruleCase)] ?? {};
   const objectInNamespace =
-    entry.namespace === undefined ? object : { ...object, metadata: { namespace: entry.namespace } };
+    ruleCase.namespace === undefined ? object : { ...object, metadata: { namespace: ruleCase.namespace } };
   const served = findServedResource(
     {
-      ...listServedResources([...(entry.needs?.objects ?? []), objectInNamespace], entry.kubernetes),
-      ...entry.needs?.discovery,
+      ...listServedResources([...(ruleCase.needs?.objects ?? []), objectInNamespace], ruleCase.kubernetes),
+      ...ruleCase.needs?.discovery,
     },
     object,
   );
-  const review = buildReview(listed, { ...entry, resource: entry.resource ?? String(served?.resource) });
+  const review = buildReview(listed, { ...ruleCase, resource: ruleCase.resource ?? String(served?.resource) });
   if (served?.namespaced !== false || object.kind === "Namespace") return review;
   const { namespace: _, ...request } = review.request;
   return { ...review, request };
@@ -279,6 +286,7 @@ const answersShape = createMapListShape(
   { answer: createMapSchema({ status: numberShape, body: textShape }) },
 );
 const mapsShape = createMapListShape("a list of maps");
+/** The shape of a case's `needs`: answers that the policies get to their questions. */
 const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   objects: { expected: "a list of objects", type: "array" },
   http: answersShape,
@@ -299,6 +307,7 @@ const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   cluster: textShape,
   plurals: mapShape,
 };
+/** The shape of a case for policies. */
 const caseShape = createMapShape({
   ...caseMembers,
   mutate: objectShape,

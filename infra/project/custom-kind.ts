@@ -8,9 +8,7 @@ import { type ObjectSchema, printDeclaration } from "./object-types.ts";
 /** The file in a rule's folder with the CustomResourceDefinition of its kind. */
 export const definitionFile = "crd.yaml";
 
-/**
- * The file in a rule's folder with the kind's types. It is not named after the kind, because a kind may be called Rule.
- */
+/** The file in a rule's folder with the kind's types. It isn't named after the kind, which may be called Rule. */
 const typesFile = "types.ts";
 
 /** The files of a rule for a custom kind. They are made from those of a rule for pods. */

@@ -21,6 +21,7 @@ export const printDeclaration = (name: string, schema: ObjectSchema): string => 
   return `${comment}export interface ${name} ${printFields(schema, "")}\n`;
 };
 
+/** Returns a schema's fields as a TypeScript object type. */
 const printFields = (schema: ObjectSchema, indent: string): string => {
   const { properties = {}, required = [], "x-kubernetes-group-version-kind": kinds = [] } = schema;
   const inner = `${indent}  `;

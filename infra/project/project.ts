@@ -33,6 +33,7 @@ export const readProject = async (
 export const readProjectIfAny = async (wanted: WantedRules): Promise<ProjectRules & { config: PosternConfig }> =>
   readProjectText(await readConfigTextIfAny(), getConfigFile(), wanted);
 
+/** Loads the rules that a text of postern.yaml turns on, and checks the text against them. */
 const readProjectText = async (
   text: string,
   file: string,
@@ -153,6 +154,7 @@ export const parseConfig = (text: string, catalogue: CatalogueRule[], names?: re
   validateDocument(parseConfigDocument(text, "postern.yaml"), catalogue, noFiles, names);
 const noFiles = { folder: "", places: new Map(), services: new Map() };
 
+/** Returns the checked content of postern.yaml. Mistakes are reported with their lines. */
 const validateDocument = (
   document: YamlDocument,
   catalogue: CatalogueRule[],

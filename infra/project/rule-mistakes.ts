@@ -10,7 +10,7 @@ import type { Rule } from "#lib/rule.ts";
 import { listKindsOfAllMinors } from "../apiserver/kinds/kinds.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findImpurities } from "../catalogue/rule-purity.ts";
-import { findShapeMistakes, formatPath, listMatchRows } from "../catalogue/rule-shape.ts";
+import { findShapeMistakes, formatPath, listMatchElements } from "../catalogue/rule-shape.ts";
 import {
   type DefinitionMistake,
   formatRuleMistake,
@@ -51,7 +51,7 @@ export const findRuleMistakes = async (
     .filter(({ source }) => source !== posternCatalogue)
     .map(async (listed): Promise<[CatalogueRule, RuleMistake[]]> => {
       const mistakes = [...findShapeMistakes(listed.rule), ...findApiMistakes(listed.rule, api)];
-      // Several rows or variants may have the same mistake, which is reported once.
+      // Several elements of `match` may have the same mistake, which is reported once.
       const distinct = [...Map.groupBy(mistakes, ({ sentence }) => sentence).values()].flatMap(
         ([first]) => first ?? [],
       );
@@ -88,13 +88,18 @@ const ignoreComplaint = (error: unknown): [] => {
 
 /** Finds groups, versions and resources in a rule's match and needs that don't exist in Kubernetes. */
 const findApiMistakes = (rule: Rule, api: readonly ApiResource[]): DefinitionMistake[] => [
-  ...listMatchRows(rule).rows.flatMap(({ path, row }) => findMistakesOfRow(path, toMap(row), api)),
+  ...listMatchElements(rule).elements.flatMap(({ path, element }) => findMistakesOfElement(path, toMap(element), api)),
   ...Object.entries(rule.needs ?? {}).flatMap(([name, need]) => findMistakesOfNeed(["needs", name], need, api)),
 ];
 
-const findMistakesOfRow = (path: MemberPath, row: JsonMap, api: readonly ApiResource[]): DefinitionMistake[] => {
-  const readWords = (member: string): WordOfRow[] =>
-    toList(row[member]).map((word, index) => ({ word: toText(word), at: [...path, member, index] }));
+/** Returns the groups, versions and resources in an element of `match` that Kubernetes doesn't have. */
+const findMistakesOfElement = (
+  path: MemberPath,
+  element: JsonMap,
+  api: readonly ApiResource[],
+): DefinitionMistake[] => {
+  const readWords = (member: string): WordOfElement[] =>
+    toList(element[member]).map((word, index) => ({ word: toText(word), at: [...path, member, index] }));
   const [groups, versions, resources] = [readWords("apiGroups"), readWords("apiVersions"), readWords("resources")];
   if ([groups, versions, resources].some(({ length }) => length === 0)) return [];
   const unknownGroups = findUnknown(groups, listWords(api, "group"));
@@ -129,18 +134,22 @@ const findMistakesOfRow = (path: MemberPath, row: JsonMap, api: readonly ApiReso
 };
 
 /** A word in a row of a match, and its path. */
-interface WordOfRow {
+interface WordOfElement {
   word: string;
   at: MemberPath;
 }
 
-const findUnknown = (words: readonly WordOfRow[], known: readonly string[], isKnown = matchesWord): WordOfRow[] =>
-  words.filter(({ word }) => !known.some((value) => isKnown(word, value)));
+const findUnknown = (
+  words: readonly WordOfElement[],
+  known: readonly string[],
+  isKnown = matchesWord,
+): WordOfElement[] => words.filter(({ word }) => !known.some((value) => isKnown(word, value)));
 
 const complain = (path: MemberPath, word: string, sentence: string): DefinitionMistake => {
   return { path, sentence: `${formatPath(path.slice(0, -1))} has ${JSON.stringify(word)}, ${sentence}` };
 };
 
+/** Returns what is wrong with a member of the rule's `needs`, such as an unknown resource. */
 const findMistakesOfNeed = (path: MemberPath, need: unknown, api: readonly ApiResource[]): DefinitionMistake[] => {
   const place = formatPath(path);
   if (!isMap(need) || typeof need.bind !== "function")

@@ -2,10 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type EndpointConfig, findClusterSetup } from "#lib/core/endpoint.ts";
 import { isMap } from "#lib/json.ts";
 
-/**
- * Returns a line for each changed setting, with the clusters in which it changes, such as `prod.settings.minimum: 2 →
- * 3`.
- */
+/** Returns a line for each changed setting, with the clusters concerned, such as `prod.settings.minimum: 2 → 3`. */
 export const compareSetups = (before: EndpointConfig, after: EndpointConfig, clusters: readonly string[]): string[] => {
   const names = [...new Set([...Object.keys(before.clusters), ...Object.keys(after.clusters), ...clusters])];
   const compared = new Map<unknown, Map<unknown, string[]>>();

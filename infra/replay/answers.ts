@@ -34,23 +34,23 @@ interface KnownAnswer {
 }
 
 /** Returns the answer that a case records: denied, changed or allowed. */
-export const readRecordedAnswer = (entry: Case): ReplayedReviewOutcome => {
-  const warnings = fitWarnings(entry.warnings ?? []);
-  const audit = fitAuditAnnotationKeys(entry.audit ?? {});
-  const { refused, becomes, mutate, code = 403, reason = "Forbidden", details } = entry;
+export const readRecordedAnswer = (ruleCase: Case): ReplayedReviewOutcome => {
+  const warnings = fitWarnings(ruleCase.warnings ?? []);
+  const audit = fitAuditAnnotationKeys(ruleCase.audit ?? {});
+  const { refused, becomes, mutate, code = 403, reason = "Forbidden", details } = ruleCase;
   if (refused !== undefined) {
-    const hasDetails = details !== undefined || entry.recorded !== undefined;
+    const hasDetails = details !== undefined || ruleCase.recorded !== undefined;
     const status = { message: refused, code, ...(reason !== null && { reason }), ...(hasDetails && { details }) };
     return { made: { verdict: "denied", ...status, warnings, audit } };
   }
-  if (entry.admitted === undefined && becomes === undefined) return { fault: "it has no recorded answer" };
+  if (ruleCase.admitted === undefined && becomes === undefined) return { fault: "it has no recorded answer" };
   return { made: { ...toAdmission(mutate, becomes ?? mutate), warnings, audit } };
 };
 
 /** Parses what a function returned for a case's review: an AdmissionReview, or a Status if there is no decision. */
-export const parseReplayedReviewOutcome = (answer: unknown, entry: Case, uid: string): ReplayedReviewOutcome => {
+export const parseReplayedReviewOutcome = (answer: unknown, ruleCase: Case, uid: string): ReplayedReviewOutcome => {
   const { kind, code, message } = toMap(answer);
-  if (kind === "Status" && code === 404) return { absent: `has nothing to ${entry.mutate ? "mutate" : "validate"}` };
+  if (kind === "Status" && code === 404) return { absent: `has nothing to ${ruleCase.mutate ? "mutate" : "validate"}` };
   if (kind === "Status") return { fault: String(message) };
   try {
     const decision = parseDecision(answer, uid);
@@ -59,7 +59,11 @@ export const parseReplayedReviewOutcome = (answer: unknown, entry: Case, uid: st
     const { allowed, status, warnings = [], audit = {} } = decision.outcome;
     if (allowed)
       return {
-        made: { ...toAdmission(entry.mutate, applyOutcomePatch(entry.mutate, decision.outcome)), warnings, audit },
+        made: {
+          ...toAdmission(ruleCase.mutate, applyOutcomePatch(ruleCase.mutate, decision.outcome)),
+          warnings,
+          audit,
+        },
       };
     const { message = "", code = 403, reason, details } = status ?? {};
     return { made: { verdict: "denied", message, code, ...(reason && { reason }), details, warnings, audit } };

@@ -85,6 +85,7 @@ const maxProcessEnds = 3;
 /** A process gets this much more time than its function, so that the function can report its own timeout. */
 const graceMilliseconds = 500;
 
+/** Starts a process that runs bundled functions, and sends it one request after another. */
 const openFunctionProcess = (folder: string, scratch: ReplayFoldersAndProcesses): FunctionProcess => {
   let current: ChildProcess | undefined;
   let resolveReply: ((reply: FunctionProcessReply) => void) | undefined;
@@ -134,7 +135,6 @@ const openFunctionProcess = (folder: string, scratch: ReplayFoldersAndProcesses)
     if (current === undefined) processEnds.set(request.function, endCount + 1);
     return reply;
   };
-
   return {
     // A request waits until the previous request has its reply.
     send: (request) => {

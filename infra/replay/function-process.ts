@@ -28,6 +28,7 @@ const load = (name: string): Handler => {
   return handler;
 };
 
+/** Runs a function with an event, as Lambda does. Without an event, only loads the function. */
 const handleRequest = async ({
   function: name,
   event,

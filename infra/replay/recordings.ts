@@ -69,6 +69,7 @@ const compare = (left: string, right: string) => {
   return left < right ? -1 : 1;
 };
 
+/** Returns the YAML files in a folder, or the path itself if it is a file or "-". */
 const listRecordingFiles = async (path: string): Promise<string[]> => {
   if (path === "-") return [path];
   const stats = await stat(path).catch(() => undefined);
@@ -114,6 +115,7 @@ async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerat
   if (handWrittenLines !== undefined) yield* parseWrittenCases(handWrittenLines);
 }
 
+/** Returns the case in a line such as "- {…}", or a sentence that says what is wrong with the line. */
 const parseRecording = ({ number: line, text = "", fault }: NumberedLine): ParsedRecording => {
   if (fault !== undefined) return { line, sentence: fault };
   const [, json] = /^-\s+(.*)$/.exec(text.trimEnd()) ?? [];
@@ -149,6 +151,7 @@ const parseWrittenCases = (lines: readonly NumberedLine[]): ParsedRecording[] =>
   });
 };
 
+/** The shape of the objects that a recorded rule read. */
 const objectsShape: InputShape = {
   expected: "a list of objects with names",
   type: "array",
@@ -167,6 +170,7 @@ const objectsShape: InputShape = {
   },
 };
 const answersShape = createMapListShape("a list of questions with answers", { answer: mapShape });
+/** The members of a case's `needs`: the recorded answers to the rule's questions. */
 const needsMembers = {
   objects: objectsShape,
   https: answersShape,
@@ -200,6 +204,7 @@ const caseShape = createMapShape(
  */
 const maxNesting = 1000;
 
+/** Returns a case with its recorded rule and cluster, or a sentence that says why it is no case. */
 const readCase = (value: unknown): { entry: Case; rule?: string; cluster?: string } | { sentence: string } => {
   if (!isMap(value)) return { sentence: "is no case: a map is expected" };
   if (isDeeper(value, maxNesting)) return { sentence: `is no case: it is nested more than ${maxNesting} deep` };

@@ -7,6 +7,7 @@ import type { ReplayComparisonState, ReplayedRecordingResult } from "./replay.ts
 /** The number of results in each state. `redacted` counts the results of recordings whose free text is redacted. */
 export type ReplayCounts = Record<ReplayComparisonState | "unreadable" | "redacted", number>;
 
+/** Returns counts of 0 for all results of a replay. */
 export const createCounts = (): ReplayCounts => ({
   alike: 0,
   differs: 0,
@@ -79,6 +80,7 @@ const formatAnswer = (
     .join("");
 };
 
+/** Returns for instance "allowed" or "denied: must have a label (403 Forbidden)". */
 const formatVerdict = (
   { verdict, message, code, reason, details }: ReplayDecision,
   differs: readonly DecisionAspect[],

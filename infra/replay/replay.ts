@@ -9,6 +9,7 @@ import { type DecisionAspect, listDifferingAspects, type ReplayedReviewOutcome }
 import type { ReplayRecording, UnreadableRecording } from "./recordings.ts";
 import type { ReplaySide, ReviewToReplay } from "./sides.ts";
 
+/** The answers of two versions to a recording, and in what they differ. */
 export type ReplayedRecordingResult =
   | ({ state: "unreadable" } & UnreadableRecording)
   | ({
@@ -33,6 +34,7 @@ interface Place {
   name: string;
 }
 
+/** The two versions to compare, and which recordings are replayed. */
 interface ReplayOptions {
   sides: readonly [ReplaySide, ReplaySide];
   /** Replays only these rules; all rules if empty. If there is only one, cases that name no rule belong to it. */
@@ -109,6 +111,7 @@ const replay = async (
   return { ...base, ...compareAnswers(left, right) };
 };
 
+/** Compares two versions' answers. If one of them could not answer, nothing is compared. */
 const compareAnswers = (
   left: ReplayedReviewOutcome,
   right: ReplayedReviewOutcome,
@@ -122,8 +125,10 @@ const compareAnswers = (
 };
 
 /** Returns a case's review. A recording has the whole request. The rule completes the one of a hand-written case. */
-const restoreCaseReview = async (entry: Case, rule: string): Promise<AdmissionReview> =>
-  entry.request ? restoreReview({ ...entry, request: entry.request }) : buildReview(await findListedRule(rule), entry);
+const restoreCaseReview = async (ruleCase: Case, rule: string): Promise<AdmissionReview> =>
+  ruleCase.request
+    ? restoreReview({ ...ruleCase, request: ruleCase.request })
+    : buildReview(await findListedRule(rule), ruleCase);
 
 let projectRules: Promise<ProjectRules> | undefined;
 

@@ -29,6 +29,7 @@ const getExitCode = (error: ExecFileException | null): number => {
   return typeof error.code === "number" ? error.code : 1;
 };
 
+/** Creates folders and processes for a replay. `remove` deletes and ends them all. */
 const createReplayFoldersAndProcesses = (): ReplayFoldersAndProcesses => {
   const folders: string[] = [];
   const children = new Set<ChildProcess>();

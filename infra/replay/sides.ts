@@ -9,6 +9,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { getCasePhase } from "../catalogue/cases.ts";
 import { parseReplayedReviewOutcome, type ReplayedReviewOutcome, readRecordedAnswer } from "./answers.ts";
 
+/** A recorded review, and the rule and cluster with which it is replayed. */
 export interface ReviewToReplay {
   entry: Case;
   rule: string;
@@ -63,8 +64,7 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     const result = await version.invoke(servingFunction, {
       ...buildReplayEvent(request),
       settings: configured.settings,
-      // `deploy` reads the cluster's Kubernetes version into a release's configuration. Other versions take the
-      // recorded one.
+      // `deploy` reads the cluster's Kubernetes version into a release's configuration. Others take the recorded one.
       kubernetes: configured.kubernetes ?? entry.kubernetes,
       member,
     });

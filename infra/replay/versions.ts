@@ -210,6 +210,7 @@ export const openReplaySide = async (text: string, options: ReplaySideOptions): 
   throw await createUnknownVersionComplaint(text, folder, options);
 };
 
+/** Returns the Complaint about a text that names no version; the Complaint lists possible ones. */
 const createUnknownVersionComplaint = async (
   text: string,
   folder: string,

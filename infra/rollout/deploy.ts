@@ -31,9 +31,7 @@ import { releaseOldWarmEnvironments, startWarmEnvironments } from "./versions/wa
 /** The number of earlier live versions that are kept for each rule. */
 const keptVersions = 4;
 
-/**
- * Returns what a deployment would change. It doesn't read the key that signs URLs, or the webhook entries in clusters.
- */
+/** Returns what a deployment would change. Doesn't read the key that signs URLs, or the webhook entries in clusters. */
 export const planDeployment = async (job: DeploymentJob, build = packageStage): Promise<DeploymentPlan> => {
   const { plan } = await prepareDeployment(job, undefined, build);
   return { ...plan, notes: [...plan.notes, ...(job.clusters.length > 0 ? [comparisonNote] : [])] };
@@ -88,9 +86,7 @@ const requireNoOtherStage = async (job: DeploymentJob) => {
   for (const name of job.clusters) await requireOwnEntries(await openTargetCluster(job, name), job);
 };
 
-/**
- * Ends a deployment without changes: marks the newest release as complete and, with --write, writes the files again.
- */
+/** Ends a deployment without changes: marks the newest release complete and, with --write, writes the files again. */
 const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<string> => {
   const [newest] = releases.all;
   if (newest && !newest.complete && isForAllClusters(job)) await releases.save({ ...newest, complete: true });
@@ -133,8 +129,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   await requireMayContinue();
   const versions = await publishVersions(prepared);
   await requireMayContinue();
-  // The release is saved before any alias moves, still with the versions that are live now. If saving fails, no alias
-  // moves.
+  // The release is saved before any alias moves, with the versions that are live now. If saving fails, no alias moves.
   const draft = { ...buildRelease(prepared, new Map()), rules: releases.all[0]?.rules ?? {} };
   await releases.save(draft);
   const goLive = async () => {
@@ -165,6 +160,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   return `release r${release.id} is live${where}`;
 };
 
+/** Repairs what someone changed in AWS by hand since the last deployment. */
 const repairDifferences = async ({ job, plan: { differences } }: PreparedDeployment) => {
   const repairs = differences.flatMap(({ repair }) => repair ?? []);
   if (repairs.length === 0) return;
@@ -304,9 +300,7 @@ const buildRelease = (
   };
 };
 
-/**
- * Updates the clusters in waves of `job.wave`, in parallel within a wave. After a failure, the next wave doesn't begin.
- */
+/** Updates clusters in waves of `job.wave`, in parallel within a wave. After a failure, the next wave doesn't begin. */
 const updateClusters = async (
   { job, plan, releases, keyring }: PreparedDeployment,
   release: Release,

@@ -16,6 +16,7 @@ import {
 import { type DeploymentTargets, listBaseUrls, openTargetCluster, requireOwnEntries } from "./targets.ts";
 import { readReleaseStore } from "./versions/releases.ts";
 
+/** What `postern destroy` deletes. */
 interface DestroyOptions extends Destruction, Pick<DeploymentTargets, "file" | "deployer"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
   configsOnly?: string[] | undefined;
@@ -68,9 +69,7 @@ export const destroyStage = async (options: DestroyOptions): Promise<string> => 
 /** The maximum milliseconds to wait for AWS, so that webhook entries can be deleted also while AWS doesn't answer. */
 const awsTimeout = 10_000;
 
-/**
- * Removes the clusters from the newest release, so that later deployments don't check the entries of these clusters.
- */
+/** Removes clusters from the newest release, so that later deployments don't check the entries of these clusters. */
 const forgetClusters = async ({ stage, progress }: DestroyOptions, names: string[]) => {
   const saveRelease = async () => {
     const releases = await readReleaseStore(stage.openStageBucket);

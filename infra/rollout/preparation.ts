@@ -41,6 +41,7 @@ export interface DeploymentJob extends DeploymentTargets {
 /** The number of functions that are changed in parallel; Lambda's API allows 15 calls per second. */
 export const maxParallelFunctionChanges = 5;
 
+/** A deployment that is planned, and what its steps need. */
 export interface PreparedDeployment {
   job: DeploymentJob;
   releases: ReleaseStore;

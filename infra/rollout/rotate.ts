@@ -70,9 +70,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     return "the key is replaced";
   });
 
-/**
- * Replaces the key of one cluster: postern.yaml has the old and the new key version first, and later only the new one.
- */
+/** Replaces the key of one cluster: postern.yaml has the old and the new key version first, later only the new one. */
 export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: OldUrlKeyWaits): Promise<string> =>
   lockStage(job.stage, "postern rotate", async (lock) => {
     const keyring = await readOrCreateKeyring(job.stage.parameters);

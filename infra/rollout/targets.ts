@@ -91,10 +91,7 @@ export const resolveRuleEndpoints = async (
   base: createBaseUrlFinder(outputs, url),
 });
 
-/**
- * Returns a client for one cluster. If a kubeconfig is for several clusters, its contexts must have the clusters'
- * names.
- */
+/** Returns a client for one cluster. If a kubeconfig has several clusters, contexts must have the clusters' names. */
 export const openTargetCluster = (
   targets: Pick<DeploymentTargets, "file" | "deployer" | "config"> & {
     stage: Pick<AwsStage, "readIdentity"> & Partial<AwsStage>;
@@ -159,9 +156,7 @@ export const listBaseUrls = (outputs: Record<string, string>, url?: string): str
   ...(url === undefined ? [] : [url]),
 ];
 
-/**
- * Describes what an entry calls, without the key in the URL, for instance `https://rules.example.com` or "a Service".
- */
+/** Describes what an entry calls, without the key in its URL, such as `https://rules.example.com` or "a Service". */
 const describeHost = (entry: Partial<WebhookEntry> = {}): string => {
   const { url, service } = toMap(entry.clientConfig);
   if (service !== undefined) return "a Service";

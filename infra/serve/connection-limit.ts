@@ -2,6 +2,7 @@ import type { Server } from "node:https";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 
+/** The limits of connections to the gateway. */
 export interface ConnectionLimits {
   connections: number;
   /** The maximum number of open connections from one address without a valid key. */
@@ -16,6 +17,7 @@ export interface ConnectionLimits {
   reserves: number;
 }
 
+/** An open connection. A reserve is one that an API server keeps open for later requests. */
 interface Connection {
   address: string;
   socket: Socket;

@@ -59,6 +59,7 @@ interface GatewayLimits extends ConnectionLimits {
   /** The time in which a client must send a whole request. */
   sending: number;
 }
+/** Times in milliseconds, and numbers of connections. */
 const defaultLimits: GatewayLimits = {
   sending: 10_000,
   // API servers close idle connections after 90 s. The gateway waits longer, so that it doesn't close them first.
@@ -147,16 +148,15 @@ const getUrlHost = (host: string): string => {
   return name.includes(":") ? `[${name}]` : name;
 };
 
-const createRefusal = (code: number, message: string): GatewayAnswer => {
-  return {
-    statusCode: code,
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(toFailureStatus(code, message)),
-  };
-};
+const createRefusal = (code: number, message: string): GatewayAnswer => ({
+  statusCode: code,
+  headers: { "content-type": "application/json" },
+  body: JSON.stringify(toFailureStatus(code, message)),
+});
 
 const tooLarge = createRefusal(413, `the review is larger than the ${limits.event} bytes that Lambda takes`);
 
+/** Reads a request, and passes it to the handler that the third part of its path names. */
 const answerRequest = async (
   request: IncomingMessage,
   handlers: ReadonlyMap<string, GatewayHandler>,
@@ -217,6 +217,7 @@ const sendReply = (response: ServerResponse, { statusCode, headers, body }: Gate
   response.end(body);
 };
 
+/** Resolves once the server listens. A port in use is a Complaint. */
 const startListening = (server: Server, host: string, port: number): Promise<void> =>
   new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {

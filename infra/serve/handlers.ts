@@ -27,17 +27,17 @@ export interface LoadedHandlers {
 }
 
 /**
- * Creates the handlers of all rules that can be loaded. `kept` are the rules that are already served. Throws if one of
- * these can't be loaded any more.
+ * Creates the handlers of all rules that can be loaded. Throws if a rule that is already served (`servedNames`) can't
+ * be loaded any more.
  */
 export const createServedRuleHandlers = async (
   file: string,
   host: EndpointHost,
   evaluate?: EvaluateRequest,
-  kept: ReadonlySet<string> = new Set(),
+  servedNames: ReadonlySet<string> = new Set(),
 ): Promise<LoadedHandlers> => {
   const { catalogue, broken, config } = await readProject(file);
-  const noLongerLoaded = broken.filter(({ name }) => kept.has(name));
+  const noLongerLoaded = broken.filter(({ name }) => servedNames.has(name));
   if (noLongerLoaded.length > 0) throw new Complaint(noLongerLoaded.map(({ sentence }) => sentence).join("; "));
   const served = listServedRulesAndGroups(config, catalogue);
   const handlers = served.map(
@@ -144,6 +144,7 @@ const listFolders = async (place: string): Promise<string[]> => {
   return inner === undefined ? [] : [place, ...inner];
 };
 
+/** Calls the listener when a file in the folder changes. */
 const watchFolder = (folder: string, listener: WatchListener<string>): FSWatcher[] => {
   try {
     return [watch(folder, listener)];

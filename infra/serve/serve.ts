@@ -139,8 +139,7 @@ export const serveRules = async (
     openCapabilities = (cluster, milliseconds) => {
       const manifests = manifestClusters.get(cluster);
       if (manifests === undefined) return openLive(cluster, milliseconds);
-      // `anew` reads a cluster again. Manifests are always current, so a cluster that manifests describe doesn't need
-      // it.
+      // `anew` reads a cluster again. Manifests are always current, so clusters that they describe don't need it.
       const { anew: _, ...services } = openLive(cluster, milliseconds);
       return { ...services, ...manifests };
     };

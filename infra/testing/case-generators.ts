@@ -23,11 +23,11 @@ interface CaseChange {
  */
 export const createCasePerturber = (
   cases: readonly Case[],
-): ((entry: Case, changes: readonly CaseChange[]) => Case) => {
+): ((ruleCase: Case, changes: readonly CaseChange[]) => Case) => {
   const valuesByPlace = new Map<string, unknown[]>();
   const keysByPlace = new Map<string, Set<string>[]>();
-  for (const entry of cases)
-    for (const object of [entry[getCasePhase(entry)], entry.oldObject])
+  for (const ruleCase of cases)
+    for (const object of [ruleCase[getCasePhase(ruleCase)], ruleCase.oldObject])
       walk(object, [], (path, value) => {
         const place = toPlaceKey(path);
         valuesByPlace.set(place, [...(valuesByPlace.get(place) ?? []), value]);
@@ -41,8 +41,8 @@ export const createCasePerturber = (
     );
   };
 
-  return (entry, changes) => {
-    const copy = structuredClone(entry);
+  return (ruleCase, changes) => {
+    const copy = structuredClone(ruleCase);
     for (const { which, other, drop, old } of changes) {
       const root: unknown = old && copy.oldObject ? copy.oldObject : copy[getCasePhase(copy)];
       const paths: Path[] = [];
@@ -79,16 +79,16 @@ export function* generateCases(cases: readonly Case[], count: number, seed: numb
  * without the member, one with an empty value, and one for each list with an empty element. The name of the case
  * contains the field.
  */
-export function* buildOddCases(entry: Case): Generator<Case> {
-  for (const part of [getCasePhase(entry), "oldObject"] as const) {
+export function* buildOddCases(ruleCase: Case): Generator<Case> {
+  for (const part of [getCasePhase(ruleCase), "oldObject"] as const) {
     const places: [Path, unknown][] = [];
-    walk(entry[part], [], (path, value) => path.length > 0 && !namesType(path) && places.push([path, value]));
+    walk(ruleCase[part], [], (path, value) => path.length > 0 && !namesType(path) && places.push([path, value]));
     for (const [path, value] of places)
       for (const odd of [undefined, ...listEmptyValues(value)])
         yield {
-          ...entry,
-          name: `${entry.name}, where ${part}.${path.join(".")} is ${JSON.stringify(odd) ?? "missing"}`,
-          [part]: replaceAt(entry[part], path, odd),
+          ...ruleCase,
+          name: `${ruleCase.name}, where ${part}.${path.join(".")} is ${JSON.stringify(odd) ?? "missing"}`,
+          [part]: replaceAt(ruleCase[part], path, odd),
         };
   }
 }

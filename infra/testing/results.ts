@@ -9,6 +9,7 @@ export interface PolicyMatch {
   because?: string;
 }
 
+/** The result of one test of a rule or policy. */
 export interface TestResult {
   /** The tested rule; undefined if policies were tested. */
   rule?: string;

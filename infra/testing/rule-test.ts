@@ -36,8 +36,8 @@ export const openRule = async (folder: string) => {
   const { rule } = listed;
   return {
     cases: await readCases(listed),
-    decideCase: (entry: Case, capabilities?: Capabilities): Promise<RuleDecision> =>
-      evaluateCase(listed, entry, buildReview(listed, entry), capabilities),
+    decideCase: (ruleCase: Case, capabilities?: Capabilities): Promise<RuleDecision> =>
+      evaluateCase(listed, ruleCase, buildReview(listed, ruleCase), capabilities),
     /** Evaluates the rule for a request that can't be written as a case. `settings` override the rule's defaults. */
     decide: async (
       phase: Phase,

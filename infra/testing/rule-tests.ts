@@ -69,9 +69,9 @@ for (const listed of catalogue) {
   }
   const settingsCases = await readSettingsCases(listed);
   describe(listed.name, () => {
-    for (const [index, entry] of cases.entries()) {
-      it(entry.name, async () => {
-        const lines = formatCaseDiff(entry, await evaluateFrozen(listed, entry));
+    for (const [index, ruleCase] of cases.entries()) {
+      it(ruleCase.name, async () => {
+        const lines = formatCaseDiff(ruleCase, await evaluateFrozen(listed, ruleCase));
         if (lines.length > 0)
           fail(`${listed.place}/cases.yaml:${(await readCaseLineNumbers(listed))[index]}`, ...lines);
       });
@@ -107,27 +107,33 @@ function fail(...lines: string[]): never {
 /** Tests the properties that every rule must have. */
 function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
   const mutations = cases.filter(
-    (entry) => entry.mutate && entry.refused === undefined && getCaseOperation(entry) !== "DELETE",
+    (ruleCase) => ruleCase.mutate && ruleCase.refused === undefined && getCaseOperation(ruleCase) !== "DELETE",
   );
 
   if (mutations.length > 0)
     it("changes nothing when it runs again", async () => {
-      for (const entry of mutations) {
-        const { outcome } = await evaluateFrozen(listed, entry);
-        const changed = { ...entry, mutate: applyOutcomePatch(entry.mutate, outcome) as NonNullable<Case["mutate"]> };
-        assert.deepEqual((await evaluateFrozen(listed, changed)).outcome.patch, undefined, entry.name);
+      for (const ruleCase of mutations) {
+        const { outcome } = await evaluateFrozen(listed, ruleCase);
+        const changed = {
+          ...ruleCase,
+          mutate: applyOutcomePatch(ruleCase.mutate, outcome) as NonNullable<Case["mutate"]>,
+        };
+        assert.deepEqual((await evaluateFrozen(listed, changed)).outcome.patch, undefined, ruleCase.name);
       }
     });
 
   if (mutations.length > 0)
     it("keeps fields it does not know", async () => {
-      for (const entry of mutations) {
-        const extended = addUnknownFields(entry.mutate);
-        const { outcome } = await evaluateFrozen(listed, { ...entry, mutate: extended as NonNullable<Case["mutate"]> });
+      for (const ruleCase of mutations) {
+        const extended = addUnknownFields(ruleCase.mutate);
+        const { outcome } = await evaluateFrozen(listed, {
+          ...ruleCase,
+          mutate: extended as NonNullable<Case["mutate"]>,
+        });
         assert.deepEqual(
           addUnknownFields(applyOutcomePatch(extended, outcome)),
-          addUnknownFields(entry.becomes ?? entry.mutate),
-          entry.name,
+          addUnknownFields(ruleCase.becomes ?? ruleCase.mutate),
+          ruleCase.name,
         );
       }
     });
@@ -140,23 +146,23 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
     !isDeepStrictEqual(mutate, becomes);
   if (cases.some(readsAndMutates) && !(listed.name in fillingFromCache))
     it("fills in no values from cached reads", async () => {
-      for (const entry of cases.filter(({ mutate, needs }) => mutate && needs?.objects)) {
-        const { objects = [], ...needs } = entry.needs ?? {};
-        const decided = await evaluateFrozen(listed, entry);
+      for (const ruleCase of cases.filter(({ mutate, needs }) => mutate && needs?.objects)) {
+        const { objects = [], ...needs } = ruleCase.needs ?? {};
+        const decided = await evaluateFrozen(listed, ruleCase);
         for (const before of [[], objects.map(toBare), objects.map(toOther)]) {
-          const capabilities = buildChangedCapabilities(entry.needs ?? {}, { ...needs, objects: before });
-          const review = freezeReview(buildReview(listed, structuredClone(entry)));
-          assert.deepEqual(await evaluateCase(listed, entry, review, capabilities), decided, entry.name);
+          const capabilities = buildChangedCapabilities(ruleCase.needs ?? {}, { ...needs, objects: before });
+          const review = freezeReview(buildReview(listed, structuredClone(ruleCase)));
+          assert.deepEqual(await evaluateCase(listed, ruleCase, review, capabilities), decided, ruleCase.name);
         }
       }
     });
 
   if (listed.rule.sideEffects === "NoneOnDryRun")
     it("writes nothing in a dry run", async () => {
-      for (const entry of cases) {
-        const review = buildReview(listed, { ...entry, dryRun: true });
-        const write = () => assert.fail(`${entry.name}: it writes something`);
-        const capabilities = createRecordedCapabilities(entry.needs ?? {});
+      for (const ruleCase of cases) {
+        const review = buildReview(listed, { ...ruleCase, dryRun: true });
+        const write = () => assert.fail(`${ruleCase.name}: it writes something`);
+        const capabilities = createRecordedCapabilities(ruleCase.needs ?? {});
         const ledger: typeof capabilities.ledger = (...of) => {
           const { change } = capabilities.ledger(...of);
           return {
@@ -165,29 +171,29 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
                 keys,
                 (kept) => {
                   const decided = decide(kept);
-                  assert.deepEqual(decided, kept, `${entry.name}: it changes the ledger`);
+                  assert.deepEqual(decided, kept, `${ruleCase.name}: it changes the ledger`);
                   return decided;
                 },
                 ...rest,
               ),
           };
         };
-        await evaluateCase(listed, entry, review, { ...capabilities, ledger, create: write, updateStatus: write });
+        await evaluateCase(listed, ruleCase, review, { ...capabilities, ledger, create: write, updateStatus: write });
       }
     });
   else
     it("gives the same answer to a dry run", async () => {
-      for (const entry of cases)
+      for (const ruleCase of cases)
         assert.deepEqual(
-          await evaluateFrozen(listed, { ...entry, dryRun: !entry.dryRun }),
-          await evaluateFrozen(listed, entry),
-          entry.name,
+          await evaluateFrozen(listed, { ...ruleCase, dryRun: !ruleCase.dryRun }),
+          await evaluateFrozen(listed, ruleCase),
+          ruleCase.name,
         );
     });
 
   it("answers if any field is missing or empty", async () => {
-    for (const entry of cases)
-      for (const odd of buildOddCases(entry)) {
+    for (const ruleCase of cases)
+      for (const odd of buildOddCases(ruleCase)) {
         const review = buildReview(listed, odd);
         const { outcome } = await evaluateCase(listed, odd, review).catch((error: Error) => {
           // A policy may be written so that a missing field is an error.
@@ -208,22 +214,22 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
     );
     const evaluate = (event: CaseReview, request: unknown) =>
       evaluateReview({ ...event, review: { ...event.review, request } });
-    const forged: (WrongType & { entry: Case; event: CaseReview })[] = [];
-    for (const entry of cases) {
+    const forged: (WrongType & { ruleCase: Case; event: CaseReview })[] = [];
+    for (const ruleCase of cases) {
       // In a custom resource, only the types of metadata are known.
-      const { group, version } = buildReview(listed, entry).request.resource;
-      const built = buildCaseReview(listed, entry);
+      const { group, version } = buildReview(listed, ruleCase).request.resource;
+      const built = buildCaseReview(listed, ruleCase);
       const event: CaseReview = { ...built, review: freezeDeep(structuredClone(built.review)) };
       const { request } = event.review;
       const { view, listWrongTypes } = watchReads(request);
       await evaluate(event, view);
       for (const { path, value } of listWrongTypes())
         if (hasSchemas(group, version) || path[1] === "metadata" || !["object", "oldObject"].includes(String(path[0])))
-          forged.push({ entry, event, path, value });
+          forged.push({ ruleCase, event, path, value });
     }
     const { pick } = createRandom(seed);
     const chosen = maxWrongTypes < forged.length ? Array.from({ length: maxWrongTypes }, () => pick(forged)) : forged;
-    for (const { entry, event, path, value } of chosen) {
+    for (const { ruleCase, event, path, value } of chosen) {
       const request = replaceAt(event.review.request, path, value);
       const { code = 200, message = "" } = (await evaluate(event, request)).status ?? {};
       // A policy may be written so that a value of a wrong type is an error.
@@ -231,57 +237,57 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
         /^no answer is recorded/.test(message) || (listed.name.startsWith("policy-") && /^\w+Policy /.test(message));
       assert.ok(
         [200, 400].includes(code) || isExpected,
-        `${entry.name}, where ${path.join(".")} is ${JSON.stringify(value)}: ${code} ${message}\nwith POSTERN_SEED=${seed}`,
+        `${ruleCase.name}, where ${path.join(".")} is ${JSON.stringify(value)}: ${code} ${message}\nwith POSTERN_SEED=${seed}`,
       );
     }
   });
 
   if (cases.some(({ needs }) => needs?.objects))
     it("reveals nothing of the objects that it reads, except the fields that it uses", async () => {
-      for (const entry of cases) {
-        const objects = entry.needs?.objects?.map(withSecrets);
+      for (const ruleCase of cases) {
+        const objects = ruleCase.needs?.objects?.map(withSecrets);
         if (!objects) continue;
-        const filled = { ...entry, needs: { ...entry.needs, objects } };
+        const filled = { ...ruleCase, needs: { ...ruleCase.needs, objects } };
         const { outcome, refused } = await evaluateFrozen(listed, filled);
         const advice = refused ? await findSuggestion(listed, filled) : undefined;
-        assert.ok(!JSON.stringify([outcome, advice]).includes(secret), entry.name);
+        assert.ok(!JSON.stringify([outcome, advice]).includes(secret), ruleCase.name);
       }
     });
 
   if (listed.rule.suggest) {
     const refusals = cases.filter(({ refused }) => refused !== undefined);
     it("has a suggestion for a refused case, and admits the object with its edits", async () => {
-      const all = await Promise.all(refusals.map((entry) => findSuggestion(listed, entry)));
+      const all = await Promise.all(refusals.map((ruleCase) => findSuggestion(listed, ruleCase)));
       assert.ok(all.some((advice) => advice !== undefined));
-      for (const [index, entry] of refusals.entries()) {
-        assert.ok(!all[index]?.isVain, `${entry.name}: "${all[index]?.text}" is refused, too`);
-        await assertSuggestionHelps(listed, entry, all[index]);
+      for (const [index, ruleCase] of refusals.entries()) {
+        assert.ok(!all[index]?.isVain, `${ruleCase.name}: "${all[index]?.text}" is refused, too`);
+        await assertSuggestionHelps(listed, ruleCase, all[index]);
       }
     });
     it("admits the edits of its suggestions for generated objects, too", async () => {
-      await assertForGenerated(refusals, 100, async (entry) => {
-        const isRefused = await evaluateFrozen(listed, entry).then(({ refused }) => refused, ignoreUnanswered);
+      await assertForGenerated(refusals, 100, async (ruleCase) => {
+        const isRefused = await evaluateFrozen(listed, ruleCase).then(({ refused }) => refused, ignoreUnanswered);
         if (isRefused)
-          await assertSuggestionHelps(listed, entry, await findSuggestion(listed, entry).catch(ignoreUnanswered));
+          await assertSuggestionHelps(listed, ruleCase, await findSuggestion(listed, ruleCase).catch(ignoreUnanswered));
       });
     });
   }
 
   for (const phase of listed.phases) {
-    const phaseCases = cases.filter((entry) => getCasePhase(entry) === phase);
+    const phaseCases = cases.filter((ruleCase) => getCasePhase(ruleCase) === phase);
     it(`has a case to ${phase}`, () => assert.ok(phaseCases.length > 0));
-    const getConditions = (entry: Case) => {
-      const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
+    const getConditions = (ruleCase: Case) => {
+      const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, ruleCase);
       return selectPhase(rule.matchConditions, phase, settings);
     };
-    if (phaseCases.every((entry) => getConditions(entry) === undefined)) continue;
+    if (phaseCases.every((ruleCase) => getConditions(ruleCase) === undefined)) continue;
 
-    const isCalled = (entry: Case, { request }: AdmissionReview) =>
-      Object.values(getConditions(entry) ?? {}).every((expression) => evaluateMatchCondition(expression, request));
-    const assertIdleIfSkipped = async (entry: Case) => {
-      const review = buildReview(listed, entry);
-      if (isCalled(entry, review)) return;
-      const { outcome } = await evaluateCase(listed, entry, review);
+    const isCalled = (ruleCase: Case, { request }: AdmissionReview) =>
+      Object.values(getConditions(ruleCase) ?? {}).every((expression) => evaluateMatchCondition(expression, request));
+    const assertIdleIfSkipped = async (ruleCase: Case) => {
+      const review = buildReview(listed, ruleCase);
+      if (isCalled(ruleCase, review)) return;
+      const { outcome } = await evaluateCase(listed, ruleCase, review);
       assert.deepEqual(
         { ...idle, ...outcome },
         idle,
@@ -290,7 +296,7 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
     };
 
     it(`does nothing in cases that its conditions to ${phase} skip`, async () => {
-      for (const entry of phaseCases) await assertIdleIfSkipped(entry);
+      for (const ruleCase of phaseCases) await assertIdleIfSkipped(ruleCase);
     });
     it(`does nothing with generated objects that its conditions to ${phase} skip`, () =>
       assertForGenerated(phaseCases, 300, assertIdleIfSkipped));
@@ -322,27 +328,27 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
 async function assertForGenerated(
   cases: readonly Case[],
   count: number,
-  check: (entry: Case) => Promise<void>,
+  check: (ruleCase: Case) => Promise<void>,
 ): Promise<void> {
-  for (const entry of generateCases(cases, count, seed))
-    await check(entry).catch((error: Error) => {
-      const from = JSON.stringify({ ...entry, name: undefined });
+  for (const ruleCase of generateCases(cases, count, seed))
+    await check(ruleCase).catch((error: Error) => {
+      const from = JSON.stringify({ ...ruleCase, name: undefined });
       throw new Error(`${error.message}\nwith POSTERN_SEED=${seed}: ${from}`, { cause: error });
     });
 }
 
 /** Returns the decision on a case. The input is frozen: a rule that changes its input throws an error. */
-async function evaluateFrozen(listed: CatalogueRule, entry: Case): Promise<RuleDecision> {
-  return evaluateCase(listed, entry, freezeReview(buildReview(listed, structuredClone(entry))));
+async function evaluateFrozen(listed: CatalogueRule, ruleCase: Case): Promise<RuleDecision> {
+  return evaluateCase(listed, ruleCase, freezeReview(buildReview(listed, structuredClone(ruleCase))));
 }
 
 /** Returns the suggestion for a refused case. The input is frozen. A capability that writes or sends fails the test. */
-async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSuggestion | undefined> {
-  const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
-  const { request } = freezeReview(buildReview(listed, structuredClone(entry)));
-  const failOnAction = () => assert.fail(`${entry.name}: it calls a capability that writes`);
+async function findSuggestion(listed: CatalogueRule, ruleCase: Case): Promise<FixSuggestion | undefined> {
+  const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, ruleCase);
+  const { request } = freezeReview(buildReview(listed, structuredClone(ruleCase)));
+  const failOnAction = () => assert.fail(`${ruleCase.name}: it calls a capability that writes`);
   const capabilities = {
-    ...createRecordedCapabilities(entry.needs ?? {}),
+    ...createRecordedCapabilities(ruleCase.needs ?? {}),
     create: failOnAction,
     updateStatus: failOnAction,
     https: failOnAction,
@@ -350,23 +356,23 @@ async function findSuggestion(listed: CatalogueRule, entry: Case): Promise<FixSu
     aws: failOnAction,
     ledger: failOnAction,
   };
-  const now = new Date(entry.now ?? "2026-01-01T00:00:00Z");
-  const { kubernetes, variant } = entry;
+  const now = new Date(ruleCase.now ?? "2026-01-01T00:00:00Z");
+  const { kubernetes, variant } = ruleCase;
   const context = { name: listed.name, settings: freezeReview(settings), kubernetes, variant, now, capabilities };
-  return suggestFix(rule, getCasePhase(entry), request, context);
+  return suggestFix(rule, getCasePhase(ruleCase), request, context);
 }
 
 /** Fails unless the suggestion has one line without a full stop, and the rule admits the edited object. */
 async function assertSuggestionHelps(
   listed: CatalogueRule,
-  entry: Case,
+  ruleCase: Case,
   { text, object, isVain }: FixSuggestion = { text: "nothing" },
 ): Promise<void> {
-  assert.match(text, /^[a-z].{1,288}[^.\s]$/u, entry.name);
-  assert.doesNotMatch(text, /\p{Cc}/u, entry.name);
+  assert.match(text, /^[a-z].{1,288}[^.\s]$/u, ruleCase.name);
+  assert.doesNotMatch(text, /\p{Cc}/u, ruleCase.name);
   if (object === undefined || isVain) return;
-  const { refused, outcome } = await evaluateFrozen(listed, { ...entry, [getCasePhase(entry)]: object });
-  assert.ok(!refused, `${entry.name}: "${text}" is refused: ${outcome.status?.message}`);
+  const { refused, outcome } = await evaluateFrozen(listed, { ...ruleCase, [getCasePhase(ruleCase)]: object });
+  assert.ok(!refused, `${ruleCase.name}: "${text}" is refused: ${outcome.status?.message}`);
 }
 
 /** Ignores the error that a case has no recorded answer to a read of the rule. Throws other errors. */

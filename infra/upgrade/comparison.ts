@@ -58,6 +58,7 @@ export const compareVersions = async (
   return { ...base, settings: await compareSettings(bundles, clusters), entries, bundles };
 };
 
+/** Returns which rules the new version adds and removes, and which of the project's rules it replaces. */
 const compareCatalogues = async ([installed, wanted]: VersionPair, projectRules: readonly string[]) => {
   const [before, after] = [await listCatalogueNames(installed), await listCatalogueNames(wanted)];
   const added = after.filter((name) => !before.includes(name));
@@ -68,6 +69,7 @@ const compareCatalogues = async ([installed, wanted]: VersionPair, projectRules:
   };
 };
 
+/** Returns the settings of rules that differ between the configs of the two versions. */
 const compareSettings = async ([before, after]: [string, string], clusters: readonly string[]) => {
   const [configs, newConfigs] = [await readRuleConfigs(before), await readRuleConfigs(after)];
   // Both versions built these configurations from the same postern.yaml.
@@ -81,6 +83,7 @@ const compareSettings = async ([before, after]: [string, string], clusters: read
   });
 };
 
+/** Returns how the webhook entries of a cluster differ between the two versions. */
 const compareEntries = async ([installed, wanted]: VersionPair, cluster: string): Promise<string[]> => {
   const [before, after] = [await buildEntries(installed, cluster), await buildEntries(wanted, cluster)];
   if ("answer" in before && "answer" in after)
@@ -91,6 +94,7 @@ const compareEntries = async ([installed, wanted]: VersionPair, cluster: string)
   );
 };
 
+/** Returns the tests of rules whose results differ between the two versions. */
 const compareCases = async ([installed, wanted]: VersionPair, rules: readonly string[]) => {
   const [before, after] = [await runCases(installed, rules), await runCases(wanted, rules)];
   // A result without a rule is the result of a whole test file. Its name is a path, which differs between the versions.

@@ -22,6 +22,7 @@ export interface PosternVersion {
 /** The answer of a version's command, or the error message of the command. */
 export type AnswerOrRefusal<Answer> = { answer: Answer } | { refusal: string };
 
+/** Returns a function that runs commands of the version in a folder. */
 const openVersion = async (
   folder: string,
   cwd: string,

@@ -32,9 +32,7 @@ export interface WebhookConfigurationOptions {
    * group.
    */
   harden: boolean | ((name: string) => boolean);
-  /**
-   * Is called with a warning about entries that could delay a request too long. Without it, such entries are an error.
-   */
+  /** Is called with a warning about entries that could delay a request too long. Otherwise, they are an error. */
   slow?(sentence: string): void;
 }
 
@@ -137,8 +135,7 @@ const suggestShorterWait = (
       name: `${usedNames.includes("mutators") ? "more-" : ""}mutators${index > 0 ? `-${index + 1}` : ""}`,
       members,
     }));
-  // The wait that remains with the first group, with the first two groups, and so on; undefined if it isn't too long
-  // then.
+  // The wait that remains with the first group, with the first two groups, and so on; undefined if it isn't too long.
   const remaining = groups.map((_, index) => {
     const withGroups = { ...cluster, groups: [...cluster.groups, ...groups.slice(0, index + 1)] };
     const waits = findLongWaits(buildEntries(catalogue, withGroups, registration));
@@ -170,10 +167,7 @@ const createConfiguration = (kind: string, name: string, entries: BuiltEntry[]) 
   return { apiVersion: "admissionregistration.k8s.io/v1", kind, metadata: { name, labels }, webhooks };
 };
 
-/**
- * Builds the entries of a phase in the order of the rules. A group's entry has the place of its first member that is
- * on.
- */
+/** Builds the entries of a phase in the order of the rules. A group has the place of its first member that is on. */
 const buildWebhooks = (
   phase: Phase,
   catalogue: CatalogueRule[],
@@ -204,6 +198,7 @@ const buildWebhooks = (
 const isHardened = ({ harden }: WebhookConfigurationOptions, name: string) =>
   typeof harden === "boolean" ? harden : harden(name);
 
+/** Returns an entry of a webhook configuration. */
 const toWebhook = (
   rule: string,
   phase: Phase,

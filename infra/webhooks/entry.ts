@@ -14,10 +14,7 @@ import { Complaint } from "../cli/complaint.ts";
 import type { RuleConfig, RuleExemptions } from "../config/config.ts";
 import { listVitalResourcesByWildcard } from "./vital-resources.ts";
 
-/**
- * The exemptions of an entry. Exceptions of postern.yaml are not among them: an API server can't end them at their
- * time.
- */
+/** The exemptions of an entry. Exceptions of postern.yaml are not among them: API servers can't end them in time. */
 export interface EntryExemptions extends Omit<RuleExemptions, "exceptions"> {
   /** The vital resources for which the API server doesn't call the entry, as `group/resource/subresource`. */
   resources?: string[];
@@ -89,9 +86,7 @@ export const buildRuleWebhookEntries = (
 const isVariantName = (name: string) => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name) && !isPhase(name);
 const isPhase = (name: string) => name === "mutate" || name === "validate";
 
-/**
- * Entries that fail closed exempt these namespaces by default: otherwise a failing rule could stop the control plane.
- */
+/** Entries that fail closed exempt these namespaces by default: else a failing rule could stop the control plane. */
 const vitalNamespaces = ["kube-system", "kube-node-lease"];
 
 /** Builds the entry of a rule in one phase, from the rule and its part of postern.yaml. */
@@ -138,9 +133,7 @@ const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: bool
   return failurePolicy ?? (hardened ? "Fail" : "Ignore");
 };
 
-/**
- * Returns the exemptions of an entry: those in postern.yaml, vital resources and, with `sparesVital`, vital namespaces.
- */
+/** Returns an entry's exemptions: those in postern.yaml, vital resources and, with `sparesVital`, vital namespaces. */
 const chooseExemptions = (
   name: string,
   match: readonly RequestMatch[],
@@ -212,30 +205,24 @@ export const listEntryConditions = ({ exempt, conditions }: WebhookEntrySettings
 /** The name of the matchCondition that exempts vital resources. */
 export const vitalCondition = "postern.dev/keeps-the-control-plane-alive";
 
-/**
- * Returns the matchConditions of exemptions. The prefix postern.dev/ makes them different from conditions of policies.
- */
+/** Returns the matchConditions of exemptions. The prefix postern.dev/ separates them from conditions of policies. */
 export const buildExemptConditions = ({
   users = [],
   groups = [],
   resources = [],
-}: EntryExemptions): NamedConditions => {
-  return {
-    ...(users.length > 0 && {
-      "postern.dev/user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${toCelList(users)})`,
-    }),
-    ...(groups.length > 0 && {
-      "postern.dev/groups-are-not-exempt": `!request.userInfo.?groups.orValue([]).exists(group, group in ${toCelList(groups)})`,
-    }),
-    ...(resources.length > 0 && {
-      [vitalCondition]: `!(request.resource.group + "/" + request.resource.resource + "/" + request.?subResource.orValue("") in ${toCelList(resources)})`,
-    }),
-  };
-};
+}: EntryExemptions): NamedConditions => ({
+  ...(users.length > 0 && {
+    "postern.dev/user-is-not-exempt": `!(request.userInfo.?username.orValue("") in ${toCelList(users)})`,
+  }),
+  ...(groups.length > 0 && {
+    "postern.dev/groups-are-not-exempt": `!request.userInfo.?groups.orValue([]).exists(group, group in ${toCelList(groups)})`,
+  }),
+  ...(resources.length > 0 && {
+    [vitalCondition]: `!(request.resource.group + "/" + request.resource.resource + "/" + request.?subResource.orValue("") in ${toCelList(resources)})`,
+  }),
+});
 
-/**
- * Returns a list in CEL. JSON is valid CEL, except that CEL needs escapes for the line separators U+2028 and U+2029.
- */
+/** Returns a list as CEL. JSON is CEL, except that CEL needs escapes for the line separators U+2028 and U+2029. */
 export const toCelList = (texts: readonly string[]) =>
   JSON.stringify(texts).replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029");
 

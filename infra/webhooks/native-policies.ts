@@ -42,9 +42,7 @@ const policyKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"];
 const mostConditions = 64;
 const longestName = 253;
 
-/**
- * Returns which kinds of policies a minor version of Kubernetes supports without flags; undefined if it isn't known.
- */
+/** Says which kinds of policies a minor version of Kubernetes supports without flags; undefined if it isn't known. */
 export const toPolicySupport = (kubernetes: string | undefined): PolicySupport | undefined =>
   kubernetes === undefined
     ? undefined
@@ -58,9 +56,7 @@ export const placePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig
     return { rule: listed.name, policy, native: reason === undefined, ...(reason !== undefined && { reason }) };
   });
 
-/**
- * Describes where policies are evaluated: one line for native policies, and one line for each reason why others aren't.
- */
+/** Describes where policies are evaluated: one line for native policies, and one for each reason why others aren't. */
 export const describePlacements = (placements: readonly PolicyPlacement[]): string[] => {
   const byReason = Map.groupBy(placements, ({ reason }) => reason);
   return [...byReason].map(([reason, placed]) => {
@@ -101,6 +97,7 @@ interface PolicyEntry {
   variantEntry: VariantWebhookEntry & { native: NativePolicy };
 }
 
+/** Lists the entries of rules whose policies a cluster's API server can evaluate itself. */
 const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig): PolicyEntry[] =>
   catalogue.flatMap((listed) => {
     const setup = rules.get(listed.name);

@@ -4,9 +4,7 @@ import { buildWebhookConfigurations, type WebhookConfigurationOptions } from "./
 import { buildNativePolicies } from "./native-policies.ts";
 import { buildFunctionRbacObjects } from "./rbac.ts";
 
-/**
- * Returns all objects for a cluster. Roles come first: a rule must be able to read the cluster before it gets reviews.
- */
+/** Returns all objects for a cluster. Roles come first: a rule must be able to read before it gets reviews. */
 export const buildClusterObjects = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,

@@ -7,9 +7,9 @@ import type { MutatingAdmissionPolicySpec } from "#lib/kubernetes/admissionregis
 import { parseMinor } from "#lib/since.ts";
 
 /**
- * From this minor version on, API servers convert an `Object{}` in a list or a map. Earlier API servers panic: cel-go's lists
- * and maps set an element of the type *structpb.Value, and dynamic.ObjectVal returns a *structpb.Struct. The patch versions
- * 1.35.8 and 1.36.5 have the fix, too, but only the minor version of a cluster is known.
+ * From this minor version on, API servers convert an `Object{}` in a list or a map. Earlier API servers panic: cel-go's
+ * lists and maps set an element of the type *structpb.Value, and dynamic.ObjectVal returns a *structpb.Struct. The
+ * patch versions 1.35.8 and 1.36.5 have the fix, too, but only the minor version of a cluster is known.
  */
 const fixedIn = "1.37";
 
@@ -44,7 +44,7 @@ const parseExpression = (text = ""): Expression => {
   return "kind" in parsed ? parsed : { offset: 0, kind: "literal", value: null };
 };
 
-/** Reports whether a field of an `Object{}` in an expression may be a list that API servers can't write into an object. */
+/** Reports whether a field of an `Object{}` may be a list that API servers can't write into an object. */
 const hasUnconvertedList = (expression: Expression, variables: Variables): boolean =>
   (expression.kind === "struct" &&
     removeDot(expression.name) !== "JSONPatch" &&
@@ -76,9 +76,7 @@ const addsParts = (sum: Expression): boolean =>
       (part.kind === "list" && part.elements.some(({ value: { kind } }) => kind === "map" || kind === "list")),
   );
 
-/**
- * Reports whether a value in a JSON patch may be a list or a map with an `Object{}` in it, for instance `[Object{}]`.
- */
+/** Reports whether a value in a JSON patch may be a list or a map with an `Object{}` in it, such as `[Object{}]`. */
 export const mayNestObject = (text: string): boolean => !isSafePatch(parseExpression(text));
 
 /** Reports whether no value in the JSON patches of an expression has an `Object{}` in a list or a map. */

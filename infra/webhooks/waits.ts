@@ -24,7 +24,7 @@ export interface TimedEntries {
   validating: readonly TimedEntry[];
 }
 
-/** A wait that is too long. */
+/** A write that would wait for webhooks longer than is safe. */
 export interface LongWait {
   kind: WriteKind;
   seconds: number;
@@ -42,7 +42,7 @@ const mostSeconds: Record<WriteKind, number> = { vital: 4, other: 20 };
 
 const operations = ["CREATE", "UPDATE", "DELETE", "CONNECT"] satisfies Operation[];
 
-/** The resources for which reports show the wait. */
+/** The resources for which reports show how long a write waits for webhooks. */
 const usualWrites: readonly [group: string, path: string][] = [
   ["coordination.k8s.io", "leases"],
   ["", "nodes/status"],
@@ -77,6 +77,7 @@ export const findLongWaits = (entries: TimedEntries): LongWait[] => {
 const isVital = (group: string, path: string) =>
   vitalResources.some((vital) => vital.group === group && vital.path === path);
 
+/** Returns for instance "a CREATE of pods could wait 20 s for …, more than the 10 s that are safe". */
 const describeWait = (kind: WriteKind, { seconds, path, operation, mutating, validating }: Wait): string => {
   const names = [...mutating, ...validating].map(({ webhook }) => webhook.name.replace(/\.postern\.dev$/, ""));
   const write = `${operation === "UPDATE" ? "an" : "a"} ${operation} of ${path}`;
@@ -131,8 +132,8 @@ const findWait = (entries: TimedEntries, group: string, path: string, operation:
 };
 
 /**
- * Lists the resources for which waits may differ, as group and path: the usual ones first, then vital ones, then each
- * group, resource and subresource in the entries. An asterisk in an entry stays, for instance `pods/*`.
+ * Lists the resources for which waits may differ, such as ["apps", "deployments/scale"]: usual ones first, then vital
+ * ones, then those that the rules of webhook entries name. An asterisk in a rule stays, for instance `pods/*`.
  */
 const listResources = ({ mutating, validating }: TimedEntries): [group: string, path: string][] => {
   const rules = [...mutating, ...validating].flatMap(({ webhook }) => webhook.rules);

@@ -42,6 +42,7 @@ export interface PolicyCompilerOptions {
   kubernetes?: string | undefined;
 }
 
+/** Returns a compiler for the expressions of one policy. Later expressions can use the variables added so far. */
 export const createPolicyCompiler = (
   { paramKind }: Pick<PolicySpec, "paramKind">,
   { isMutation = false, hasVariables = true, kubernetes }: PolicyCompilerOptions = {},

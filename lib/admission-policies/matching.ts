@@ -61,6 +61,7 @@ export const matchesConstraints = async (
   return matchesNamespaceSelector(toSelector(namespaceSelector), request, readNamespaceLabels);
 };
 
+/** Reports whether a policy's rules match a request and its excludeResourceRules don't. */
 const matchesResourceRules = async (
   { excludeResourceRules = [], resourceRules = [], matchPolicy = "Equivalent" }: MatchResources,
   request: AdmissionRequest,
@@ -81,6 +82,7 @@ const matchesResourceRules = async (
   return resourceRules.length === 0 || matchesAny(resourceRules);
 };
 
+/** Reports whether a rule matches the request as if it were for this resource. */
 const matchesRule = (
   rule: NamedRuleWithOperations,
   request: AdmissionRequest,
@@ -129,6 +131,7 @@ const matchesObjectSelector = (selector: LabelSelector, { object, oldObject }: A
     return metadata !== undefined && isSelected(selector, toMap(toMap(metadata).labels));
   });
 
+/** Reports whether a namespaceSelector matches the request's namespace, or the Namespace itself. */
 const matchesNamespaceSelector = async (
   selector: LabelSelector,
   { object, resource, subResource, namespace, operation }: AdmissionRequest,

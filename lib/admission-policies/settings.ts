@@ -61,11 +61,9 @@ const asksAuthorizer = ({ policies }: PolicySettings): boolean =>
  * Returns the needs of a rule that evaluates policies. A rule that changes objects must not use cached answers, so it
  * sets `maxAge` to 0 seconds.
  */
-export const buildPolicyNeeds = (freshness?: ReadOptions) => {
-  return {
-    reader: reader(listParameterResources, freshness),
-    discover: onlyIf(discoversResources, discovery()),
-    namespaces: onlyIf(readsNamespaces, get("namespaces", freshness)),
-    may: onlyIf(asksAuthorizer, accessReview()),
-  };
-};
+export const buildPolicyNeeds = (freshness?: ReadOptions) => ({
+  reader: reader(listParameterResources, freshness),
+  discover: onlyIf(discoversResources, discovery()),
+  namespaces: onlyIf(readsNamespaces, get("namespaces", freshness)),
+  may: onlyIf(asksAuthorizer, accessReview()),
+});

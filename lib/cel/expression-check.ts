@@ -14,6 +14,7 @@ const { bool, dyn, int, listOf, mapOf, string, struct, timestamp } = types;
 
 const kind = { group: string, version: string, kind: string };
 const resource = { group: string, version: string, resource: string };
+/** The types of the variables `request` and `namespaceObject`, and of their members. */
 const structs: Readonly<Record<string, Readonly<Record<string, Type>>>> = {
   "kubernetes.GroupVersionKind": kind,
   "kubernetes.GroupVersionResource": resource,

@@ -39,6 +39,7 @@ export const toJson = (value: Value, convertMessage: (message: StructValue) => u
   throw createError(value);
 };
 
+/** Returns a CEL map as a JSON object. A key that is no string is an error. */
 const toMembers = (
   entries: Iterable<readonly [key: Value, value: Value]>,
   convert: (value: Value) => unknown,

@@ -63,6 +63,7 @@ const isSameField = (left: Value, right: Value): boolean => {
   return isSameFields([...listEntries(left)], (key) => findInMap(right, key), [...listEntries(right)].length);
 };
 
+/** Returns a field of an object; undefined if the object lacks the field. */
 export const findField = (object: FieldObject, key: Value): Result | undefined => {
   if (typeof key !== "string") return createNoSuchOverloadError();
   try {

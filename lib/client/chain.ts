@@ -24,6 +24,7 @@ export interface GuardOutcome {
   failure?: Failure;
 }
 
+/** The rules of a guarded client, and how they are evaluated. */
 export interface RuleChainContext {
   entries: readonly RuleAsWebhookEntry[];
   failurePolicy: "Fail" | "Ignore";
@@ -65,6 +66,7 @@ export const evaluateRuleChain = async (
   return { ...mutated, warnings, ...(refusal && { refusal }) };
 };
 
+/** Evaluates the mutating rules, and again those that a later change concerns, as an API server does. */
 const mutate = async (request: AdmissionRequest, context: RuleChainContext): Promise<RuleChainResult> => {
   const entries = filterMatching(context.entries, "mutate", request);
   const warnings: string[] = [];
@@ -90,6 +92,7 @@ interface EntryResult {
   refusal?: ErrorStatus;
 }
 
+/** Evaluates one rule, and returns its patch, its warnings and its refusal. */
 const evaluateEntry = async (
   entry: RuleAsWebhookEntry,
   phase: Phase,

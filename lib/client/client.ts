@@ -38,15 +38,14 @@ export interface Guard {
   user?: UserInfo;
   /** If a rule in mode enforce fails for a write: Fail (the default) returns an error, Ignore sends the write. */
   failurePolicy?: "Fail" | "Ignore";
-  /**
-   * Returns the capabilities of rules for a write. By default, rules read the cluster with the program's credentials.
-   */
+  /** Returns the capabilities of rules for a write. By default, rules read with the program's credentials. */
   capabilities?(milliseconds: number): Capabilities;
   now?(): Date;
   /** Is called with the outcome of each evaluated rule, independently of the rule's mode. */
   onOutcome?(outcome: GuardOutcome): void;
 }
 
+/** Returns the program's options with defaults for those that it left out. */
 const createContext = (guard: Guard): GuardContext => {
   const {
     policies,
@@ -83,7 +82,6 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
     const method = (init?.method ?? source?.method ?? "GET").toUpperCase();
     const address = source?.url ?? String(input);
     if (!isWritingMethod(method)) return send(input, init);
-
     const open = () => {
       // `Request` also sets headers that follow from the body's type; a body that is a stream requires `duplex`.
       const request =
@@ -96,8 +94,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
       return { headers, read: () => readRequestBody(request.body) };
     };
     const response = await intercept({ method, address, send: createSender(send, source, init), open });
-    // If the caller has aborted the request, it gets the abort error, not a response or another error that results from
-    // it.
+    // If the caller has aborted the request, it gets the abort error, not a response or an error that results from it.
     for (const signal of [init?.signal, source?.signal]) signal?.throwIfAborted();
     return response ?? send(input, init);
   };
@@ -105,6 +102,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
 
 const isRequest = (input: unknown): input is Request => isObject(input) && "method" in input;
 
+/** Returns a function that sends a request with the options of the program's own request. */
 const createSender =
   (send: typeof fetch, source: Request | undefined, init: RequestInit | undefined): SendWithProgramOptions =>
   (method, url, headers, body, signal) => {
@@ -140,6 +138,7 @@ export const guardConfig = <C extends Config>(config: C, options: Guard): C => {
 
 const isHttpLibrary = (value: unknown): value is HttpLibrary => typeof toMap(value).send === "function";
 
+/** Returns an API class of the Kubernetes client whose objects send their requests through the rules. */
 const guardApi = (api: Api, context: GuardContext): Api =>
   new Proxy(api, {
     construct: (target, [configuration], newTarget) => {

@@ -51,13 +51,13 @@ export const createGuardEntries = (rules: Record<string, GuardRule>): RuleAsWebh
     )
     .map(([name, rule]) => createCheckedEntry(name, rule));
 
+/** Returns a rule with its settings and variant as a webhook entry. Wrong settings are an error. */
 const createCheckedEntry = (name: string, { rule, settings: overrides = {}, mode = "enforce", variant }: GuardRule) => {
   const [mistake] = findSettingsMistakes(rule, overrides);
   if (mistake) throw new Error(`rules.${[name, "settings", ...mistake.path].join(".")} ${mistake.sentence}`);
   const settings = freezeDeep(structuredClone(mergeWithDefaults(rule.settings ?? {}, overrides)));
   const fault = rule.checkSettings?.(settings);
   if (fault !== undefined) throw new Error(`rules.${name}.settings: ${fault}`);
-
   if (variant === undefined) return createEntry(name, rule, settings, mode);
   const variants = getVariants(rule, settings) ?? [];
   const found = variants.find((candidate) => candidate.name === variant);
@@ -67,6 +67,7 @@ const createCheckedEntry = (name: string, { rule, settings: overrides = {}, mode
   return createEntry(name, { ...rule, ...differences }, mergeWithDefaults(settings, variantSettings), mode, variant);
 };
 
+/** Returns a rule as a webhook entry, which says which requests the rule is for. */
 const createEntry = (
   name: string,
   rule: Rule,

@@ -86,6 +86,7 @@ const toBytes = (body: unknown): Uint8Array<ArrayBuffer> => {
   throw new Failure(415, "a form can't be evaluated; send JSON");
 };
 
+/** Returns a response in the form that the Kubernetes client takes from its HTTP library. */
 const toResponseContext = async (response: Response) => {
   const content = Buffer.from(await response.arrayBuffer());
   const headers = Object.fromEntries(response.headers);

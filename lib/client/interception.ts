@@ -33,9 +33,7 @@ export interface GuardContext extends Omit<RuleChainContext, "capabilities"> {
   capabilities: RuleChainContext["capabilities"] | undefined;
 }
 
-/**
- * Returns a function that handles a request. It returns undefined if no rule matches: the caller must send the request.
- */
+/** Returns a function that handles a request. It returns undefined if no rule matches: the caller must send it. */
 export const createWriteInterceptor = (guard: GuardContext) => {
   const openCapabilities = createProgramCapabilitiesFactory();
   return async ({ method, address, send, open }: InterceptedProgramRequest): Promise<Response | undefined> => {
@@ -55,6 +53,7 @@ export const createWriteInterceptor = (guard: GuardContext) => {
   };
 };
 
+/** Reports whether any rule is for a write, so that the write must be read and evaluated. */
 const isMatched = (entries: readonly RuleAsWebhookEntry[], target: WriteTarget): boolean => {
   const request = buildAdmissionRequest(target, { group: "", version: "", kind: "" }, {});
   // A PUT or PATCH of an object that doesn't exist may create it.
@@ -74,6 +73,7 @@ const sendObject = async (write: InterceptedWrite): Promise<Response> => {
   return sendUnlessRefused(result, () => sendWrite(write, result.isChanged ? result.object : undefined));
 };
 
+/** Sends a DELETE unless a rule refuses the deletion of the current object. */
 const sendDeletion = async (write: InterceptedWrite): Promise<Response> => {
   const old = await readCurrentObjectOrSendWrite(write);
   if (old instanceof Response) return old;

@@ -61,6 +61,7 @@ export const createProgramCapabilitiesFactory = () => {
   };
 };
 
+/** Returns a function that sends rules' questions with the program's own credentials. */
 const createSender =
   (programHeaders: Headers, send: SendWithProgramOptions): typeof sendRequest =>
   async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumHttpsAnswerBytes) => {

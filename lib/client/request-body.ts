@@ -49,6 +49,7 @@ export const parseBody = (bytes: Uint8Array, headers: Headers, accepted: readonl
 /** The greatest depth of a request's body. Recursive functions would overflow the stack with deeper values. */
 const maxDepth = 1000;
 
+/** Returns the object in a request's body. A Failure says what is wrong with the body. */
 export const parseKubernetesObjectBody = (
   bytes: Uint8Array,
   headers: Headers,

@@ -28,9 +28,7 @@ const connections = new Set(
   ),
 );
 
-/**
- * The path segments after a Namespace's name that belong to the Namespace. Any other is a resource in the namespace.
- */
+/** The path segments after a Namespace's name that belong to the Namespace. Any other is a resource in a namespace. */
 const namespaceSegments = new Set([undefined, "status", "finalize"]);
 
 /**
@@ -50,8 +48,7 @@ export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget
         `the path ${JSON.stringify(path.slice(0, 200))} must not have empty segments, "." or ".."`,
       );
   };
-  // Segments such as `..` are refused before `base` is compared: a server that resolves them may find a path below
-  // `base`.
+  // Segments like `..` are refused before `base` is compared: a server that resolves them may find a path below `base`.
   if (apiPath.test(path)) requirePlainSegments(path.replace(/\/+$/, "").split("/").slice(1));
   if (base !== undefined && !path.startsWith(`${base}/`)) return undefined;
 

@@ -15,8 +15,7 @@ const embeddings = [
   [parseRanges(["2002::/16"]), 2],
 ] as const;
 
-// The public addresses are those of `unicast` that are not in `notPublic`: local, private, shared, reserved and example
-// ranges.
+// The public addresses are those of `unicast` that are not in `notPublic`: local, private, reserved and such ranges.
 const unicast = parseRanges(["0.0.0.0/0", "2000::/3"]);
 const notPublic = parseRanges(
   (

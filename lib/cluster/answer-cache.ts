@@ -1,5 +1,6 @@
 import { awaitUntil } from "./https-request.ts";
 
+/** A request, and its answer once there is one. */
 interface Entry {
   /** When the request was sent, in milliseconds since 1970. */
   since: number;
@@ -27,6 +28,7 @@ export interface AnswerCache {
   recall(key: string, earliest: number, search: () => Promise<CacheableAnswer>): CachedAnswer;
 }
 
+/** Keeps answers up to a number of entries and bytes. The least recently used ones go first. */
 export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1024 }): AnswerCache => {
   const entries = new Map<string, Entry>();
   let totalBytes = 0;

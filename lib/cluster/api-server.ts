@@ -24,6 +24,7 @@ export interface ApiServerConnection {
   credentials: ClusterCredentialSource;
 }
 
+/** How a request is sent to an API server, and when it is repeated. */
 export interface ApiServerRequest {
   /** By default GET, or POST with a body. */
   method?: "POST" | "PUT" | "PATCH" | "DELETE";
@@ -37,11 +38,10 @@ export interface ApiServerRequest {
   repeat?: "failed" | "unsent" | "never";
 }
 
-/**
- * Sends a request to the API server. Repeats it if that is safe and may help. Resolves to the answer, of any status.
- */
+/** Sends a request to the API server. Repeats it if that is safe and may help. Resolves to an answer of any status. */
 export type AskApiServer = (path: string, deadline: number, request?: ApiServerRequest) => Promise<HttpsAnswer>;
 
+/** How often, how long and how fast a requester tries. */
 export interface ApiServerRequesterOptions {
   send?: typeof sendRequest;
   /** Returns how often a request is tried at most. */
@@ -54,10 +54,7 @@ export interface ApiServerRequesterOptions {
   signal?: AbortSignal;
 }
 
-/**
- * The time limit of one read in milliseconds. A read may take longer than its review, because other reviews wait for
- * it.
- */
+/** The time limit of one read in milliseconds. A read may take longer than its review, as others wait for it. */
 export const longestApiServerReadMilliseconds = 10_000;
 
 /** Returns the function that sends requests to one API server. */

@@ -39,6 +39,7 @@ interface CredentialSources {
   ask: typeof sendRequest;
 }
 
+/** Keeps a value, such as a token, and fetches a new one when it has expired or was refused. */
 export const createRenewedSource = <T>(fetch: (deadline: number) => Promise<Renewed<T>>): RenewedSource<T> => {
   let current: Promise<Renewed<T>> | undefined;
   let until = 0;
@@ -85,6 +86,7 @@ export const createCredentialSource = (
   };
 };
 
+/** Fetches a token from its place, and says when it must be renewed. */
 const fetchToken = async (
   place: TokenPlace,
   sources: CredentialSources,
@@ -123,6 +125,7 @@ export const createEksToken = (
   return `k8s-aws-v1.${Buffer.from(url).toString("base64url")}`;
 };
 
+/** Reads a token or a private key from Secrets Manager or from an SSM parameter. */
 const readStoredToken = async (
   credentials: SecretPlace,
   sources: CredentialSources,
@@ -151,6 +154,7 @@ const describeAwsFault = (text: string): string => {
   return name === undefined ? "" : `, ${name}`;
 };
 
+/** A call of an AWS service with a JSON body. */
 interface AwsJsonCall {
   service: keyof typeof variables;
   region: string;

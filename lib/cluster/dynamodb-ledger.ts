@@ -46,9 +46,7 @@ const deletedSeconds = 3600;
  */
 const maxConflictPause = 100;
 
-/**
- * Returns the ledger in the table that the environment variable POSTERN_LEDGER names, for a review until `deadline`.
- */
+/** Returns the ledger in the table that the variable POSTERN_LEDGER names, for a review until `deadline`. */
 export const openDynamoDbLedger = (deadline: number): Ledger => {
   const { POSTERN_LEDGER: table } = process.env;
   return table ? createDynamoDbLedger(table, deadline) : unavailableLedger;
@@ -118,6 +116,7 @@ const readValue = <T>(item: Item | undefined, now: number): T | undefined => {
   return freezeDeep(JSON.parse(item.value.S)) as T;
 };
 
+/** Returns a value of the ledger as a DynamoDB item, which DynamoDB deletes after `seconds`. */
 const buildItem = (key: string, version: string, value: unknown, now: number, seconds?: number): Item => {
   const lifetime = value === undefined ? deletedSeconds : seconds;
   const until = lifetime === undefined ? undefined : now + lifetime * 1000;
@@ -129,9 +128,7 @@ const buildItem = (key: string, version: string, value: unknown, now: number, se
   };
 };
 
-/**
- * Writes one item. If an answer was lost and the write repeated, the version in the table shows whether it was done.
- */
+/** Writes one item. If an answer was lost and the write repeated, the version in the table says whether it was done. */
 const writeOne = async (
   { ask, createFailure }: TableClient,
   table: string,

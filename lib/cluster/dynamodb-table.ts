@@ -32,6 +32,7 @@ const maxPause = 1000;
 /** The largest difference between this machine's clock and DynamoDB's, in milliseconds. Entries end by the clock. */
 const maxSkew = 5000;
 
+/** Calls DynamoDB, with retries up to the deadline. `isRepeated`: the request was sent more than once. */
 export const createTableClient = (table: string, deadline: number): TableClient => {
   const end = deadline - margin;
   let pauseLimit = 10;

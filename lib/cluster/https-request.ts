@@ -3,6 +3,7 @@ import type { RequestOptions } from "node:https";
 import { rejectWhenLate } from "../core/deadline.ts";
 import { getErrorMessage } from "../failure.ts";
 
+/** A server's answer to an HTTPS request. */
 export interface HttpsAnswer {
   status: number;
   body: string;
@@ -79,9 +80,7 @@ export const sendRequest = async (
   return promise.finally(() => clearTimeout(timer));
 };
 
-/**
- * Begins a request. Node throws if it can't be sent, for instance with a line break in a header or a bad certificate.
- */
+/** Begins a request. Node throws if it can't be sent, such as with a line break in a header or a bad certificate. */
 const beginRequest = (url: string, options: RequestOptions) => {
   try {
     return url.startsWith("http:") ? loadHttp().request(url, options) : loadHttps().request(url, options);
@@ -92,14 +91,13 @@ const beginRequest = (url: string, options: RequestOptions) => {
   }
 };
 
-/**
- * Waits for an answer until the deadline. The request goes on, because other callers may wait longer for its answer.
- */
+/** Waits for an answer until the deadline. The request goes on, as other callers may wait longer for its answer. */
 export const awaitUntil = <T>(deadline: number, answer: Promise<T>): Promise<T> =>
   deadline === Number.POSITIVE_INFINITY ? answer : rejectWhenLate(answer, deadline - Date.now(), createTimeout);
 
 const createTimeout = () => new UnansweredError("it did not answer in time", "lost");
 
+/** Reads an answer's body as text. More bytes than the limit are an error. */
 const readBody = async (response: IncomingMessage, maximumBytes: number): Promise<string> => {
   const isCompressed = response.headers["content-encoding"] === "gzip";
   const chunks: Buffer[] = [];

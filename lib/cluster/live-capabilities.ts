@@ -121,15 +121,13 @@ export const createLiveCapabilities = (
   return (cluster, milliseconds) => open(cluster, Date.now() + milliseconds);
 };
 
+/** Returns the functions with which a rule reads the cluster, through the cache of answers. */
 const createReads = (
   review: ReviewCapabilityState,
   ask: AskApiServer,
 ): Pick<Capabilities, "get" | "list" | "discover"> => {
   const { cluster, memory, deadline, since, started } = review;
-  /**
-   * Returns an answer of the API server: a new one, or one that was requested at most `maxAge` seconds before this
-   * review.
-   */
+  /** Returns an answer of the API server: a new one, or one requested at most `maxAge` seconds before this review. */
   const read = async <T>(
     what: string,
     key: string,
@@ -153,8 +151,7 @@ const createReads = (
       const search = async (): Promise<CacheableAnswer> => {
         const found = await fetch(path);
         if (found && typeof toMap(found.content).kind !== "string") throw new Error("the answer is not an object");
-        // That an object is absent isn't cached: a client may create the object now, and then send a review that needs
-        // it.
+        // That an object is absent isn't cached: a client may create the object now, and send a review that needs it.
         return found ?? absent;
       };
       // `since` is set if a rule decides a second time with fresh answers, before it refuses. The first decision has
@@ -191,6 +188,7 @@ const createReads = (
 
 const absent: CacheableAnswer = { content: undefined, bytes: undefined };
 
+/** Reads the pages of a list, up to `most` objects. */
 const readList = async (
   fetch: (query: URLSearchParams) => Promise<CacheableAnswer | undefined>,
   most: number,
@@ -220,6 +218,7 @@ const readList = async (
   return { content: Object.freeze(items.slice(0, most)), bytes };
 };
 
+/** Returns the functions with which a rule asks for rights and creates objects. */
 const createPosts = (
   { cluster, deadline }: ReviewCapabilityState,
   ask: AskApiServer,
@@ -262,6 +261,7 @@ const createPosts = (
   },
 });
 
+/** Returns the function with which a rule updates the status of an object. */
 const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): Pick<Capabilities, "updateStatus"> => ({
   updateStatus: async (kind, object) => {
     const { cluster, deadline } = review;
@@ -317,7 +317,5 @@ export const parseServedResources = (list: unknown): ServedResource[] => {
   return served.map(({ name, kind, namespaced }) => ({ resource: name, kind, namespaced }));
 };
 
-/**
- * Reports whether a text has the form of an apiVersion. Any other text could lead to another path of the API server.
- */
+/** Reports whether a text has the form of an apiVersion. Any other text might be another path of the API server. */
 export const isGroupVersion = (text: string): boolean => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(text);

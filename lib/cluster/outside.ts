@@ -119,9 +119,7 @@ const getTokenSource = (place: CredentialPlace) => {
   return source;
 };
 
-/**
- * The time limit for fetching a token. It is longer than a review may have, because several reviews share the fetch.
- */
+/** The time limit for fetching a token. It is longer than a review may have, because several reviews share it. */
 const fetchMilliseconds = 10_000;
 /** The token sources by the place of the token, as JSON. Settings name few places, so none is ever deleted. */
 const tokenSources = new Map<string, ReturnType<typeof createTokenSource>>();
@@ -179,6 +177,7 @@ const isTemporary = (answer: HttpsAnswer | UnansweredError): boolean => {
 /** The version of each AWS service's API. */
 const versions = { ec2: "2016-11-15" };
 
+/** Returns a signed request for an action such as ec2:DescribeVolumes. */
 const buildAwsRequest = (action: AwsAction, { region, parameters }: AwsRequest): HttpsRequest => {
   const [service, name = ""] = action.split(":") as [keyof typeof versions, string];
   const { origin, host } = getAwsServiceUrl(service, region);

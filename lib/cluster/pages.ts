@@ -11,6 +11,7 @@ export interface ListPage {
   next: string;
 }
 
+/** Returns a page of a list. `next` is the token for the next page, "" on the last one. */
 export const parsePage = (content: unknown): ListPage => {
   const { apiVersion, kind, items, metadata } = toMap(content);
   return {

@@ -38,6 +38,7 @@ const computeSignature = (
   return computeHmac(key, ["AWS4-HMAC-SHA256", stamp, scope, hashText(canonical)].join("\n")).toString("hex");
 };
 
+/** Returns the request's headers with AWS's Signature Version 4. */
 export const signHeaders = (request: AwsSignableRequest, identity: AwsKeys, now: Date): Record<string, string> => {
   const stamp = formatStamp(now);
   const { sessionToken } = identity;

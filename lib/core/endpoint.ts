@@ -290,6 +290,7 @@ const readPath = (path: string) => {
   return segments.slice(isPhase(segments.at(-1)) ? -3 : -4);
 };
 
+/** Returns the review in a request's body. A Failure says why the request isn't answered. */
 const decodeBody = (
   { method, contentType, readBody }: ReviewHttpRequest,
   parse: (body: string) => unknown,

@@ -63,7 +63,6 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
     const exception = findException(rest.exceptions, request, rest.now);
     if (exception) return { ...noDecision, outcome: { allowed: true, audit: { exception } }, exception };
   }
-
   // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
   const object = (request.operation === "DELETE" ? request.oldObject : request.object) as KubernetesObject;
   const { value, changes: listChanges } =
@@ -91,6 +90,7 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
 
 const noDecision: RuleDecision = { outcome: { allowed: true }, refused: false, operations: 0 };
 
+/** Returns the response to a rule's verdict. Only in the mode enforce does it refuse or patch. */
 const concludeVerdict = (
   verdict: Verdict,
   listChanges: () => Patch,

@@ -110,9 +110,7 @@ const selectMember = (name: string, members: Record<string, Rule>, config: Group
   ];
 };
 
-/**
- * Returns a function that calls each member that the request concerns, with the object that earlier members changed.
- */
+/** Returns a function that calls each member that the request concerns, with the object earlier members changed. */
 const evaluateMembers =
   (members: Record<string, Rule>, evaluate: EvaluateRequest): EvaluateRequest =>
   async (_, phase, request, { settings, ...context }): Promise<RuleDecision> => {
@@ -177,6 +175,7 @@ const evaluateMembers =
     return { outcome, refused: !outcome.allowed, operations: patch.length, members: reportedMembers };
   };
 
+/** Reports whether a rule of a group is for this request, which the group's one entry has received. */
 const concernsMember = ({ mode, match, exempt }: GroupMemberConfig, request: AdmissionRequest): boolean => {
   const { namespaces = [], users = [], groups = [], resources = [] } = exempt;
   const { namespace = "", userInfo, resource, subResource = "" } = request;

@@ -79,6 +79,7 @@ interface OperationRun extends PatchState {
   budget: { copied: number };
 }
 
+/** Applies one operation of a JSON patch. Lists and maps in `owned` may be changed in place. */
 const applyOperation = (
   root: PatchState["root"],
   operation: JsonMap,
@@ -280,6 +281,7 @@ const getMember = ({ parent, key }: Place): unknown => {
   return parent[index];
 };
 
+/** Sets a map's member, or inserts a list's element before the index `key`; "-" means the end. */
 const insertMember = ({ parent, key }: Place, value: unknown): void => {
   if (!Array.isArray(parent)) {
     setMember(parent, key, value);
@@ -296,6 +298,7 @@ const insertMember = ({ parent, key }: Place, value: unknown): void => {
   parent.splice(index, 0, value);
 };
 
+/** Deletes a member of a map, or an element of a list. A missing one is an error. */
 const removeMember = ({ parent, key }: Place): void => {
   if (Array.isArray(parent)) {
     const index = resolveIndex(parent, key);

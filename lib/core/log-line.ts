@@ -46,10 +46,7 @@ const describeDenial = ({ message = "", request }: AnsweredReviewFacts) => {
   return { user, message: shorten(message, maxMessageLength) };
 };
 
-/**
- * Returns the beginning of a text. Control characters and other invisible ones, which could harm a terminal, become
- * `?`.
- */
+/** Returns the beginning of a text. Control and other invisible characters, which could harm a terminal, become `?`. */
 const shorten = (text: string, maxLength: number): string =>
   (text.length > maxLength ? `${text.slice(0, maxLength)}…` : text).replace(/[^\P{C}\n]/gu, "?");
 

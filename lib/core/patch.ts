@@ -43,6 +43,7 @@ const getNode = (value: Container & Partial<Target>): Node | undefined => value[
 /** Returns the original of a draft, and any other object itself. */
 export const getOriginalOfDraft = (value: object): object => getNode(value as Container)?.original ?? value;
 
+/** Creates the draft of a map or list: a Proxy that records what a rule changes. */
 const createNode = (original: Container, parent: Node | undefined): Node => {
   const node: Node = {
     original,
@@ -61,12 +62,12 @@ const createNode = (original: Container, parent: Node | undefined): Node => {
   return node;
 };
 
+/** Returns a member as the rule sees it: the draft of a map or list, or the value itself. */
 const readMember = (node: Node, key: string | symbol): unknown => {
   const content = node.copy ?? node.original;
   const value = Reflect.get(content, key);
   if (!isContainer(value) || typeof key === "symbol") return value;
-  // Values that the rule wrote, and inherited members, are returned as they are; only the original object's values
-  // need a draft.
+  // Values that the rule wrote, and inherited members, are returned unchanged; only the original's values need a draft.
   if (!Object.hasOwn(content, key) || node.written?.has(key)) return value;
   node.children ??= new Map();
   let child = node.children.get(key);
@@ -77,6 +78,7 @@ const readMember = (node: Node, key: string | symbol): unknown => {
   return child.draft;
 };
 
+/** Copies a map or list before its first change, and marks the containers around it as changed. */
 const prepareWrite = (node: Node, key: string | symbol): Container => {
   if (typeof key === "symbol") throw createNoJsonFailure(key);
   node.copy ??= Array.isArray(node.original) ? [...node.original] : { ...node.original };
@@ -87,6 +89,7 @@ const prepareWrite = (node: Node, key: string | symbol): Container => {
   return node.copy;
 };
 
+/** How a draft behaves: like the object, with writes to a copy. */
 const traps: ProxyHandler<Target> = {
   get: (target, key) => (key === NODE ? target[NODE] : readMember(target[NODE], key)),
   has: ({ [NODE]: node }, key) => Reflect.has(node.copy ?? node.original, key),
@@ -145,6 +148,7 @@ export const applyPatch = (object: unknown, patch: Patch): unknown => {
   return patch.reduce<unknown>((before, change) => applyChange(before, parsePointer(change.path), change), object);
 };
 
+/** Adds the operations that turn the original of a draft into its changed form. */
 const addDifference = (changes: Patch, node: Node, path: string): void => {
   const { original, copy, written, children = [] } = node;
   if (copy && Array.isArray(original)) {

@@ -22,7 +22,6 @@ const maxCachedSegments = 256;
 export const createUrlKeyVerifier = (publicKeys: string, listKeyVersions: (cluster: string) => readonly number[]) => {
   const cache = new Map<string, VerifiedUrlKeyOwner>();
   const keys = publicKeys.split(",").filter(Boolean).map(parsePublicKey);
-
   return (segment: string): VerifiedUrlKeyOwner | undefined => {
     const cached = cache.get(segment);
     if (cached) return cached;

@@ -48,7 +48,6 @@ export const createLambdaHandler = (parts: LambdaFunction, lambdaHost: EndpointH
     POSTERN_GROUP && "alone" in parts.config
       ? createGroupEndpoint(parts.rules, parts.config, host, evaluate)
       : createEndpoint(rule, parts.config, host, evaluate);
-
   const handler = middy({ timeoutEarlyInMillis: 0 });
   if (POSTERN_RECONCILES && rule.reconcile) {
     const { config, readConnections = () => ({}) } = parts;
@@ -70,9 +69,7 @@ const createCapabilities = ({ readConnections = () => ({}) }: LambdaFunction): O
     : createUnconnectedCapabilities;
 };
 
-/**
- * Returns the host of an endpoint in Lambda. It has values of environment variables, and prints a log line per review.
- */
+/** Returns the host of an endpoint in Lambda. It has environment variables, and prints a log line per review. */
 const createLambdaHost = (openCapabilities?: OpenCapabilities): StartingFunction["host"] => {
   const {
     POSTERN_STAGE: stage = "local",

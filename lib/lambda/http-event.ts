@@ -19,36 +19,34 @@ export type LambdaRequest = ReviewHttpRequest | ReviewToEvaluate;
  */
 export const httpEvent = ({
   answerFailure,
-}: Pick<Endpoint, "answerFailure">): MiddlewareObj<unknown, unknown, Error, Context, { call?: LambdaHttpRequest }> => {
-  return {
-    before: (request) => {
-      const remaining = request.context.getRemainingTimeInMillis?.();
-      if (isDirectInvocation(request.event)) {
-        request.event = readDirectInvocation(request.event, computeDeadline({}, remaining));
-        return undefined;
-      }
-      const call = readLambdaEvent(request.event);
-      request.internal.call = call;
-      // A load balancer's health check has no key in its URL, so it is answered before keys are verified.
-      if (call.userAgent.startsWith("ELB-HealthChecker/")) return call.answer(200, "");
-      request.event = { ...call, deadline: computeDeadline(call, remaining) } satisfies LambdaRequest;
+}: Pick<Endpoint, "answerFailure">): MiddlewareObj<unknown, unknown, Error, Context, { call?: LambdaHttpRequest }> => ({
+  before: (request) => {
+    const remaining = request.context.getRemainingTimeInMillis?.();
+    if (isDirectInvocation(request.event)) {
+      request.event = readDirectInvocation(request.event, computeDeadline({}, remaining));
       return undefined;
-    },
-    after: (request) => {
-      const { call } = request.internal;
-      // The casts are safe: the handler returns no other answers.
-      if (call) {
-        const { code, body } = request.response as ReviewHttpAnswer;
-        request.response = call.answer(code, body);
-      } else {
-        const { response, status } = request.response as EvaluatedReview;
-        request.response = response ?? status;
-      }
-    },
-    /** Answers an event that can't be read as a request. */
-    onError: async ({ error, internal: { call } }) => {
-      const status = await answerFailure(error);
-      return call ? call.answer(status.code, JSON.stringify(status)) : status;
-    },
-  };
-};
+    }
+    const call = readLambdaEvent(request.event);
+    request.internal.call = call;
+    // A load balancer's health check has no key in its URL, so it is answered before keys are verified.
+    if (call.userAgent.startsWith("ELB-HealthChecker/")) return call.answer(200, "");
+    request.event = { ...call, deadline: computeDeadline(call, remaining) } satisfies LambdaRequest;
+    return undefined;
+  },
+  after: (request) => {
+    const { call } = request.internal;
+    // The casts are safe: the handler returns no other answers.
+    if (call) {
+      const { code, body } = request.response as ReviewHttpAnswer;
+      request.response = call.answer(code, body);
+    } else {
+      const { response, status } = request.response as EvaluatedReview;
+      request.response = response ?? status;
+    }
+  },
+  /** Answers an event that can't be read as a request. */
+  onError: async ({ error, internal: { call } }) => {
+    const status = await answerFailure(error);
+    return call ? call.answer(status.code, JSON.stringify(status)) : status;
+  },
+});

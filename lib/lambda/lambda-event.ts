@@ -19,6 +19,7 @@ const toLastText = (value: unknown): string => toText(Array.isArray(value) ? val
 export const isDirectInvocation = (event: unknown): event is JsonMap =>
   "review" in toMap(event) && "phase" in toMap(event);
 
+/** Returns the review in an event that a client of Lambda sent without HTTP. */
 export const readDirectInvocation = (
   { phase, variant, member, cluster, review, settings, kubernetes, needs, now }: JsonMap,
   deadline: number,
@@ -84,11 +85,11 @@ export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
   };
 };
 
+/** Returns the body of an HTTP event as text. A Failure says why it is no text. */
 const decodeEventBody = ({ body, isBase64Encoded }: JsonMap): string => {
   if (body == null) return "";
   if (typeof body !== "string") throw new Failure(400, "the event's body is not a string");
   if (isBase64Encoded !== true) return body;
-
   const padding = body.endsWith("==") ? 2 : body.endsWith("=") ? 1 : 0;
   const bytes = Buffer.from(body, "base64");
   // Node ignores characters that aren't base64, so that fewer bytes result.

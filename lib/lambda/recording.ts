@@ -31,7 +31,7 @@ const maxRecordingMilliseconds = 500;
  * If the recording fails, this is only logged. Dry runs are not recorded, because recording is a side effect.
  */
 export const createRecording = (
-  places: RecordingBucketSettingsByRule,
+  buckets: RecordingBucketSettingsByRule,
   host: EndpointHost,
   put = putObject,
 ): RecordingHostAndEvaluation & { middleware: MiddlewareObj<{ deadline: number }> } => {
@@ -46,7 +46,7 @@ export const createRecording = (
       },
       after: async ({ event }) => {
         const toWrite = reviews.flatMap((review, index) => {
-          const place = findPlace(places, review);
+          const place = findRecordingBucket(buckets, review);
           return place ? [{ review, place, index }] : [];
         });
         const deadline = Math.min(Date.now() + maxRecordingMilliseconds, event.deadline);
@@ -60,14 +60,14 @@ export const createRecording = (
   };
 };
 
-/** Returns the place for the recording of a review; undefined if the review is not recorded. */
-const findPlace = (
-  places: RecordingBucketSettingsByRule,
+/** Returns the bucket for the recording of a review; undefined if the review is not recorded. */
+const findRecordingBucket = (
+  buckets: RecordingBucketSettingsByRule,
   { origin: { cluster, rule }, request }: RecordedReview,
 ): RecordingBucketSettings | undefined => {
-  const rules = Object.hasOwn(places, cluster) ? places[cluster] : undefined;
-  const place = rules && Object.hasOwn(rules, rule) ? rules[rule] : undefined;
-  return place && request.dryRun !== true && toFraction(request.uid) < place.share ? place : undefined;
+  const rules = Object.hasOwn(buckets, cluster) ? buckets[cluster] : undefined;
+  const bucket = rules && Object.hasOwn(rules, rule) ? rules[rule] : undefined;
+  return bucket && request.dryRun !== true && toFraction(request.uid) < bucket.share ? bucket : undefined;
 };
 
 /**
@@ -76,6 +76,7 @@ const findPlace = (
  */
 const toFraction = (uid: string): number => createHash("sha256").update(uid).digest().readUInt32BE() / 2 ** 32;
 
+/** Writes a recorded review into the bucket, as PREFIX/CLUSTER/RULE/DAY/TIME-UID.yaml. */
 const writeRecording = async (
   review: RecordedReview,
   { bucket, prefix, keep: paths }: RecordingBucketSettings,

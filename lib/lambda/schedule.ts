@@ -34,6 +34,7 @@ export const schedule = (
   },
 });
 
+/** Returns the log line of a scheduled run of a rule. */
 const describeResult = (
   rule: string,
   cluster: string,
@@ -54,9 +55,7 @@ const describeResult = (
   };
 };
 
-/**
- * Describes the metric in a failure's log line (embedded metric format). Without failures, the metric costs nothing.
- */
+/** Returns the metric in a failure's log line (embedded metric format). Without failures, the metric costs nothing. */
 const describeMetric = () => {
   const Metrics = [{ Name: "ScheduleErrors" }];
   return {

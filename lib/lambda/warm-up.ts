@@ -14,9 +14,7 @@ export interface StartingFunction {
   handler: MiddyfiedHandler;
 }
 
-/**
- * For how many milliseconds at most a warm-up waits for clusters and evaluations. A function has ten seconds to start.
- */
+/** How many milliseconds a warm-up waits at most for clusters and evaluations. A function has ten seconds to start. */
 const maxMilliseconds = 500;
 /** How many clusters at most are asked, so that connections to them exist. Further clusters share the warm code. */
 const maxClusters = 3;
@@ -60,6 +58,7 @@ export const warmUp = async (starting: StartingFunction): Promise<void> => {
 /** An API group that each API server serves, and that each client may discover. Its list of kinds is short. */
 const alwaysServedGroup = "authorization.k8s.io/v1";
 
+/** Returns the event of an HTTP request to this path, as API Gateway sends it. */
 const buildHttpEvent = (path: string) => ({
   version: "2.0",
   rawPath: path,

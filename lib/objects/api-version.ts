@@ -7,8 +7,6 @@ export const splitApiVersion = (apiVersion: string): { group: string; version: s
 export const joinApiVersion = ({ group, version }: { group: string; version: string }): string =>
   group === "" ? version : `${group}/${version}`;
 
-/**
- * Returns the beginning of the API server's paths for an apiVersion: `/apis/apps/v1` for `apps/v1`, `/api/v1` for `v1`.
- */
+/** Returns the start of the API server's paths for an apiVersion: `/apis/apps/v1` for `apps/v1`, `/api/v1` for `v1`. */
 export const toApiPath = (apiVersion: string): string =>
   apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;

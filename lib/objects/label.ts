@@ -11,9 +11,7 @@ const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 const characters =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/**
- * The unit of lengths in kube-apiserver's messages. It always counts bytes, but before 1.35 it calls them characters.
- */
+/** The unit of lengths in kube-apiserver's messages. It always counts bytes, but before 1.35 calls them characters. */
 export type LengthUnit = "bytes" | "characters";
 
 /** The unit of lengths in messages about labels, as a part of the `since` of rules. */
@@ -28,7 +26,6 @@ export const findKeyFaults = (labelKey: string, unit?: LengthUnit): string[] => 
   const nameFault = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
   if (furtherParts.length > 0)
     return [`a valid label key ${nameFault} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
-
   const namePart = partAfterSlash ?? firstPart;
   const faults =
     partAfterSlash === undefined ? [] : findPrefixFaults(firstPart, unit).map((fault) => `prefix part ${fault}`);

@@ -9,8 +9,7 @@ export interface Quantity {
   readonly text?: string;
 }
 
-// The form of a quantity: sign, integer, fraction and suffix. With more than nine digits, an exponent overflows in the
-// API server.
+// The form of a quantity: sign, integer, fraction and suffix. An exponent of more than nine digits overflows upstream.
 const shape = /^([+-]?)(\d*)(?:\.(\d*))?([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,9})?$/;
 
 /** The exponents of ten by suffix. */
@@ -40,7 +39,6 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
   const [matched, sign, integer = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
   const digits = integer + fraction;
   if (matched === undefined || digits === "") return undefined;
-
   /** The power of 1024 that a binary suffix means: 2 for Mi, 0 for other suffixes. */
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
   const mantissa = BigInt(digits) * 1024n ** BigInt(power);
@@ -106,9 +104,7 @@ export const roundUpToThousandths = ({ nanos }: Quantity): bigint => divideRound
 /** Formats a quantity as Kubernetes does: a parsed one as it was written, a computed one in canonical form. */
 export const formatQuantity = (quantity: Quantity): string => quantity.text ?? canonicalizeQuantity(quantity);
 
-/**
- * Returns a quantity in Kubernetes' canonical form: without a point, with the largest suffix that its notation allows.
- */
+/** Returns a quantity in Kubernetes' canonical form: without a point, with the largest suffix of its notation. */
 export const canonicalizeQuantity = ({ nanos, notation }: Quantity): string => {
   if (nanos === 0n) return "0";
   const isSmall = -1024n * unit < nanos && nanos < 1024n * unit;

@@ -32,6 +32,7 @@ export const refuseExec = async (
   if (found) return { refuse: forbidden(request, `cannot exec into or attach to ${escalations[found]}`) };
 };
 
+/** Reports whether any container of a pod is privileged. */
 const isPrivileged = (pod: Pod, { ephemeralContainers }: ExecContext["settings"]) =>
   listContainers(pod, [
     "initContainers",

@@ -31,6 +31,7 @@ const combineAmounts = (
   return combined;
 };
 
+/** Sets a resource's amount. If there is one, `combine` makes one of the two, for instance their sum. */
 const putAmount = (
   amounts: Map<string, Quantity>,
   [resource, amount]: [string, Quantity],
@@ -71,9 +72,7 @@ export const computePeakUse = (
 export const isPodLevelResource = (resource: string): boolean =>
   resource === "cpu" || resource === "memory" || resource.startsWith("hugepages-");
 
-/**
- * Returns a pod's requests or limits, without overhead. Amounts in `spec.resources` replace those of the containers.
- */
+/** Returns a pod's requests or limits, without overhead. Amounts in `spec.resources` replace those of containers. */
 export const computePodAmounts = (
   pod: Pod,
   kind: "requests" | "limits",
@@ -83,9 +82,7 @@ export const computePodAmounts = (
   return new Map([...computePeakUse(pod, ({ resources }) => parseAmounts(resources?.[kind])), ...podLevel]);
 };
 
-/**
- * Reports whether a resource is extended, such as example.com/gpu. As upstream does, tests `requests.<name>` as a name.
- */
+/** Reports whether a resource is extended, such as example.com/gpu. As upstream, tests `requests.<name>` as a name. */
 export const isExtendedResource = (name: string): boolean =>
   !name.includes("kubernetes.io/") && !name.startsWith("requests.") && isQualifiedName(`requests.${name}`);
 

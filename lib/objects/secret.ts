@@ -11,6 +11,7 @@ export const listSecrets = (pod: Pod): string[] => {
   ].filter((name): name is string => Boolean(name));
 };
 
+/** Lists the names of the Secrets that a volume uses; undefined for each that is not set. */
 const listVolumeSecrets = (volume: Volume): (string | undefined)[] => {
   const { azureFile, cephfs, cinder, csi, flexVolume, iscsi, projected, rbd, scaleIO, secret, storageos } = volume;
   return [

@@ -68,6 +68,7 @@ const renderTemplates = (policy: unknown) => {
 /** The most characters of all `renderedCue` fields of a policy. With more, the policy could be too large for etcd. */
 const maxRenderedLength = 256 * 1024;
 
+/** Returns the rendered CUE of a template; undefined if the value is no valid template. */
 const tryRender = <T>(template: unknown, render: (template: T) => string): string | undefined => {
   try {
     // The template is copied with JSON, because structuredClone can't copy a draft (a Proxy). `render` throws if the

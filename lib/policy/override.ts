@@ -62,6 +62,7 @@ export const applyPolicies = async ({
 
 const isClusterPolicy = ({ kind }: OverridePolicy) => kind === "ClusterOverridePolicy";
 
+/** Applies the override policies one after another, and returns the rules that were applied. */
 const applyAll = async (
   policies: OverridePolicy[],
   request: PolicyRequest,
@@ -79,6 +80,7 @@ const applyAll = async (
   return applied;
 };
 
+/** Applies a rule's overriders to the object, and returns those that changed it. */
 const applyRule = async (
   { overriders }: OverrideRule,
   request: PolicyRequest,

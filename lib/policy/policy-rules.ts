@@ -45,6 +45,7 @@ export interface PolicySettings {
   http: PolicyHttpSettings;
 }
 
+/** The default settings of the rules that evaluate policies. */
 export const policySettings: PolicySettings = {
   policies: [],
   inCluster: true,
@@ -116,11 +117,11 @@ export const buildPolicyRequest = (
  * of a policy in the cluster, it replaces that policy.
  */
 export const listPolicies = async (
-  places: readonly ResourceType[],
+  resourceTypes: readonly ResourceType[],
   { settings: { policies, inCluster, scripts }, reader }: Pick<PolicyRuleContext, "settings" | "reader">,
 ): Promise<readonly KinitirasPolicy[]> => {
   if (!inCluster) return policies;
-  const lists = await Promise.all(places.map((place) => listPoliciesOfKind(place, reader)));
+  const lists = await Promise.all(resourceTypes.map((resourceType) => listPoliciesOfKind(resourceType, reader)));
   const [first = noObjects] = lists;
   const cached = joinedPolicies.get(first);
   if (cached?.policies === policies && hasSameLists(cached.lists, lists)) return cached.all;
@@ -155,15 +156,16 @@ const hasSameLists = (cachedLists: readonly unknown[], lists: readonly unknown[]
 const formatIdentity = ({ kind, metadata }: KubernetesObject): string =>
   JSON.stringify([kind, metadata?.namespace ?? "", metadata?.name]);
 
+/** Lists the policies of a kind in the cluster. */
 const listPoliciesOfKind = async (
-  place: ResourceType,
+  resourceType: ResourceType,
   { list, discover }: ObjectReader,
 ): Promise<readonly KubernetesObject[]> => {
   try {
-    return await list(place);
+    return await list(resourceType);
   } catch (error) {
     // A cluster without kinitiras' CustomResourceDefinitions has no policies.
-    if ((await discover(`${policyGroup}/${place.version}`)) === undefined) return noObjects;
+    if ((await discover(`${policyGroup}/${resourceType.version}`)) === undefined) return noObjects;
     throw error;
   }
 };

@@ -21,6 +21,7 @@ export const evaluateOverrideScript = async (
 ): Promise<PolicyPatchOperation[]> =>
   parsePatches(await evaluateWithRequest(script, { object }, "patches", capabilities, dryRun));
 
+/** Returns whether a validate policy's CUE script admits the request. */
 export const evaluateValidateScript = async (
   script: string,
   { operation, object, oldObject, dryRun = false }: PolicyRequest,
@@ -106,6 +107,7 @@ const evaluateWithRequest = async (
   return evaluateOutput(wrapped, { ...inputs, processing: { output: answer } }, output, capabilities);
 };
 
+/** Evaluates a CUE script with its inputs, and returns one of its fields. */
 const evaluateOutput = async (
   { name, text }: WrappedScript,
   inputs: Record<string, unknown>,

@@ -16,6 +16,7 @@ export const matchesAnySelector = (
   return selectors.length === 0 || selectors.some((selector) => matchesResourceSelector(selector, object, namespace));
 };
 
+/** Reports whether an element of a policy's resourceSelectors selects an object. */
 const matchesResourceSelector = (
   selector: unknown,
   object: KubernetesObject,

@@ -81,6 +81,7 @@ export interface OverrideTemplate {
   affinity?: Affinity;
 }
 
+/** The types that an element of `origin` may have. */
 export const originOverriderTypes = [
   "annotations",
   "labels",

@@ -76,6 +76,7 @@ const findRefusalReason = async (
   return valid ? undefined : reason;
 };
 
+/** Reports whether a condition of a validate policy holds. */
 const evaluateCondition = async (
   condition: PolicyCondition,
   request: PolicyRequest,
@@ -83,16 +84,17 @@ const evaluateCondition = async (
 ): Promise<boolean> => {
   const { dataRef, valueRef, value } = condition;
   if (!isMap(dataRef)) throw new Error("dataRef must name the value to test");
-  const data = resolveReference(dataRef, request, capabilities);
+  const tested = resolveReference(dataRef, request, capabilities);
   const comparison = needsComparison(condition)
     ? resolveComparedValue({ valueRef, value }, request, capabilities)
     : undefined;
-  // `data` and `comparison` are resolved in parallel. If both fail, the error of `data` is thrown. Without this
+  // `tested` and `comparison` are resolved in parallel. If both fail, the error of `tested` is thrown. Without this
   // `catch`, the rejection of `comparison` would be unhandled.
   comparison?.catch(() => {});
-  return isConditionMet(condition, await data, await comparison);
+  return isConditionMet(condition, await tested, await comparison);
 };
 
+/** Returns the value with which a condition compares; undefined if a reference finds none. */
 const resolveComparedValue = async (
   { valueRef, value }: Pick<PolicyCondition, "valueRef" | "value">,
   request: PolicyRequest,

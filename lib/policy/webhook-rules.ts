@@ -81,10 +81,7 @@ const mergeWebhookRules = (webhookRules: readonly RequestMatch[], possible: read
     .sort((left, right) => (JSON.stringify(left) < JSON.stringify(right) ? -1 : 1));
 };
 
-/**
- * Returns a function that builds the webhook rules for settings. `possible` has the operations for which policies
- * apply.
- */
+/** Returns a function that builds the webhook rules for settings. `possible` has the policies' possible operations. */
 export const createPolicyMatch =
   (...possible: Operation[]) =>
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>
@@ -106,15 +103,14 @@ const toWebhookRule = (
 const includesValue = (wanted: readonly string[], value = "") => wanted.includes("*") || wanted.includes(value);
 
 /**
- * Returns a function that inspects a cluster. It reads the policies of the settings, and those of the cluster in the
- * resources `places`. In the settings that it returns, the webhook rules and the reads that these policies need replace
- * the policies.
+ * Returns a function that inspects a cluster. It reads the policies of the settings, and those of the cluster. In the
+ * settings that it returns, the webhook rules and the reads that these policies need replace the policies.
  */
 export const createWebhookRulesInspection =
-  (places: readonly ResourceType[], ...possible: Operation[]) =>
+  (resourceTypes: readonly ResourceType[], ...possible: Operation[]) =>
   async (settings: PolicySettings, cluster: InspectedCluster): Promise<SettingsAfterInspection<PolicySettings>> => {
     const notes: string[] = [];
-    const found = settings.inCluster ? await listClusterPolicies(cluster, places, notes) : [];
+    const found = settings.inCluster ? await listClusterPolicies(cluster, resourceTypes, notes) : [];
     const policies = [...settings.policies, ...found];
     const kinds = policies.flatMap((policy) => [
       ...listSelectors(policy).filter(hasValidApiVersionAndKind),
@@ -170,16 +166,17 @@ const discoverResources = async (
   };
 };
 
+/** Lists a cluster's policies of all these kinds. A note says if the cluster doesn't have the kinds. */
 const listClusterPolicies = async (
   { list, discover }: InspectedCluster,
-  places: readonly ResourceType[],
+  resourceTypes: readonly ResourceType[],
   notes: string[],
 ): Promise<KinitirasPolicy[]> => {
   if (discover !== undefined && (await discover(`${policyGroup}/v1alpha1`)) === undefined) {
     notes.push("the cluster doesn't serve the policy kinds; their CRDs are in functions/policy-admission/crds");
     return [];
   }
-  const lists = await Promise.all(places.map((place) => list(place, undefined, { maxAge: 0 })));
+  const lists = await Promise.all(resourceTypes.map((resourceType) => list(resourceType, undefined, { maxAge: 0 })));
   // The objects have the kinds of policies, but their content is not checked and may be any JSON.
   return lists.flat() as unknown as KinitirasPolicy[];
 };

@@ -40,6 +40,7 @@ export const formatRecording = async (
 const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 const escapeCharacter = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
+/** Evaluates a request once more without its free text, and returns the request as a case. */
 const createRecording = async (
   evaluation: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,

@@ -27,7 +27,7 @@ const isSecretImage = (text: string) => {
 };
 
 /** Keys whose values are names only in certain parents. The pattern matches the keys of these parents. */
-const nameKeysIn: Record<string, RegExp> = {
+const nameKeysByParent: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
   value: /^(?:tolerations|taints)$/,
   values: /^match(?:Label)?Expressions$/,
@@ -40,18 +40,19 @@ const nameKeysIn: Record<string, RegExp> = {
 /** Reports whether `key` or `secrets` is no secret in this parent, as in a toleration or a quota. */
 export const isNameKey = (key: string, parentKey: string): boolean =>
   key === "key"
-    ? nameKeysIn.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
-    : key === "secrets" && amountMap.test(parentKey);
+    ? nameKeysByParent.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
+    : key === "secrets" && quantitiesMap.test(parentKey);
 
 /** Matches keys whose values are one of a few fixed words, such as `phase`, so that recordings keep the values. */
-const wordKey =
+const fixedWordKey =
   /^(?:status|phase|reason|code|effect|operator|protocol|scheme|action|add|drop|procMount|whenUnsatisfiable|sideEffects|sessionAffinity|format|\w*[a-z](?:Policy|Policies|Mode|Modes|Type|Types|Strategy|Family|Families|Propagation|State|Scope|Class))$/;
-const word = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;
+const fixedWord = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;
 
 /** The fields that are maps with any keys. A key in such a map doesn't show whether its value is a secret. */
-const freeMap = /^(?:data|stringData|binaryData|annotations|parameters|volumeAttributes|extra|headers)$/;
+const freeTextMap = /^(?:data|stringData|binaryData|annotations|parameters|volumeAttributes|extra|headers)$/;
 
-const labelMap = /^(?:labels|namespaceLabels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
+/** The fields that are maps of labels. */
+const labelsMap = /^(?:labels|namespaceLabels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
 /** The form of a label that may be recorded; a policy's placeholder, such as {{metadata.name}}, is allowed. */
 const label = /^[-\w./{}]{1,63}$/;
 
@@ -62,30 +63,34 @@ const image =
   /^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?\/)?[a-z0-9]+(?:[._-]+[a-z0-9]+|\/[a-z0-9]+)*(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/;
 
 /** The keys of maps with amounts. In any other place, a text of digits may be a secret code. */
-const amountMap =
+const quantitiesMap =
   /^(?:requests|limits|capacity|allocatable|hard|used|unseen|default|defaultRequest|max|min|maxLimitRequestRatio|overhead|podFixed|allocatedResources)$/;
-const amountKey = /^(?:cpu|memory|storage|ephemeral-storage|pods|sizeLimit|divisor|.*[/.].*|hugepages-.*|\w+s)$/;
-const countKey = /^(?:sizeLimit|divisor|maxUnavailable|minAvailable|maxSurge)$/;
-const amount = /^[+-]?\d{1,19}(?:\.\d{1,9})?(?:[numkKMGTPE]i?|[eE][+-]?\d{1,3})?$/;
+const quantityKey = /^(?:cpu|memory|storage|ephemeral-storage|pods|sizeLimit|divisor|.*[/.].*|hugepages-.*|\w+s)$/;
+const numberKey = /^(?:sizeLimit|divisor|maxUnavailable|minAvailable|maxSurge)$/;
+const quantity = /^[+-]?\d{1,19}(?:\.\d{1,9})?(?:[numkKMGTPE]i?|[eE][+-]?\d{1,3})?$/;
 
-const profileKey =
+/** The annotations with a container's AppArmor or seccomp profile. */
+const securityProfileKey =
   /^(?:container\.apparmor\.security\.beta|(?:container\.)?seccomp\.security\.alpha)\.kubernetes\.io\//;
-const profile = /^(?:(?:runtime|docker)\/default|unconfined|localhost\/[-\w./]{1,200})$/;
+const securityProfile = /^(?:(?:runtime|docker)\/default|unconfined|localhost\/[-\w./]{1,200})$/;
 
 /** Texts whose form shows that they are no secret: booleans, times, durations, amounts with a unit. */
 const harmless =
   /^(?:true|false|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)|(?:\d{1,6}(?:\.\d{1,3})?(?:h|m|s|ms))+|\d{1,9}(?:\.\d{1,3})?(?:[KMGTP]i|%)|\d{1,5}m)$/;
 
-/** Reports whether a recording may keep a text: its key or form shows a name, image, quantity, time or API word. */
+/** Reports whether a recording may keep a text: its key or form shows a name, image, quantity, time or fixed word. */
 export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParentKey): boolean => {
   if (text === "" || harmless.test(text)) return true;
-  if (freeMap.test(parentKey)) return parentKey === "annotations" && profileKey.test(key) && profile.test(text);
+  // Of texts in annotations and other maps of free texts, only the names of AppArmor and seccomp profiles are kept.
+  if (freeTextMap.test(parentKey))
+    return parentKey === "annotations" && securityProfileKey.test(key) && securityProfile.test(text);
   if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text) && !isSecretImage(text);
-  if (labelMap.test(parentKey)) return label.test(text) && !seemsSecretName(text, [key]);
-  if (countKey.test(key) || (amountMap.test(parentKey) && amountKey.test(key))) return amount.test(text);
-  if (wordKey.test(key)) return word.test(text);
+  if (labelsMap.test(parentKey)) return label.test(text) && !seemsSecretName(text, [key]);
+  // Numbers such as `maxSurge`, and amounts such as `requests.cpu`.
+  if (numberKey.test(key) || (quantitiesMap.test(parentKey) && quantityKey.test(key))) return quantity.test(text);
+  if (fixedWordKey.test(key)) return fixedWord.test(text);
   return (
-    (nameKey.test(key) || (Object.hasOwn(nameKeysIn, key) && nameKeysIn[key]?.test(parentKey) === true)) &&
+    (nameKey.test(key) || (Object.hasOwn(nameKeysByParent, key) && nameKeysByParent[key]?.test(parentKey) === true)) &&
     isName(text, key, parentKey)
   );
 };
@@ -98,7 +103,7 @@ const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
   (!text.includes(":") || colonMap.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
-  !seemsSecretName(text, [Object.hasOwn(nameKeysIn, key) ? key : "id"]);
+  !seemsSecretName(text, [Object.hasOwn(nameKeysByParent, key) ? key : "id"]);
 
 /** Matches keys of maps: a plain key, a key of managed fields (`f:…`), or a host with a port. */
 const mapKey = /^(?:(?:f:)?[-\w./]{0,253}|(?:localhost|[-\w]{1,99}\.[-\w./]{1,99}):\d{1,5})$/;

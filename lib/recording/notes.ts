@@ -145,8 +145,7 @@ const openNotes = () => {
       Object.fromEntries([...values].flatMap(([key, value]) => (value === undefined ? [] : [[key, value] as const])));
     return {
       ...toOptionalField("objects", objects.values()),
-      // `reads` is recorded even if it is empty: without `reads`, `objects` would be all objects of the cluster in a
-      // replay.
+      // `reads` is recorded even if it is empty: without it, `objects` would be the whole cluster in a replay.
       reads: [...reads.values()],
       ...toOptionalField("refused", refused.values()),
       // Access questions with more members come first. In a replay, the first one that matches counts.
@@ -173,12 +172,10 @@ const countMembers = ({ allowed: _, reason: __, evaluationError: ___, ...access 
   Object.values(access).filter((value) => value !== undefined).length;
 
 /** Returns the parts of a request that a recording contains. Other parts only say how the request is sent. */
-export const toRecordedRequest = ({ url, method, headers, body }: HttpsRequest) => {
-  return {
-    url,
-    ...(method !== undefined && { method }),
-    ...(headers && { headers }),
-    // A binary body can't be redacted.
-    ...(typeof body === "string" && { body }),
-  };
-};
+export const toRecordedRequest = ({ url, method, headers, body }: HttpsRequest) => ({
+  url,
+  ...(method !== undefined && { method }),
+  ...(headers && { headers }),
+  // A binary body can't be redacted.
+  ...(typeof body === "string" && { body }),
+});

@@ -18,6 +18,7 @@ export const inactiveFieldReadTracker: FieldReadTracker = {
   close: () => {},
 };
 
+/** Notes which texts a rule reads from an object, because a recording must keep those. */
 export const createFieldReadTracker = (): FieldReadTracker => {
   const readKeys = new WeakMap<object, Set<string>>();
   const views = [new WeakMap<object, object>(), new WeakMap<object, object>()] as const;

@@ -64,6 +64,7 @@ export const createRecordedCapabilities = (recorded: RecordedCapabilityAnswers):
   };
 };
 
+/** Answers a rule's reads and writes from the objects in a recording. */
 const createObjectCapabilities = ({
   objects = [],
   refused = [],
@@ -120,6 +121,7 @@ const createObjectCapabilities = ({
   };
 };
 
+/** Answers a rule's questions about rights and kinds from a recording. */
 const createAccessCapabilities = ({
   may = [],
   discovery,

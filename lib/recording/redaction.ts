@@ -48,6 +48,7 @@ const maxDepth = 100;
 /** The most characters of a value. */
 const maxSize = 2 * 1024 * 1024;
 
+/** Returns a function that copies a value and replaces free text by placeholders. */
 export const createRedactor = ({
   reads = inactiveFieldReadTracker,
   isSecret = false,
@@ -132,6 +133,7 @@ export const createRedactor = ({
   return Object.assign(redact, { body: redactBody });
 };
 
+/** The position of a whole value. */
 const root: RedactionPosition = {
   holder: {},
   member: "",

@@ -24,6 +24,7 @@ interface RedactedCapabilities {
   isScriptBlind(): boolean;
 }
 
+/** Repeats the answers that a rule got, first to note what it reads, then with redacted texts. */
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
   /** The answers in the first evaluation, by the question's number. The second evaluation gets the same answers. */
   const answers = new Map<number, unknown>();
@@ -88,7 +89,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
 /** The verb and arguments of a question. Members that only say how it is sent are left out, as they may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/** Returns capabilities whose calls go through `answer`. `restoreValue` replaces values before a ledger's change. */
+/** Returns capabilities whose calls go through `answer`. `restoreValue` replaces a ledger's value before a change. */
 const interceptAnswers = (
   capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,

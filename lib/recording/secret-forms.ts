@@ -160,6 +160,7 @@ const findOddRuns = (chunk: string): string[] =>
   );
 const words = /^(?:[A-Z]+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*)$/;
 
+/** Reports whether a part of a text looks random, such as "x7Gq2LpZ9vTk4Rb". */
 const isRandomChunk = (chunk: string, minOddity: number): boolean => {
   const runs = findOddRuns(chunk);
   if (runs.some(isRandomRun)) return true;

@@ -20,9 +20,7 @@ export type PodSecurityCheckFunction = (subject: PodSubject) => PodSecurityViola
 /** A check of the Pod Security Standards, with its variants for Kubernetes versions. */
 export interface PodSecurityCheck {
   level: "baseline" | "restricted";
-  /**
-   * The variants of this check, each under the Kubernetes version from which the variant applies, in ascending order.
-   */
+  /** The variants of this check, each under the Kubernetes version from which it applies, in ascending order. */
   since: Since<PodSecurityCheckFunction>;
   /** The baseline check that this restricted check replaces, from the first version in `since` on. */
   insteadOf?: PodSecurityCheck;
@@ -44,9 +42,7 @@ export const listNames = (containers: readonly Container[]) => containers.map(({
 /** Reports whether a seccomp or AppArmor profile confines a container. */
 export const isAllowedProfile = ({ type }: { type: string }) => type === "RuntimeDefault" || type === "Localhost";
 
-/**
- * Builds a check of containers. `describeDetail` gets the names of containers, and each forbidden value once, sorted.
- */
+/** Builds a check of containers. `describeDetail` gets names of containers, and each forbidden value once, sorted. */
 export const buildContainersCheck =
   (
     reason: string,

@@ -78,8 +78,8 @@ export const runAdmissionChain = async (
   );
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = context.prepare(restoreUnwrittenFields(filled, mutated.object));
-  // Kubernetes' types leave out empty lists and maps, which validation may refuse. The object in memory still has them, until
-  // it is written for a webhook or a policy that changes it.
+  // Kubernetes' types leave out empty lists and maps, which validation may refuse. The object in memory still has them,
+  // until it is written for a webhook or a policy that changes it.
   const changes = run.steps.filter(({ after }) => after !== undefined);
   const isWritten = changes.some(({ isPlugin, policy }) => !isPlugin || policy);
   const keepEmptyMembers = () => {
@@ -111,9 +111,7 @@ const groupValidating = (hooks: readonly DefaultedWebhookEntry[]): DefaultedWebh
   return groups;
 };
 
-/**
- * Calls the matching validating webhooks in parallel and returns all refusals. Before the first call, all are matched.
- */
+/** Calls matching validating webhooks in parallel and returns all refusals. Before the first call, all are matched. */
 const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry[]): Promise<Status[]> => {
   const calls: {
     hook: DefaultedWebhookEntry;

@@ -161,6 +161,7 @@ const findBase64Fault = (text: string): string | undefined => {
   return count % 4 === 0 ? undefined : describeByte(text.length - (count % 4));
 };
 
+/** Returns the API server's error text for an AdmissionReview response that it doesn't accept. */
 const findContentFault = (phase: Phase, uid: string, body: JsonMap, response: JsonMap): string | undefined => {
   if (response.uid !== uid) return `expected response.uid="${uid}", got ${JSON.stringify(response.uid ?? "")}`;
   const { apiVersion, kind } = body;

@@ -9,6 +9,7 @@ export interface AuditAnnotations {
   addFailures(list: string): void;
 }
 
+/** Collects the audit annotations of a request. Lists of failures, such as ["a"] and ["b"], are joined. */
 export const createAuditAnnotations = (): AuditAnnotations => {
   const all: Record<string, string> = {};
   return {
@@ -44,6 +45,7 @@ interface AnnotatedCall {
   hook: string;
 }
 
+/** Returns the key and value of the annotation that says whether a webhook mutated the object. */
 export const buildMutationAnnotation = (
   { round, index, configuration, hook: webhook }: AnnotatedCall,
   mutated: boolean,
@@ -53,6 +55,7 @@ export const buildMutationAnnotation = (
     escapeAsGo(JSON.stringify({ configuration, webhook, mutated })),
   ] as const;
 
+/** Returns the key and value of the annotation with a webhook's patch. */
 export const buildPatchAuditAnnotation = (
   { round, index, configuration, hook: webhook }: AnnotatedCall,
   patch: unknown[],

@@ -130,6 +130,7 @@ export const noteRefusalInTraceStep = (step: HookTraceStep, status: Status): Sta
   return status;
 };
 
+/** Calls a webhook, with its own timeout or the rest of the request's time. */
 const callWithTimeout = async (
   { context, end }: AdmissionRun,
   hook: DefaultedWebhookEntry,
@@ -151,23 +152,21 @@ const callWithTimeout = async (
   }
 };
 
-export const createInternalError = (text: string): Status => {
-  return {
-    code: 500,
-    reason: "InternalError",
-    message: `Internal error occurred: ${text}`,
-    details: { causes: [{ message: text }] },
-  };
-};
+/** The API server's answer to an error that is no refusal. */
+export const createInternalError = (text: string): Status => ({
+  code: 500,
+  reason: "InternalError",
+  message: `Internal error occurred: ${text}`,
+  details: { causes: [{ message: text }] },
+});
 
-export const createTimeoutStatus = (): Status => {
-  return {
-    code: 504,
-    reason: "Timeout",
-    message: "Timeout: request did not complete within requested timeout",
-    details: {},
-  };
-};
+/** The API server's answer if webhooks take longer than the request may. */
+export const createTimeoutStatus = (): Status => ({
+  code: 504,
+  reason: "Timeout",
+  message: "Timeout: request did not complete within requested timeout",
+  details: {},
+});
 
 /** Returns the status that the client gets for a hook's refusal; a code below 400 becomes 400. */
 export const toRefusal = ({ name, isPlugin }: DefaultedWebhookEntry, answered: JsonMap = {}): Status => {
@@ -183,6 +182,7 @@ export const toRefusal = ({ name, isPlugin }: DefaultedWebhookEntry, answered: J
   };
 };
 
+/** Returns the details of a webhook's status without members that are empty or have a wrong type. */
 const parseDetails = ({ name, group, kind, uid, causes, retryAfterSeconds }: JsonMap): Status["details"] & object => {
   const keepStrings = (members: object) =>
     Object.fromEntries(Object.entries(members).filter(([, value]) => typeof value === "string" && value !== ""));

@@ -16,7 +16,7 @@ import type { CelEvaluator, CompiledCondition } from "./types.ts";
 const compiled = new Map<string | undefined, Map<string, CompiledCondition>>();
 const mostCompiled = 10_000;
 
-/** Evaluates matchConditions with the API server's outcome, or returns `unsupported`: for questions to the authorizer. */
+/** Evaluates matchConditions as the API server does, or returns `unsupported`: for questions to the authorizer. */
 export const celEvaluator: CelEvaluator = {
   compile: (expression, kubernetes) => {
     const ofMinor = compiled.get(kubernetes) ?? new Map<string, CompiledCondition>();
@@ -33,6 +33,7 @@ export const celEvaluator: CelEvaluator = {
 
 const environments = new Map<string | undefined, ReturnType<typeof createAdmissionEnvironment>>();
 
+/** Compiles a matchCondition as an API server of a minor does. If that refuses it, the result is always undecided. */
 const compile = (expression: string, kubernetes: string | undefined): CompiledCondition => {
   const environment =
     environments.get(kubernetes) ??

@@ -18,6 +18,7 @@ interface ConfigurationChecks {
   excluded: Readonly<Record<string, readonly string[]>>;
 }
 
+/** The error texts and checks of webhook configurations that differ between minors of Kubernetes. */
 const checksSince: Since<Partial<ConfigurationChecks>> = {
   "1.0": {
     unnamedService: "Required value: service name is required",
@@ -111,6 +112,7 @@ const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])
 const qualified = /^([^/]+\/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 const label = /^[a-z]([-a-z0-9]*[a-z0-9])?$/;
 
+/** Returns the API server's error text for the name of a webhook entry. */
 const checkName = (name: unknown): Fault[] => {
   if (typeof name !== "string" || name === "") return [".name: Required value"];
   const value = `.name: Invalid value: ${JSON.stringify(name)}`;
@@ -120,6 +122,7 @@ const checkName = (name: unknown): Fault[] => {
     : [];
 };
 
+/** Returns the API server's error text for a webhook entry's admissionReviewVersions. */
 const checkVersions = (versions: unknown): Fault[] => {
   const place = ".admissionReviewVersions";
   if (!isStringList(versions) || versions.length === 0)
@@ -151,6 +154,7 @@ const checkEnum = (value: unknown, place: string, allowed: string[]): Fault =>
 const checkSelector = (value: unknown, place: string): Fault =>
   value == null || isLabelSelector(value) ? undefined : `${place}: Invalid value: must be a label selector`;
 
+/** Returns the API server's error text for a webhook entry's clientConfig. */
 const checkClientConfig = (value: unknown, checks: Partial<ConfigurationChecks>): Fault => {
   const { url, service, caBundle } = isMap(value) ? value : {};
   if ((url == null) === (service == null))
@@ -167,6 +171,7 @@ const checkClientConfig = (value: unknown, checks: Partial<ConfigurationChecks>)
 
 const desired = "desired format: https://host[/path]";
 
+/** Returns what the API server refuses in a webhook's URL. */
 const findUrlFault = (text: string): Fault => {
   if (!URL.canParse(text)) return `url must be a valid URL; ${desired}`;
   const { protocol, username, password } = new URL(text);
@@ -176,6 +181,7 @@ const findUrlFault = (text: string): Fault => {
   return text.includes("?") ? "query parameters are not permitted in the URL" : undefined;
 };
 
+/** Returns the API server's error texts for a webhook entry's rules. */
 const checkRules = (value: unknown): Fault[] => {
   if (value == null) return [];
   if (!Array.isArray(value)) return [".rules must be a list"];
@@ -193,6 +199,7 @@ const wildcardFields: Record<string, string> = {
   apiVersions: "API versions",
 };
 
+/** Returns the error texts for one rule, such as ".operations: Required value". */
 const listRuleFaults = (rule: JsonMap): string[] => {
   const faults: string[] = [];
   for (const key of [...Object.keys(wildcardFields), "resources"]) {
@@ -213,6 +220,7 @@ const listRuleFaults = (rule: JsonMap): string[] => {
   return scopeFault ? [...faults, scopeFault] : faults;
 };
 
+/** Returns why a rule can't list these resources together, such as "pods/*" and "pods/status". */
 const findResourceConflict = (resources: string[]): Fault => {
   if (resources.includes("")) return "must not be empty";
   if (resources.length > 1 && resources.includes("*/*")) return "if '*/*' is present, must not specify other resources";
@@ -229,6 +237,7 @@ const findResourceConflict = (resources: string[]): Fault => {
   return undefined;
 };
 
+/** Returns the API server's error texts for a webhook entry's matchConditions. */
 const checkConditions = (value: unknown): Fault[] => {
   if (value == null) return [];
   if (!Array.isArray(value)) return [".matchConditions must be a list"];

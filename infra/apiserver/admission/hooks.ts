@@ -17,7 +17,7 @@ export interface DefaultedWebhookEntry {
   rules: readonly RequestMatch[];
   failurePolicy: "Fail" | "Ignore";
   matchPolicy: "Equivalent" | "Exact";
-  /** `Always` is that of compiled-in plugins: they are called again whenever a webhook or a policy changed the object. */
+  /** `Always` is for compiled-in plugins: they are called again whenever a webhook or policy changed the object. */
   reinvocationPolicy: "Never" | "IfNeeded" | "Always";
   namespaceSelector: LabelSelector;
   objectSelector: LabelSelector;
@@ -46,8 +46,8 @@ const isConfiguration = (manifest: unknown): boolean =>
   isMap(manifest) && typeof manifest.kind === "string" && Object.hasOwn(kinds, manifest.kind);
 
 /**
- * Returns the hooks of configurations, as a minor of Kubernetes has them. A configuration that an API server would refuse
- * has no hooks, only faults.
+ * Returns the hooks of configurations, as a minor of Kubernetes has them. A configuration that an API server would
+ * refuse has no hooks, only faults.
  */
 export const parseWebhookConfigurations = (
   configurations: readonly unknown[],
@@ -90,6 +90,7 @@ interface WebhookConfiguration {
     | null;
 }
 
+/** Returns the entries of a webhook configuration with the API server's defaults. */
 const toHooks = ({ metadata, webhooks }: WebhookConfiguration, phase: Phase): DefaultedWebhookEntry[] => {
   const counts = new Map<string, number>();
   return (webhooks ?? []).map((entry) => {

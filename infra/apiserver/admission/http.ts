@@ -13,6 +13,7 @@ export const getHookUrl = ({ url, service }: DefaultedWebhookEntry["clientConfig
   return `https://${String(name)}.${String(namespace)}.svc:${String(port ?? 443)}${cleanPath(typeof path === "string" ? path : "/")}`;
 };
 
+/** Returns a URL path without "." and "..", as Go's client sends it. */
 const cleanPath = (path: string): string => {
   let decoded = path;
   try {
@@ -28,6 +29,7 @@ const cleanPath = (path: string): string => {
   return `/${steps.map((step) => encodeURIComponent(step).replaceAll("%3A", ":")).join("/")}`;
 };
 
+/** Returns the body of a webhook's answer, or the error text that the API server makes of the answer. */
 export const parseWebhookHttpAnswer = (answer: { code: number; type: string; text: string }): HookCallResult => {
   const { code, type, text } = answer;
   const body = parseJson(text);

@@ -25,6 +25,7 @@ export interface ConvertibleRequestObjects {
   put(object: unknown): void;
 }
 
+/** Keeps a request's objects, and converts them for hooks that ask for another version. */
 export const createConvertibleRequestObjects = (
   { kind, object, oldObject }: AdmissionAttributes,
   convert: ImitatedServerFunctions["convert"],
@@ -92,6 +93,7 @@ export const matchHookWithAuthorizer = (...args: Parameters<typeof matchHook>): 
   return "unsupported" in match && authorizations ? askAndMatch(authorizations, match, args) : match;
 };
 
+/** Asks the cluster's authorizer what a hook's conditions still need, and then matches the hook again. */
 const askAndMatch = async (
   authorizations: NonNullable<ImitatedServerFunctions["authorizations"]>,
   match: HookMatch,
@@ -145,6 +147,7 @@ const connections = new Set(
   ),
 );
 
+/** Returns the resource and kind with which a hook's rules match a request; undefined if none matches. */
 const findInvocation = (
   hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,
@@ -174,6 +177,7 @@ interface RequestCache {
 
 const requestCaches = new WeakMap<AdmissionAttributes, RequestCache>();
 
+/** Returns a value that is computed once for each request. */
 const getCached = <Name extends keyof RequestCache>(
   attributes: AdmissionAttributes,
   name: Name,
@@ -196,6 +200,7 @@ const chooseKind = (
 ): GroupVersionKind =>
   kind.group === resource.group && kind.version === resource.version ? { group, version, kind: kind.kind } : kind;
 
+/** Evaluates a hook's matchConditions: whether it is called, skipped, or refuses the request by an error. */
 const evaluateConditions = (
   hook: DefaultedWebhookEntry,
   attributes: AdmissionAttributes,

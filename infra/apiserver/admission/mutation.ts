@@ -29,8 +29,8 @@ interface MutationResult {
 
 /**
  * Calls the hooks one after the other, each with the object that the previous hook left. If a webhook or a policy
- * changed the object, all plugins and the earlier webhooks and policies with reinvocationPolicy IfNeeded are called once
- * more. A change in this second round counts as a change for the webhooks after it.
+ * changed the object, all plugins and the earlier webhooks and policies with reinvocationPolicy IfNeeded are called
+ * once more. A change in this second round counts as a change for the webhooks after it.
  */
 export const runMutatingWebhooks = async (
   run: AdmissionRun,
@@ -76,8 +76,7 @@ const runHook = async (
   state: MutationState,
 ): Promise<Status | undefined> => {
   const match = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
-  // Like the API server, matches every hook in the second round. That can refuse the request for a hook that isn't
-  // called again.
+  // Like the API server, matches every hook in the second round. A hook that isn't called again may thus refuse.
   const isRepeated = hook.reinvocationPolicy === "Always";
   if (!("refusal" in match) && step.round === 1 && !isRepeated && !state.reinvocations.has(hook.identity))
     return undefined;

@@ -27,7 +27,7 @@ const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
-/** Returns a value without null members but those of maps, which are read as empty. Parts without nulls are shared. */
+/** Returns a value without null members, except in maps with any keys. Parts without nulls are shared. */
 const dropNulls = (value: unknown, key = ""): unknown => {
   if (Array.isArray(value)) {
     const read = value.map((element) => dropNulls(element));
@@ -57,6 +57,7 @@ const mapMembers = new Set(
   "labels annotations data binaryData stringData matchLabels nodeSelector limits requests capacity selector".split(" "),
 );
 
+/** Reports whether two objects are equal if absent members and empty ones count as equal. */
 const isSameObject = (left: unknown, right: unknown, key = ""): boolean => {
   if (left === right) return true;
   if (isAbsent(left, key) || isAbsent(right, key)) return isAbsent(left, key) && isAbsent(right, key);

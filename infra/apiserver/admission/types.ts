@@ -34,6 +34,7 @@ export type HookCallResult =
   /** The hook's answer can't be determined, for the reason in this sentence. */
   | { unsupported: string };
 
+/** What the imitated admission needs from the rest of the imitated API server. */
 export interface ImitatedServerFunctions {
   /** The API server's minor of Kubernetes, such as 1.35; absent: the newest. */
   kubernetes?: string | undefined;
@@ -48,8 +49,8 @@ export interface ImitatedServerFunctions {
   /** Returns an object as the API server changes it between mutating and validating webhooks. */
   prepare(object: unknown): unknown;
   /**
-   * Prepares and validates the object of a request, as the API server does after mutating webhooks; undefined if that isn't
-   * known of the request. Absent if objects aren't validated.
+   * Prepares and validates the object of a request, as the API server does after mutating webhooks; undefined if that
+   * isn't known of the request. Absent if objects aren't validated.
    */
   store?: ((attributes: AdmissionAttributes) => Promise<StoreResult | undefined>) | undefined;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
@@ -83,11 +84,12 @@ interface MatchConditionVariables {
 }
 
 /**
- * The result of a matchCondition. `error` is the API server's, and so is `exhausted`, after which it evaluates no further
- * condition; `unsupported` says why the result is unknown here.
+ * The result of a matchCondition. `error` is the API server's, and so is `exhausted`, after which it evaluates no
+ * further condition; `unsupported` says why the result is unknown here.
  */
 type MatchConditionResult = { holds: boolean } | { error: string } | { exhausted: string } | { unsupported: string };
 
+/** What happened to one webhook or plugin during the admission of a request. */
 export interface HookTraceStep {
   hook: string;
   configuration: string;
@@ -117,6 +119,7 @@ export interface HookTraceStep {
   warnings: string[];
 }
 
+/** The result of the imitated admission of one request, and how it came about. */
 export interface AdmissionTrace {
   allowed: boolean;
   status?: Status;

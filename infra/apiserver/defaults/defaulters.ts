@@ -2,6 +2,7 @@ import { isMap, type JsonMap } from "#lib/json.ts";
 import { mergeSince, type Since } from "#lib/since.ts";
 import { type Defaulters, getList, getMember, podConversions, podDefaulters } from "./pods.ts";
 
+/** Completes objects of the core API whose defaults depend on other fields. */
 const coreDefaulters: Defaulters = {
   Namespace: (namespace) => {
     const metadata = getMember(namespace, "metadata");
@@ -25,6 +26,7 @@ const coreDefaulters: Defaulters = {
   Service: (service) => finishService(getMember(service, "spec"), getMember(service, "status")),
 };
 
+/** Completes workloads whose defaults depend on other fields. */
 const workloadDefaulters: Defaulters = {
   ReplicationController: (controller) => {
     const { labels } = getMember(getMember(getMember(controller, "spec"), "template"), "metadata");
@@ -37,6 +39,7 @@ const workloadDefaulters: Defaulters = {
   StatefulSetUpdateStrategy: (strategy) => finishStatefulSetStrategy(strategy),
 };
 
+/** Completes objects of other APIs. `original` is the object before it got its fixed defaults. */
 const otherDefaulters: Defaulters = {
   NetworkPolicySpec: (spec) => {
     spec.policyTypes ??= spec.egress === undefined ? ["Ingress"] : ["Ingress", "Egress"];
@@ -77,6 +80,7 @@ const fillRollingUpdateWithZeros = ({ rollingUpdate }: JsonMap): void => {
   if (isMap(rollingUpdate)) Object.assign(rollingUpdate, { maxUnavailable: 0, maxSurge: 0, ...rollingUpdate });
 };
 
+/** Sets the defaults of a Service that depend on its type. */
 const finishService = (spec: JsonMap, status: JsonMap): void => {
   if (spec.sessionAffinity === "None") delete spec.sessionAffinityConfig;
   if (spec.sessionAffinity === "ClientIP") {
@@ -134,6 +138,7 @@ const conversions: Defaulters = {
   },
 };
 
+/** Sets the defaults of a Job that depend on its other fields. */
 const finishJob = (job: JsonMap): void => {
   const spec = getMember(job, "spec");
   if (spec.completions === undefined && spec.parallelism === undefined) spec.completions = 1;
@@ -162,7 +167,7 @@ const defaultersSince: Since<Defaulters> = {
         for (const pattern of getList(rule, "onPodConditions")) finishConditionPattern(pattern);
     },
   },
-  // Until then a Job has this default, but the template of a CronJob has not.
+  // Before 1.34, onPodConditions gets defaults in Jobs, but not in the templates of CronJobs.
   "1.34": { Job: (job) => finishJob(job), PodFailurePolicyOnPodConditionsPattern: finishConditionPattern },
   "1.37": {
     StatefulSetUpdateStrategy: (strategy) => {

@@ -33,8 +33,8 @@ export const hasKnownDefaults = (object: KubernetesObject, kubernetes?: string):
   findDecoder(object, kubernetes, "request") !== undefined;
 
 /**
- * The objects that `fillDefaults` returned for requests, with the minor. All API defaults are filled in, so they need no
- * second pass; they must not be changed.
+ * The objects that `fillDefaults` returned for requests, with the minor. All API defaults are filled in, so they need
+ * no second pass; they must not be changed.
  */
 const complete = new WeakMap<KubernetesObject, string>();
 

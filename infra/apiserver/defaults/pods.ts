@@ -73,7 +73,7 @@ const deletePodResources = (pod: JsonMap): void => {
 
 /** What the API server changes in Pods and templates after mutating webhooks and before validating ones. */
 export const podPreparations: Since<Defaulters> = {
-  // The field is behind a feature gate that is off.
+  // Before 1.34, the feature gate of pod-level resources (`spec.resources`) is off, so the field is dropped.
   "1.0": {
     Pod: (pod) => {
       deletePodResources(pod);
@@ -141,6 +141,7 @@ const formatAppArmorProfile = ({ type, localhostProfile }: JsonMap): string | un
   return type === "Localhost" && typeof localhostProfile === "string" ? `localhost/${localhostProfile}` : undefined;
 };
 
+/** Sets the defaults of a Pod that depend on its other fields, such as host ports with hostNetwork. */
 const finishPod = (pod: JsonMap): void => {
   const spec = getMember(pod, "spec");
   const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];

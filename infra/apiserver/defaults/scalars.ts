@@ -66,9 +66,7 @@ const parseDate = (text: string): Date | undefined => {
   return Number.isNaN(date.getTime()) ? undefined : date;
 };
 
-/**
- * Returns a bytes field as base64 without line breaks; undefined if invalid. As in Go, a list of numbers is valid.
- */
+/** Returns a bytes field as base64 without line breaks; undefined if invalid. As in Go, a list of numbers is valid. */
 export const normalizeBase64 = (value: unknown): string | undefined => {
   if (Array.isArray(value)) return value.every(isByte) ? Buffer.from(value).toString("base64") : undefined;
   if (typeof value !== "string") return undefined;

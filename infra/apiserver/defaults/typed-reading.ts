@@ -42,23 +42,23 @@ interface KubernetesTypes {
   /** The functions that complete a struct after its members were read. */
   finishers: readonly Defaulters[];
   /** The decoders so far, by the words of types.json. */
-  known: Map<string, TypeDecoder>;
+  decoders: Map<string, TypeDecoder>;
 }
 
 /** A copy of the fixed defaults in defaults.go and zz_generated.defaults.go of Kubernetes' pkg/apis. */
 const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
-const known = new Map<string, KubernetesTypes>();
+const typesByMinorAndStep = new Map<string, KubernetesTypes>();
 
 const selectTypes = (kubernetes: string | undefined, step: ReadingStep): KubernetesTypes => {
   const key = `${kubernetes} ${step}`;
-  let found = known.get(key);
+  let found = typesByMinorAndStep.get(key);
   if (found === undefined) {
     const { kinds, types }: Pick<KubernetesTypes, "kinds" | "types"> = selectMinor(table, olderTables, kubernetes);
     const defaulters = selectDefaulters(kubernetes);
     const finishers = step === "request" ? [defaulters, selectConversions(kubernetes)] : [defaulters];
-    found = { kinds, types, finishers, known: new Map() };
-    known.set(key, found);
+    found = { kinds, types, finishers, decoders: new Map() };
+    typesByMinorAndStep.set(key, found);
   }
   return found;
 };
@@ -75,7 +75,7 @@ export const findKubernetesTypeDecoder = (
   return name === undefined ? undefined : getDecoder(name, types);
 };
 
-/** Returns the fields of the value at a path of an object of a built-in kind; none if the kind or the value isn't known. */
+/** Returns the fields of the value at a path in an object; none if the kind isn't built in or the path is unknown. */
 export const listKnownFields = (
   apiVersion: string,
   kind: string,
@@ -94,25 +94,28 @@ export const listKnownFields = (
 const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined =>
   Object.hasOwn(fields, key) ? fields[key] : undefined;
 
+/** Returns the decoder of a type in types.json, such as "PodSpec", "[Container" (a list) or "{quantity" (a map). */
 const getDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
-  let found = types.known.get(word);
+  let found = types.decoders.get(word);
   if (found === undefined) {
     found = createDecoder(word, types);
-    types.known.set(word, found);
+    types.decoders.set(word, found);
   }
   return found;
 };
 
+/** Creates the decoder of a type: "*" before a word means that it may be absent, "[" a list, and "{" a map. */
 const createDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   const [first, rest] = [word[0], word.slice(1)];
   if (first === "*") return createPointerDecoder(rest, types);
   if (first === "[") return createListDecoder(getDecoder(rest, types));
   if (first === "{") return createMapDecoder(getDecoder(rest, types));
-  return simple.get(word) ?? createStructDecoder(word, types);
+  return scalarDecoders.get(word) ?? createStructDecoder(word, types);
 };
 
 const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
+/** Decodes a value that may be absent or null. */
 const createPointerDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
   let decoder: TypeDecoder | undefined;
   // Types may contain themselves, so the decoder is found on first use.
@@ -126,36 +129,33 @@ const createPointerDecoder = (word: string, types: KubernetesTypes): TypeDecoder
   };
 };
 
-const createListDecoder = (element: TypeDecoder): TypeDecoder => {
-  return {
-    read: (value, reading) => {
-      if (isAbsent(value)) return null;
-      if (!Array.isArray(value)) return addMisfit(value, "a list", reading);
-      return value.map((item, index) => decodeChild(index, item, element, reading));
-    },
-    isEmpty: (value) => value === null || (Array.isArray(value) && value.length === 0),
-  };
-};
+/** Decodes a list whose elements all have one type. */
+const createListDecoder = (element: TypeDecoder): TypeDecoder => ({
+  read: (value, reading) => {
+    if (isAbsent(value)) return null;
+    if (!Array.isArray(value)) return addMisfit(value, "a list", reading);
+    return value.map((item, index) => decodeChild(index, item, element, reading));
+  },
+  isEmpty: (value) => value === null || (Array.isArray(value) && value.length === 0),
+});
 
-const createMapDecoder = (element: TypeDecoder): TypeDecoder => {
-  return {
-    read: (value, reading) => {
-      if (isAbsent(value)) return null;
-      if (!isMap(value)) return addMisfit(value, "a map", reading);
-      // Each key is there already, so that `__proto__` is set like any other.
-      const result: JsonMap = { ...value };
-      for (const key of Object.keys(result)) result[key] = decodeChild(key, result[key], element, reading);
-      return result;
-    },
-    isEmpty: (value) => value === null || (isMap(value) && Object.keys(value).length === 0),
-  };
-};
+/** Decodes a map with any keys, whose values all have one type. */
+const createMapDecoder = (element: TypeDecoder): TypeDecoder => ({
+  read: (value, reading) => {
+    if (isAbsent(value)) return null;
+    if (!isMap(value)) return addMisfit(value, "a map", reading);
+    // Each key is there already, so that `__proto__` is set like any other.
+    const result: JsonMap = { ...value };
+    for (const key of Object.keys(result)) result[key] = decodeChild(key, result[key], element, reading);
+    return result;
+  },
+  isEmpty: (value) => value === null || (isMap(value) && Object.keys(value).length === 0),
+});
 
-/**
- * The Kubernetes types whose resource quantities the API server doesn't round to thousandths when it decodes them.
- */
+/** The Kubernetes types whose resource quantities the API server doesn't round to thousandths when it decodes them. */
 const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 
+/** Decodes an object with known members, such as a PodSpec, and sets its defaults. */
 const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDecoder => {
   const words = kubernetes.types[name] ?? {};
   const members = Object.entries(words);
@@ -174,29 +174,29 @@ const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDec
     shapes.set(member, resolved);
     return resolved;
   };
-  const always = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
+  const requiredMembers = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
   const preset = Object.entries(presets[name] ?? {});
   const finishers = kubernetes.finishers.flatMap((byType) => byType[name] ?? []);
   return {
     read: (value, reading) => {
       if (!isAbsent(value) && !isMap(value)) return addMisfit(value, "an object", reading);
       const result: JsonMap = {};
-      const given: JsonMap = value ?? {};
-      for (const member of Object.keys(given)) {
+      const input: JsonMap = value ?? {};
+      for (const member of Object.keys(input)) {
         const found = resolveMember(member);
         if (found === undefined) {
           reading.strays.push(formatPath([...reading.trail, member]));
           continue;
         }
-        const read = decodeChild(member, given[member], found.shape, reading);
+        const read = decodeChild(member, input[member], found.shape, reading);
         if (!found.isOptional || !found.shape.isEmpty(read)) result[member] = read;
       }
-      for (const member of always)
+      for (const member of requiredMembers)
         if (!Object.hasOwn(result, member)) result[member] = resolveMember(member)?.shape.read(undefined, reading);
       if (reading.misfits.length > 0) return result;
       for (const [member, presetValue] of preset)
         if (result[member] == null) result[member] = typeof presetValue === "object" ? { ...presetValue } : presetValue;
-      for (const finish of finishers) finish(result, given);
+      for (const finish of finishers) finish(result, input);
       return result;
     },
     isEmpty: () => false,
@@ -216,12 +216,10 @@ const addMisfit = (value: unknown, expected: string, { trail, misfits }: Decodin
 };
 
 /** Returns a decoder of scalars. `read` returns undefined for a wrong type; an absent value gives `none`. */
-const createScalarDecoder = (expected: string, none: unknown, read: (value: unknown) => unknown): TypeDecoder => {
-  return {
-    read: (value, reading) => (isAbsent(value) ? none : (read(value) ?? addMisfit(value, expected, reading))),
-    isEmpty: (value) => value === none || value === "",
-  };
-};
+const createScalarDecoder = (expected: string, none: unknown, read: (value: unknown) => unknown): TypeDecoder => ({
+  read: (value, reading) => (isAbsent(value) ? none : (read(value) ?? addMisfit(value, expected, reading))),
+  isEmpty: (value) => value === none || value === "",
+});
 
 const applyToText = (read: (text: string) => unknown) => (value: unknown) =>
   typeof value === "string" ? read(value) : undefined;
@@ -233,7 +231,7 @@ const applyToAmount = (read: (amount: string | number) => unknown) => (value: un
       : undefined;
 const toWholeNumber = (value: unknown) => (Number.isInteger(value) || typeof value === "bigint" ? value : undefined);
 
-const simple = new Map<string, TypeDecoder>([
+const scalarDecoders = new Map<string, TypeDecoder>([
   ["text", createScalarDecoder("a text", "", applyToText(String))],
   ["flag", createScalarDecoder("true or false", false, (value) => (typeof value === "boolean" ? value : undefined))],
   ["number", createScalarDecoder("a whole number", 0, toWholeNumber)],

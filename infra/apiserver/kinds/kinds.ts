@@ -9,6 +9,7 @@ import { selectMinor } from "../minors.ts";
 import builtIn from "./kinds.json" with { type: "json" };
 import olderBuiltIn from "./older-kinds.json" with { type: "json" };
 
+/** A kind that API servers serve, and how they serve it. */
 export interface ResourceKind {
   kind: GroupVersionKind;
   resource: GroupVersionResource;
@@ -47,6 +48,7 @@ interface KindDescription {
 export const buildKindIndex = (objects: Iterable<unknown>, kubernetes?: string): KindIndex =>
   createKindIndex(collectKinds(objects, kubernetes));
 
+/** Returns functions that find kinds by name, by resource or by API version. */
 export const createKindIndex = (byName: KindsByName): KindIndex => {
   const byResource = Map.groupBy(byName.values(), ({ resource }) => `${resource.group}/${resource.resource}`);
   const byVersion = Map.groupBy(byName.values(), ({ kind }) => joinApiVersion(kind));
@@ -133,7 +135,7 @@ const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByN
   return kinds;
 };
 
-/** Returns the kinds of all known minors of Kubernetes, and those that CustomResourceDefinitions among the objects define. */
+/** Returns the kinds of all known minors of Kubernetes, and those of CustomResourceDefinitions among the objects. */
 export const listKindsOfAllMinors = (objects: readonly unknown[]): ResourceKind[] =>
   [newestKubernetes, ...Object.keys(olderBuiltIn)].flatMap((minor) => [...collectKinds(objects, minor).values()]);
 
@@ -151,6 +153,7 @@ const listStandardKinds = (kubernetes?: string): readonly ResourceKind[] => {
   return found;
 };
 
+/** Returns the kinds that an API server of this minor serves, and the kinds of kinitiras' policies. */
 const createStandardKinds = (kubernetes?: string): ResourceKind[] => {
   const kubernetesKinds: Record<string, Record<string, KindDescription>> = selectMinor(
     builtIn,
@@ -173,6 +176,7 @@ const toKindEntry = (kind: ResourceKind): [string, ResourceKind] => [
   kind,
 ];
 
+/** Returns the kinds that a CustomResourceDefinition defines; none for any other object. */
 const listDefinedKinds = (object: unknown): ResourceKind[] => {
   const { apiVersion, kind: kindOfObject, spec } = toMap(object);
   if (kindOfObject !== "CustomResourceDefinition" || !String(apiVersion).startsWith("apiextensions.k8s.io/")) return [];

@@ -27,8 +27,8 @@ export const findServedResource = (
 ) => (Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((resource) => resource.kind === kind) : undefined);
 
 /**
- * Returns capabilities that answer from recorded objects. Kinds follow from these, from the recorded discovery, and from
- * the minor of Kubernetes.
+ * Returns capabilities that answer from recorded objects. Kinds follow from these, from the recorded discovery, and
+ * from the minor of Kubernetes.
  */
 export const createRecordedCluster = (answers: RecordedCapabilityAnswers, kubernetes?: string): Capabilities => {
   const discovery = { ...listServedResources(answers.objects ?? [], kubernetes), ...answers.discovery };

@@ -1,7 +1,7 @@
 import type { Capabilities } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 
-/** What a check without --state and --live takes for granted of the cluster: an object exists, or no other one of a kind. */
+/** What a check without --state and --live assumes of the cluster: an object exists, or no other one of a kind does. */
 export interface Assumption {
   resource: string;
   namespace?: string | undefined;

@@ -20,7 +20,7 @@ export interface QuotaSubject {
   isRecorded?: boolean | undefined;
 }
 
-/** What an entry of the chain calls in this process: the endpoint of a rule, which may stand for a compiled-in plugin. */
+/** What an entry of the chain calls in this process: the endpoint of a rule, also in place of a compiled-in plugin. */
 export interface EndpointTarget {
   phase: Phase;
   variant: string | undefined;
@@ -29,8 +29,8 @@ export interface EndpointTarget {
   /** True for a plugin whose decision never depends on fields that only the API server fills in. */
   seesAll?: boolean;
   /**
-   * Opens the endpoint for one review, and the capabilities that answer its questions. `tell` gets a sentence if an answer
-   * isn't known.
+   * Opens the endpoint for one review, and the capabilities that answer its questions. `tell` gets a sentence if an
+   * answer isn't known.
    */
   open(
     tell: Tell,
@@ -80,6 +80,7 @@ export const callEndpoint = async (
 /** Whether Kubernetes objects have bigints. Each object is searched once, because every rule gets the same objects. */
 const searchedObjects = new WeakMap<object, boolean>();
 
+/** Reports whether a value contains a bigint. Results for Kubernetes objects are cached. */
 const hasBigInteger = (value: unknown): boolean => {
   if (!mayHaveBigints()) return false;
   if (!isObject(value)) return typeof value === "bigint";

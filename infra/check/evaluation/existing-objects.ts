@@ -31,7 +31,7 @@ export const describeUndecidedChange = (object: KubernetesObject): string | unde
 /** The annotation of an object in a saved state whose content isn't saved. */
 export const unsavedAnnotation = "postern.dev/content-not-saved";
 
-/** Opens a cluster of this name with these kinds and without objects. Calls `note` when an object with unknown content is read. */
+/** Opens a cluster with these kinds and no objects. Calls `note` when an object with unknown content is read. */
 export const createEmptyObjectStore = (
   cluster: string,
   kinds: KindIndex,
@@ -42,6 +42,7 @@ export const createEmptyObjectStore = (
   return { ...store, capabilities: (tell) => toCapabilities(store, cluster, kinds, ledger, tell) };
 };
 
+/** Answers rules' questions from the objects of a check. What these can't answer is undecided (`tell`). */
 const toCapabilities = (
   { find, put, list, findAccess }: ObjectStore,
   cluster: string,

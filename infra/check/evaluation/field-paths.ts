@@ -41,10 +41,7 @@ export const guessRefusedField = (object: unknown, { message, details }: Status,
   return otherwise;
 };
 
-/**
- * Returns the path of an object's member that a refusal's message names, such as `image` in "images must come from
- * …".
- */
+/** Returns the path of the member that a refusal's message names, such as `image` in "images must come from …". */
 const findMember = (container: unknown, message: string): FieldPath => {
   const words = new Set(message.split(/[^A-Za-z]+/));
   const found =
@@ -71,6 +68,7 @@ interface Container {
 
 const lists = ["containers", "initContainers", "ephemeralContainers"];
 
+/** Lists the containers of a Pod or workload with their paths. */
 const listContainers = (object: unknown): Container[] => {
   const places: FieldPath[] = [
     ["spec"],

@@ -22,8 +22,8 @@ export interface RequestHandlers {
   /** Decodes the object of a request and sets its defaults, as an API server does before mutating admission. */
   read(attributes: AdmissionAttributes): Promise<RequestAnswer | undefined>;
   /**
-   * Returns the object of a creation as it is stored, if its creation is possible. An object of a cluster, which has the time of
-   * its creation, is returned as it is.
+   * Returns the object of a creation as it is stored, if its creation is possible. An object of a cluster, which has
+   * the time of its creation, is returned as it is.
    */
   complete(creation: AdmissionAttributes): Promise<KubernetesObject>;
   /** Returns the fields of the value at a path of a custom resource, by its definition. */

@@ -20,6 +20,7 @@ import type { AdmissionChain } from "./plugins.ts";
 import type { UncertainUse } from "./quotas.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
+/** A request of a check, and the manifest that it came from. */
 export interface EvaluatedRequestAndManifest {
   attributes: AdmissionAttributes;
   manifest: Manifest;
@@ -146,6 +147,7 @@ export const noFindings = { denials: [], warnings: [], changes: [], undecided: [
 /** Denied takes precedence over undecided, undecided over changed and allowed. */
 export type CheckVerdict = "allowed" | "changed" | "denied" | "undecided";
 
+/** A refusal of a request, as reports show it. */
 export interface Denial {
   /** The name of what denied the request: a rule, a foreign webhook, or a policy and its rule. */
   rule: string;

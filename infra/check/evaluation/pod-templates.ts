@@ -2,7 +2,7 @@ import { getOwn, isMap, isSame } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 
-/** A kind that creates Pods: the path of its Pod template, the controller that creates them, and the kind that owns them. */
+/** A kind that creates Pods: the path of its Pod template, their controller, and the kind that owns them. */
 interface WorkloadKind {
   at: FieldPath;
   controller: string;
@@ -94,8 +94,8 @@ const countPods = ({ kind, spec }: KubernetesObject & { spec?: WorkloadSpec | nu
 };
 
 /**
- * Returns how many Pods a controller creates after a workload was created or, if there is an old one, changed; undefined if
- * that isn't known.
+ * Returns how many Pods a controller creates after a workload was created or, if there is an old one, changed;
+ * undefined if that isn't known.
  */
 export const countNewPods = (workload: KubernetesObject, old?: KubernetesObject | null): number | undefined => {
   if (!old) return countPods(workload);

@@ -24,8 +24,8 @@ export interface QuotaKnowledge {
   /** False if quotas are only known to count an object. */
   isUseKnown: boolean;
   /**
-   * Returns the creations of all objects in a namespace, from which the use of a quota without a status is counted. Then
-   * charges are kept; without it, quotas stay as they are.
+   * Returns the creations of all objects in a namespace, from which the use of a quota without a status is counted.
+   * Then charges are kept; without it, quotas stay as they are.
    */
   listCreations?(namespace: string): readonly AdmissionRequest[];
   uncertainUse: UncertainUse;
@@ -154,8 +154,8 @@ const removeLimit = (quota: Quota) => {
 };
 
 /**
- * Measures what creations use of quotas together. `isComplete` is false if the use of one isn't known. With `fillsZeros`, an
- * amount that a quota demands and an object lacks is zero: the object may be older than the quota.
+ * Measures what creations use of quotas together. `isComplete` is false if the use of one isn't known. With
+ * `fillsZeros`, an amount that a quota demands and an object lacks is zero: the object may be older than the quota.
  */
 const measure = async (
   creations: readonly AdmissionRequest[],
@@ -183,6 +183,7 @@ const measure = async (
   return { isComplete, getUse };
 };
 
+/** Sets requests or limits of 0 for the resources in `names`, such as "limits.cpu", where a Pod has none. */
 const fillZeros = (request: AdmissionRequest, names: readonly string[]): AdmissionRequest => {
   if (request.kind.group !== "" || request.kind.kind !== "Pod") return request;
   const pod = structuredClone(request.object) as Pod;

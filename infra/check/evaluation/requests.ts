@@ -86,6 +86,7 @@ export const buildCreation = (object: KubernetesObject, kinds: KindIndex, user: 
   return kind ? [{ uid: "", ...buildAdmissionAttributes(object, null, kind, asking) }] : [];
 };
 
+/** The members of metadata that the API server sets, so an apply doesn't change them. */
 const systemFields = new Set([
   "uid",
   "creationTimestamp",
@@ -132,8 +133,9 @@ export const buildAdmissionAttributes = (
 };
 
 /**
- * The keys by which an API server merges the elements of these lists: `patchMergeKey` in k8s.io/api. It replaces other lists.
- * A container's ports are merged by the number alone, though elements with different protocols may have the same one.
+ * The keys by which an API server merges the elements of these lists: `patchMergeKey` in k8s.io/api. It replaces other
+ * lists. A container's ports are merged by the number alone, though elements with different protocols may have the same
+ * one.
  */
 const mergeKeys: Readonly<Record<string, string>> = {
   containers: "name",
@@ -173,6 +175,7 @@ export const addOmitted = (object: KubernetesObject, stored: KubernetesObject): 
 /** The keys of the lists that are merged; undefined if all lists are replaced. */
 type MergeKeys = Readonly<Record<string, string>> | undefined;
 
+/** Returns a field's value after an apply. `keys` says how to merge lists; without it, lists are replaced. */
 const mergeValues = (value: unknown, old: unknown, field: string, keys: MergeKeys): unknown => {
   if (value === undefined) return old;
   // A null in a manifest removes the field.
@@ -197,8 +200,9 @@ const mergeMaps = (value: JsonMap, old: JsonMap, field: string, keys: MergeKeys)
 };
 
 /**
- * Merges lists whose elements may have the same key. kubectl compares the first element of a key with the first one that is
- * stored, the second with the second, and sends differences. The API server merges each of them into the first stored element.
+ * Merges lists whose elements may have the same key. kubectl compares the first element of a key with the first one
+ * that is stored, the second with the second, and sends differences. The API server merges each of them into the first
+ * stored element.
  */
 const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string, keys: MergeKeys): JsonMap[] => {
   const merged = [...old];

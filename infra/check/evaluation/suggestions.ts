@@ -67,6 +67,7 @@ const joinPlaces = (all: readonly string[]): string => {
   return [shown.slice(0, -1).join(", "), ...shown.slice(-1)].filter((part) => part !== "").join(" and ");
 };
 
+/** Returns the edits that turn one value into another, such as { verb: "remove", path: ["spec", "x"] }. */
 const listEdits = (old: unknown, now: unknown, path: FieldPath): Edit[] => {
   if (isDeepStrictEqual(old, now)) return [];
   if (now === undefined) return [{ verb: "remove", path }];

@@ -45,7 +45,7 @@ export const listPolicies = (objects: readonly KubernetesObject[], plugins: read
     .filter((kind) => plugins.includes(kind))
     .flatMap((kind) => objects.filter((object) => object.kind === kind));
 
-/** Returns those policies that no binding names. */
+/** Returns those policies that no binding among `objects` names. */
 export const listUnboundPolicies = (
   policies: readonly KubernetesObject[],
   objects: readonly KubernetesObject[],
@@ -57,8 +57,8 @@ export const listUnboundPolicies = (
 
 /**
  * Returns a matcher of the admission policies among some objects, without those that `isEvaluated` reports. If other
- * objects may exist (not `hasAllObjects`), a binding without its policy stands for the policy. Policies and quotas of the
- * kinds in `unreadableKinds` may match any request.
+ * objects may exist (not `hasAllObjects`), a binding without its policy stands for the policy. Policies and quotas of
+ * the kinds in `unreadableKinds` may match any request.
  */
 export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
@@ -99,6 +99,7 @@ export const createUnevaluatedPolicyMatcher = (
   };
 };
 
+/** Returns the admission policies of a kind with their bindings, for the sentence that they aren't evaluated. */
 const readPolicies = (objects: readonly KubernetesObject[], kind: string, isComplete: boolean): Policy[] => {
   const isMutating = kind === "MutatingAdmissionPolicy";
   const found = objects.filter((object) => object.kind === kind);
@@ -198,8 +199,8 @@ const isSelectedBy = (
 };
 
 /**
- * Reports whether the resourceNames of a rule, if any, include the name. With `guesses`, a prefix that fits is enough for
- * a name that isn't generated yet.
+ * Reports whether the resourceNames of a rule, if any, include the name. With `guesses`, a prefix that fits is enough
+ * for a name that isn't generated yet.
  */
 const includesName = (rule: object, { name, object }: AdmissionAttributes, { guesses = false } = {}): boolean => {
   const listed = getOwn(rule, "resourceNames");

@@ -5,8 +5,8 @@ import type { Phase } from "#lib/rule.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 import type { Assumption } from "./assumptions.ts";
 
-// What an API server fills in by its clients, its storage and its addresses isn't known here. A rule that reads such a field
-// can't decide. The field has a getter that tells so, and isn't among the object's enumerable members.
+// What an API server fills in by its clients, its storage and its addresses isn't known here. A rule that reads such a
+// field can't decide. The field has a getter that tells so, and isn't among the object's enumerable members.
 
 /** The fields of a Pod that plugins fill in from other objects, by the resource of these objects. */
 const filledFromObjects: Record<string, FieldPath[]> = {
@@ -20,8 +20,9 @@ const filledFromObjects: Record<string, FieldPath[]> = {
 };
 
 /**
- * Returns a request whose unknown fields call `tell` when they are read. `assumed` has what is assumed for it. A rule that edits a
- * draft reads all members of what it copies, so for it only those fields are unknown that are filled in from assumed objects.
+ * Returns a request whose unknown fields call `tell` when they are read. `assumed` has what is assumed for it. A rule
+ * that edits a draft reads all members of what it copies, so for it only those fields are unknown that are filled in
+ * from assumed objects.
  */
 export const hideUnknownFields = (
   request: AdmissionRequest,

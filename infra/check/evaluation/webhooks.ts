@@ -55,6 +55,7 @@ interface WebhookResponse {
   location?: string | undefined;
 }
 
+/** Sends a review to a webhook by HTTPS and returns the response. */
 const sendReview = (url: URL, text: string, seconds: number, caBundle: string | undefined): Promise<WebhookResponse> =>
   new Promise((resolve, reject) => {
     // Most checks send nothing, and loading this module takes as long as starting Node.

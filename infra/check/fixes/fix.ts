@@ -28,8 +28,8 @@ export interface ManifestFix {
 }
 
 /**
- * Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. `read` are the
- * Secrets that rules and policies have read.
+ * Returns the fix for an object; undefined if nothing changed or the object has no manifest file of its own. `read` are
+ * the Secrets that rules and policies have read.
  */
 export const toFix = (
   { subject, checked, steps, before, after: final }: ObjectEvaluation,
@@ -116,6 +116,7 @@ const parseSingleDocument = (text: string): Document.Parsed | undefined => {
   return first !== undefined && others.length === 0 && first.document.errors.length === 0 ? first.document : undefined;
 };
 
+/** Reports whether a YAML document has aliases (`*name`). */
 const hasAliases = (document: Document.Parsed): boolean => {
   let found = false;
   visit(document, {
@@ -162,6 +163,7 @@ const nestValue = ([step, ...rest]: readonly string[], value: unknown, changed: 
   return Object.fromEntries([[step, nestValue(rest, value, getOwn(changed, step))]]);
 };
 
+/** Applies an edit to a parsed YAML document. `place` is the path of the object in the document. */
 const applyToDocument = (document: Document.Parsed, place: FieldPath, { steps, op, value }: YamlEdit): void => {
   let holder: unknown = place.length === 0 ? document.contents : document.getIn(place, /* keepScalar */ true);
   for (const step of steps.slice(0, -1))

@@ -43,10 +43,7 @@ export const editYamlText = (target: EditableDocument, { steps, op, value }: Yam
   return pair === undefined ? addPair(target, holder, last, value) : replaceValue(target, holder, pair, value);
 };
 
-/**
- * Returns a function that turns the steps of a path, in order, into keys for `getIn` of a YAML document: numbers for
- * lists.
- */
+/** Returns a function that turns steps of a path into keys for `getIn` of a YAML document: numbers for lists. */
 const createKeyConverter = (document: Document.Parsed, place: FieldPath) => {
   const trail = [...place];
   return (step: string): string | number => {

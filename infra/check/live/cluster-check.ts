@@ -36,8 +36,9 @@ interface ClusterCheckOptions extends ChainOptions, ClusterReadOptions {
 }
 
 /**
- * Prepares an audit of the resources that hooks match, kind by kind. At `signal`, the audit ends with what was evaluated
- * by then. While it runs, these lists grow: what could not be read, the notes, and the Secrets that were read.
+ * Prepares an audit of the resources that hooks match, kind by kind. At `signal`, the audit ends with what was
+ * evaluated by then. While it runs, these lists grow: what could not be read, the notes, and the Secrets that were
+ * read.
  */
 export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: AbortSignal) => {
   const { hosts, operation, alsoPods, namespaces: chosen, user } = options;

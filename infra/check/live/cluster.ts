@@ -8,6 +8,7 @@ import { type DiscoveredResource, discoverClusterResources } from "./discovery.t
 import { readListPages } from "./pages.ts";
 import { type ApiGet, type FailureFormatter, openApiReader } from "./reader.ts";
 
+/** Which cluster to read, and how. */
 export interface ClusterReadOptions {
   cluster: [name: string, ClusterConfig];
   deployer: ClusterCredentialOptions;
@@ -20,7 +21,7 @@ export interface ClusterReadOptions {
 /** A function that lists the objects of a resource page by page; in all namespaces if `namespaces` is empty. */
 type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) => ReturnType<typeof readListPages>;
 
-/** Connects to a cluster and reads which kinds it serves. Throws if that fails, or if a chosen namespace isn't there. */
+/** Connects to a cluster and reads which kinds it serves. Throws if that fails, or a chosen namespace isn't there. */
 export const openCluster = async (
   { cluster: [name, config], deployer, namespaces, page: size }: ClusterReadOptions,
   signal: AbortSignal,

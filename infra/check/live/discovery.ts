@@ -42,6 +42,7 @@ export const discoverClusterResources = async (read: ApiGet, describe: FailureFo
   return all;
 };
 
+/** Adds the resources of an aggregated discovery document to `all`. */
 const addAggregated = (content: unknown, all: DiscoveryResult): void => {
   for (const item of toList(toMap(content).items)) {
     const group = String(toMap(toMap(item).metadata).name ?? "");
@@ -73,6 +74,7 @@ const listVersions = (content: unknown): string[] => {
   ].filter((apiVersion) => /^[a-z0-9.-]+(\/[a-z0-9]+)?$/.test(apiVersion));
 };
 
+/** Reads the resources of an API version such as apps/v1, and adds them to `all`. */
 const addVersion = async (
   apiVersion: string,
   { read, describe }: { read: ApiGet; describe: FailureFormatter },
@@ -101,6 +103,7 @@ const addVersion = async (
   }
 };
 
+/** Adds a resource to `all`, unless its name can't be part of a URL. */
 const addResource = (
   { group, version }: { group: string; version: string },
   { resource, kind, verbs, subresources, scope }: JsonMap & { subresources: string[] },

@@ -11,9 +11,7 @@ export interface CachedNamespaces extends Pick<ExistingObjects, "find" | "put" |
   fetch(name: string): Promise<string | undefined>;
 }
 
-/**
- * The most Namespaces that are kept. The API server lists objects ordered by namespace, so few are needed at a time.
- */
+/** The most Namespaces that are kept. The API server lists objects ordered by namespace, so few are needed at once. */
 const maxNamespaces = 500;
 
 /**
@@ -53,8 +51,7 @@ export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): Ca
     find: (resource, name) => (isNamespaceResource(resource) ? cached.get(name) : undefined),
     put: (resource, object) => {
       const name = object.metadata?.name;
-      // Caches a Namespace that the check evaluated only if the cluster's own wasn't read, for instance after a
-      // failed read.
+      // Caches a Namespace that the check evaluated only if the cluster's own wasn't read, as after a failed read.
       if (isNamespaceResource(resource) && name && !cached.has(name)) keep(name, object);
     },
     remove: () => {},

@@ -34,6 +34,7 @@ const pick =
       names.filter((name) => getOwn(object, name) !== undefined).map((name) => [name, getOwn(object, name)]),
     );
 
+/** Keeps what other programs' webhook entries match, but not their secrets. Postern's own aren't kept. */
 const keepWebhooks: SavedKind["keep"] = ({ metadata, webhooks }) =>
   getOwn(getOwn(metadata, "labels"), managedByLabel) === "postern"
     ? undefined
@@ -137,8 +138,8 @@ const parameter: SavedKind = { keep: ({ apiVersion: _, kind: __, metadata: ___, 
 const secret: SavedKind = { annotations: [], isUnsaved: true, keep: () => ({}) };
 
 /**
- * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something can't be
- * read: what is missing in the file wouldn't exist for a check.
+ * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something
+ * can't be read: what is missing in the file wouldn't exist for a check.
  */
 export const saveClusterState = async (
   options: ClusterReadOptions,
@@ -195,6 +196,7 @@ const toGroup = (name: string) => name.split(".").slice(1).join(".");
 const toKey = ({ apiVersion = "", kind, metadata }: KubernetesObject): string =>
   [kind, splitApiVersion(apiVersion).group, metadata?.namespace ?? "", metadata?.name].join(" ");
 
+/** Returns the part of an object that is saved for --state, in a list; an empty list if nothing is saved. */
 const toSavedObject = (
   object: KubernetesObject,
   { annotations: keptNames, keepsAge, isUnsaved, keep }: SavedKind,

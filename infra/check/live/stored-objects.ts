@@ -21,6 +21,7 @@ export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResourc
 /** The limit for the number of unknown fields of stored objects that a live check reports. */
 const maxUnknownFields = 50;
 
+/** Evaluates objects as they are stored in a cluster, as requests that create or change them. */
 export const createStoredObjectEvaluator = (
   environment: ObjectEvaluationEnvironment,
   namespaces: CachedNamespaces,
@@ -106,8 +107,8 @@ const isOwnedByWorkload = (object: StoredObject): boolean => {
 };
 
 /**
- * Names the controller of a stored object by kind and name. The hash of a ReplicaSet and the time of a CronJob's Job are
- * left out, so that the name is the same for an object and for the one that replaces it.
+ * Names the controller of a stored object by kind and name. The hash of a ReplicaSet and the time of a CronJob's Job
+ * are left out, so that the name is the same for an object and for the one that replaces it.
  */
 export const describeOwner = (object: StoredObject): string | undefined => {
   const controller = findController(object);
@@ -123,8 +124,8 @@ export const describeOwner = (object: StoredObject): string | undefined => {
 };
 
 /**
- * Replaces the file and line by what identifies the stored object: its uid, and its owner. In the evaluation of a Pod that the
- * stored object would make, only the uid is added, to `madeBy`.
+ * Replaces the file and line by the uid and the owner of the stored object. In the evaluation of a Pod that the stored
+ * object would make, only the uid is added, to `madeBy`.
  */
 const replacePlace = (evaluation: ObjectEvaluation, object: StoredObject): ObjectEvaluation => {
   const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
@@ -137,8 +138,8 @@ const replacePlace = (evaluation: ObjectEvaluation, object: StoredObject): Objec
 };
 
 /**
- * Returns an evaluation in which a Secret's metadata is redacted as in recordings: programs other than kubectl keep copies
- * of values in annotations of their own. (Reports hide values themselves.)
+ * Returns an evaluation in which a Secret's metadata is redacted as in recordings: programs other than kubectl keep
+ * copies of values in annotations of their own. (Reports hide values themselves.)
  */
 const redactSecretMetadata = (evaluation: ObjectEvaluation): ObjectEvaluation => {
   const { checked, steps, before, after } = evaluation;

@@ -39,7 +39,7 @@ const formatHead = ({ checked }: ObjectEvaluation, paint: Paint): string => {
   return `${[paint("bold", sanitizeTerminalText(formatObjectName(checked))), ...place, paint(colour, word)].join(" ")}\n`;
 };
 
-/** Formats what is found of an object. `isWhole` adds the rules that passed and, of a denied object, what is undecided. */
+/** Formats what is found of an object. `isWhole` adds passed rules and, of a denied object, what is undecided. */
 const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, { isWhole }: { isWhole: boolean }): string => {
   const { checked, audit } = evaluation;
   const { noRule, denials, warnings, undecided, passed, changes, exempt = [] } = checked;
@@ -71,6 +71,7 @@ const formatFindings = (evaluation: ObjectEvaluation, paint: Paint, { isWhole }:
 const formatPlace = ({ file = "", line = 1 }: Pick<ObjectCheckResult, "file" | "line">) =>
   `${file === "-" ? "standard input" : file}:${line}`;
 
+/** Returns the line of a refusal, such as "pod-security: must not be privileged a.yaml:3". */
 const formatDenialLine = (
   { rule, message, suggestion, ...at }: Denial,
   { file, line }: ObjectCheckResult,
@@ -89,8 +90,8 @@ const describeWouldBeDecisions = (audit: Record<string, string>): string[] =>
   });
 
 /**
- * Returns the diff between an object before and after its mutating rules and policies; each line names the last one that
- * changed it. The diff is computed once for all reports.
+ * Returns the diff between an object before and after its mutating rules and policies; each line names the last one
+ * that changed it. The diff is computed once for all reports.
  */
 export const diffEvaluation = (evaluation: ObjectEvaluation): DiffHunk[] => {
   const hunks = computedHunks.get(evaluation) ?? computeDifference(evaluation);
@@ -100,6 +101,7 @@ export const diffEvaluation = (evaluation: ObjectEvaluation): DiffHunk[] => {
 
 const computedHunks = new WeakMap<ObjectEvaluation, DiffHunk[]>();
 
+/** Returns what rules changed in an object, as hunks of a diff. */
 const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation): DiffHunk[] => {
   if (checked.changes.length === 0) return [];
   const states = steps
@@ -113,6 +115,7 @@ const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation):
 
 const signs: Record<DiffLine["sign"], Colour> = { " ": "dim", "-": "red", "+": "green" };
 
+/** Returns a hunk in the form of `diff -u`, with the names of the rules that made the changes. */
 export const formatHunk = ({ old, now, lines }: DiffHunk, paint: Paint): string => {
   const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
@@ -136,6 +139,7 @@ export const addToSummary = (summary: CheckSummary, { verdict, noRule, warnings 
   summary.warnings += warnings.length;
 };
 
+/** Returns the last line of a report, such as "3 objects: 2 allowed, 1 denied". */
 const formatSummary = (summary: CheckSummary, paint: Paint): string => {
   const parts = (Object.keys(verdicts) as CheckVerdict[])
     .filter((verdict) => summary[verdict] > 0)

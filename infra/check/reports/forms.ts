@@ -9,14 +9,13 @@ import type { PolicyReportVersion } from "./policyreport.ts";
 export const policyReportGroupsHelp =
   "openreports.io (github.com/openreports/reports-api) or wgpolicyk8s.io (github.com/kubernetes-sigs/wg-policy-prototypes, policy-report/crd/v1alpha2)";
 
+/** What reports need besides the results. */
 interface ReportContext {
   isLive: boolean;
   /** True if the text report has all objects, not only those with findings. */
   listsAll: boolean;
   catalogue: CatalogueRule[];
-  /**
-   * The PolicyReport version that the cluster serves; undefined for a check of files, and if the cluster serves none.
-   */
+  /** The PolicyReport version of the cluster; undefined for a check of files, and if the cluster serves none. */
   reportVersion: PolicyReportVersion | undefined;
   /** The findings of an earlier check, which reports for people leave out. */
   known?: ReadonlySet<string> | undefined;

@@ -8,6 +8,7 @@ export const createGithubReport = (): CheckResultReportWriter => ({
   end: ({ unread }) => unread.map(({ checked }) => formatCommands(checked)),
 });
 
+/** Returns the findings of an object as GitHub's workflow commands, such as ::error file=a.yaml::…. */
 const formatCommands = (result: ObjectCheckResult): string => {
   const file = toRepositoryPath(result.file);
   const formatCommand = (

@@ -6,8 +6,8 @@ import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 
 /**
- * Returns an evaluation without the values of Secrets: in the sentences of rules, webhooks and the API server, in patches
- * and in objects. Every report is made from it. `read` are Secrets that rules have read, for whatever object.
+ * Returns an evaluation without the values of Secrets: in the sentences of rules, webhooks and the API server, in
+ * patches and in objects. Every report is made from it. `read` are Secrets that rules have read, for whatever object.
  */
 export const hideSecretsInEvaluation = (
   evaluation: ObjectEvaluation,

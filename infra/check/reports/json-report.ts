@@ -21,6 +21,7 @@ export const createJsonReport = (): CheckReportWriter => {
   };
 };
 
+/** Returns an object's result as the JSON report prints it. */
 const toJsonObject = (evaluation: ObjectEvaluation): object => {
   const { checked, audit, steps } = evaluation;
   const { madeBy } = checked;

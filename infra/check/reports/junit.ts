@@ -10,6 +10,7 @@ export interface JunitTestSuite {
   warnings: string[];
 }
 
+/** An element `testcase` of the report. */
 interface TestCase {
   /** The attribute `classname`. */
   object: string;
@@ -102,6 +103,7 @@ const getSuiteName = (result: ObjectCheckResult): string => {
   return result.file === "-" ? "standard input" : (result.file ?? `${apiVersion} ${kind}`);
 };
 
+/** Returns an object's test cases: one for each rule that matched the object. */
 const listTestCases = (result: ObjectCheckResult): TestCase[] => {
   const object = formatObjectName(result);
   const failed = result.denials.map((denial): TestCase => {
@@ -127,6 +129,7 @@ const formatCounts = (cases: TestCase[]): string => {
   return formatAttributes({ tests: cases.length, failures: failures.length, errors: errors.length, time: 0 });
 };
 
+/** Returns the element `testsuite` with the test cases of a file. */
 const formatSuite = (
   { name, cases, warnings }: JunitTestSuite,
   { id, timestamp }: { id: number; timestamp: string },

@@ -9,8 +9,8 @@ import { type CheckReportWriter, formatDenial } from "./check-report.ts";
 export const fingerprintName = "posternFinding/v1";
 
 /**
- * Returns the fingerprint of a denial or a warning. It has neither the line nor a name that a controller made: a finding
- * keeps its identity when lines move, and when a Pod is replaced.
+ * Returns the fingerprint of a denial or a warning. It has neither the line nor a name that a controller made: a
+ * finding keeps its identity when lines move, and when a Pod is replaced.
  */
 export const computeFingerprint = (
   { apiVersion, kind, namespace = "", name, owner = name }: ObjectCheckResult,
@@ -60,12 +60,17 @@ export const hasNewDenial = (result: ObjectCheckResult, known: ReadonlySet<strin
   listNewDenials(result, known).length > 0;
 
 /** Returns a report of new denials and warnings, and of undecided objects, whose outcome was never known. */
-export const leaveOutKnownFindings = (report: CheckReportWriter, known: ReadonlySet<string>): CheckReportWriter => ({
+export const leaveOutKnownFindings = (
+  report: CheckReportWriter,
+  knownFingerprints: ReadonlySet<string>,
+): CheckReportWriter => ({
   ...report,
   add: (evaluation) => {
     const { checked } = evaluation;
-    const denials = listNewDenials(checked, known);
-    const warnings = checked.warnings.filter(({ rule, text }) => !known.has(computeFingerprint(checked, rule, text)));
+    const denials = listNewDenials(checked, knownFingerprints);
+    const warnings = checked.warnings.filter(
+      ({ rule, text }) => !knownFingerprints.has(computeFingerprint(checked, rule, text)),
+    );
     if (denials.length + warnings.length === 0 && checked.verdict !== "undecided") return "";
     return report.add({ ...evaluation, checked: { ...checked, denials, warnings } });
   },

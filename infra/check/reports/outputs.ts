@@ -80,6 +80,7 @@ export const openReportWriter = async (
   };
 };
 
+/** Writes a report to standard output, and ends the process if the reader has gone. */
 const openStdoutSink = (prepareWrite: () => void): Sink => {
   process.stdout.prependListener("error", exitWithoutReader);
   const removeListener = async () => void process.stdout.off("error", exitWithoutReader);

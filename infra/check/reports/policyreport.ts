@@ -2,6 +2,7 @@ import { truncateText } from "../../cli/terminal.ts";
 import { getReportedObject, type ObjectCheckResult } from "../evaluation/object-evaluation.ts";
 import { type CheckResultReportWriter, createJsonListFormatter, formatDenial } from "./check-report.ts";
 
+/** An element of a PolicyReport's `results`. */
 interface Result {
   source: "postern";
   policy: string;
@@ -118,6 +119,7 @@ const isEmpty = ({ counts }: Part): boolean => verdicts.every((verdict) => count
 const findLargest = (parts: Iterable<Part>): Part =>
   [...parts].reduce((left, right) => (right.bytes > left.bytes ? right : left));
 
+/** Returns the results of a checked object for a PolicyReport. */
 const listResults = (result: ObjectCheckResult, timestamp: Result["timestamp"]): Result[] => {
   const { namespace } = result;
   const { uid, ...target } = getReportedObject(result);
@@ -140,6 +142,7 @@ const listResults = (result: ObjectCheckResult, timestamp: Result["timestamp"]):
 
 const shortenText = (text: string): string => truncateText(text.toWellFormed(), maxTextCharacters);
 
+/** Returns a PolicyReport of a namespace, or a ClusterPolicyReport without a namespace. */
 const buildReport = ({ namespace, results, counts, reports }: Part, apiVersion: PolicyReportVersion): object => ({
   apiVersion,
   kind: kinds[apiVersion][namespace === undefined ? 1 : 0],

@@ -34,6 +34,7 @@ const matchesFilter = ({ id: _, at, milliseconds, members = {}, ...texts }: Revi
   return words.every((word) => text.includes(word));
 };
 
+/** Creates a review's row in the list of reviews. */
 const createRow = (row: ReviewRow) => {
   const { id, at, cluster, rule, phase, user, operation, object, verdict, milliseconds, sentence } = row;
   const texts = [formatTimeOfDay(at), cluster, `${rule} ${phase}`, user, `${operation} ${object}`];
@@ -51,9 +52,7 @@ const computeTops = (rows: readonly ReviewRow[]): number[] => {
   return tops;
 };
 
-/**
- * Shows the rows at the scroll position, the newest first. Existing elements are reused, so that they keep the focus.
- */
+/** Shows the rows at the scroll position, the newest first. Existing elements are reused, so they keep the focus. */
 const render = () => {
   hint.hidden = shown.length > 0;
   if (shown.length === 0)

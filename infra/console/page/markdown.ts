@@ -7,6 +7,7 @@ export const createMarkdown = (text: string): HTMLElement => {
   return create("div", ...blocks.flatMap(createBlock));
 };
 
+/** Creates the elements of a Markdown block: a heading, code, a table, a list or a paragraph. */
 const createBlock = (block: string): Node[] => {
   const lines = block.trimEnd().split("\n");
   const [first = ""] = lines;

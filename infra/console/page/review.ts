@@ -11,6 +11,7 @@ import {
 } from "./elements.ts";
 import { reviews } from "./store.ts";
 
+/** Creates the page of a review; its details are loaded after the page is shown. */
 export const createReviewPage = (id: string): Node => {
   const row = reviews.find((review) => review.id === id);
   const head = create("div", ...(row ? describeRow(row) : [create("h1", "Review")]));
@@ -28,6 +29,7 @@ const describeRow = ({ at, operation, object, verdict, user, cluster, millisecon
   create("p.quiet", `${formatTime(at)}, ${user} in ${cluster}, ${milliseconds} ms`),
 ];
 
+/** Creates the part of the page about one rule's answer to the review. */
 const createEvaluation = (evaluation: EvaluationDetails, index: number, all: readonly EvaluationDetails[]) => {
   const { rule, phase, mode, title, lines, refusal, caseText, ...more } = evaluation;
   const again = all.slice(0, index).some((earlier) => earlier.rule === rule) ? ", called again" : "";
@@ -47,6 +49,7 @@ const createEvaluation = (evaluation: EvaluationDetails, index: number, all: rea
   );
 };
 
+/** Creates a button that copies a text into the clipboard. */
 const createCopyButton = (text: string) => {
   const status = create("span", { role: "status" });
   const copy = () =>

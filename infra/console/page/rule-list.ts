@@ -13,6 +13,7 @@ const formatModes = (modes: Record<string, string>) => {
   return others.length === 0 ? (first ?? "can't be loaded") : modesByCluster.join(", ");
 };
 
+/** Creates the list of rules, with a search field and numbers that are updated. */
 export const createRulesPage = (): Node => {
   const search = create("input", { type: "search", placeholder: "Search", "aria-label": "Search the rules" });
   const noMatch = create("p.quiet", { role: "status" });
@@ -56,6 +57,7 @@ export const createRulePage = (name: string): Node =>
     showLater(ask<RuleDetails>(`rule?name=${encodeURIComponent(name)}`), createRule),
   );
 
+/** Creates the page of a rule. */
 const createRule = ({ name, source, summary, phases, modes, setups, parity, cases, readme }: RuleDetails) => {
   const numbers = create("div");
   setPageUpdate(() => {

@@ -23,6 +23,7 @@ export const setPageUpdate = (update: () => void) => {
   update();
 };
 
+/** Adds reviews that the server sent, drops the oldest ones, and tells the listeners. */
 const addReviews = (rows: readonly ReviewRow[]) => {
   const added = rows.filter(({ id }) => !knownIds.has(id));
   for (const row of added) {

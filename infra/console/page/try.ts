@@ -24,6 +24,7 @@ const submit = create("button", "Check");
 const answers = create("div", { "aria-live": "polite" });
 const fields = Object.entries({ Cluster: cluster, User: user, Operation: operation, Files: files });
 
+/** The page on which manifests can be checked. */
 export const tryPage = create(
   "div.text",
   create("h1", "Try it"),
@@ -70,6 +71,7 @@ manifests.addEventListener("drop", (event) => {
 });
 files.addEventListener("change", () => readFiles(files.files));
 
+/** Sends the form's manifests to the server and shows the answer. */
 const check = async (event: SubmitEvent) => {
   event.preventDefault();
   submit.disabled = true;

@@ -117,9 +117,7 @@ export const requireAccessEntryRights = async (targets: Targets, name: string): 
   await entries?.requireCreateRight();
 };
 
-/**
- * Returns the Kubernetes groups that ClusterRoleBindings give rights to: one for each function that reads the cluster.
- */
+/** Returns the Kubernetes groups that ClusterRoleBindings give rights to: one for each function that reads it. */
 export const listFunctionGroups = (manifests: DeployedObject[] = []): string[] =>
   manifests.filter(isFunctionBinding).map(({ metadata: { name } }) => name);
 
@@ -171,7 +169,6 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
     const body = { principalArn, type: "STANDARD", kubernetesGroups: [group], tags: { [ownerTag]: owner } };
     return call({ method: "POST", path: ["access-entries"], body });
   };
-
   return {
     compare: async (wanted: WantedAccessEntry[]): Promise<AccessEntryChanges> => {
       const presentEntries = await list();

@@ -8,9 +8,7 @@ import { buildClusterObjects } from "../../webhooks/objects.ts";
 export interface RuleEndpoints {
   /** Returns the base URL of a rule's function. */
   base(rule: string): string;
-  /**
-   * The CA certificates (PEM) by which an API server verifies the endpoints; undefined if a public CA has signed them.
-   */
+  /** The CA certificates (PEM) by which an API server verifies the endpoints; undefined if a public CA signed them. */
   ca?: string | undefined;
   /**
    * The CA certificates (PEM) of the relay: the proxy in the cluster that passes reviews on to the functions. Undefined
@@ -54,11 +52,10 @@ export const buildClusterManifests = (
   return manifests;
 };
 
-/**
- * Built objects, by the JSON of what they are built from. Many clusters have equal objects, and to build them is slow.
- */
+/** Built objects, by the JSON of what they are built from. Clusters have equal objects, and to build them is slow. */
 const objectsByCatalogue = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
 
+/** Returns the objects of a cluster, with a placeholder for the cluster's key in each URL. */
 const buildManifests = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,

@@ -17,9 +17,7 @@ export type FoundVersions = ReadonlyMap<string, ClusterVersion | Complaint>;
 
 const atOnce = 20;
 
-/**
- * Reads the versions of clusters in which a rule's answers, or whether its plugin is enabled, depend on the version.
- */
+/** Reads the version of each cluster in which a rule's answers, or its plugin, depend on the version. */
 export const readClusterVersions = async (targets: DeploymentTargets): Promise<FoundVersions> => {
   const { config, catalogue, clusters } = targets;
   const names = clusters.filter((name) => {

@@ -104,9 +104,7 @@ const findGroupOfManifests = (
 
 const adviceByManifests = new WeakMap<DeployedObject[], Promise<GroupAdvice | undefined>>();
 
-/**
- * Returns a note for a cluster with a relay, a proxy that passes reviews on: which host it must call with which key.
- */
+/** Returns a note for a cluster with a relay, a proxy that passes reviews on: which host to call with which key. */
 const describeRelay = (
   { config, catalogue, stage }: DeploymentTargets,
   name: string,

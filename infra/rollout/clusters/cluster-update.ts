@@ -139,9 +139,7 @@ const probePolicySupport = async (
   return { ...cluster, policySupport: { ...policySupport, unapplied } };
 };
 
-/**
- * Deployments probe an entry three times: when its rule's alias moves, before it is applied, and after it is applied.
- */
+/** Deployments probe an entry three times: when its rule's alias moves, and before and after it is applied. */
 const probesPerDeployment = 3;
 
 /** Counts, by rule, the probes that Postern has sent. Hardening subtracts them from the reviews that it counts. */

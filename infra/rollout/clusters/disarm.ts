@@ -107,15 +107,15 @@ export const rollBackAlias = async (
   functions: StageFunctions,
   rule: string,
   to?: string,
-  known: KnownReleases = {},
+  knownReleases: KnownReleases = {},
 ): Promise<string> => {
-  const state = await readFunctionState(functions, rule, known.released);
+  const state = await readFunctionState(functions, rule, knownReleases.released);
   const { live } = state;
   // A rollback during a canary ends the canary and keeps the main version.
   const isOnTrial = Object.keys(live.weights).length > 0;
   const wanted = to ?? (isOnTrial ? live.version : state.previous);
   if (wanted === undefined) throw new Complaint(`${rule} has no version before version ${live.version}`, 1);
-  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, known);
+  if (to !== undefined || !isOnTrial) requireRollbackTarget(state, wanted, knownReleases);
   if (wanted !== live.version || Object.keys(live.weights).length > 0) await functions.moveAlias(rule, wanted, live);
   return wanted;
 };
@@ -174,9 +174,7 @@ const includesVariable = (target: PublishedVersion, live: PublishedVersion, name
   return splitVariable(live, name).every((entry) => accepted.includes(entry));
 };
 
-/**
- * Publishes a Lambda version of a rule that allows every request until a time, and makes it live. Returns its number.
- */
+/** Publishes a Lambda version of a rule that allows everything until a time, and makes it live. Returns its number. */
 export const disarmRule = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
   const { live, versions, ruleVersion } = await readFunctionState(functions, rule);
   await restoreLatestCode(functions, rule, versions);

@@ -31,9 +31,7 @@ export const prices = {
   compute: 13.3334,
   /** For a million gigabyte-seconds of environments that are kept warm. */
   warm: 3.3334,
-  /**
-   * For a million calls of an HTTP API of up to 512 KB each: in the first 300 million calls of a month, and after them.
-   */
+  /** For a million calls of an HTTP API of up to 512 KB each: in the first 300 million of a month, and after them. */
   gateway: [1, 0.9],
   /** For a gigabyte that is written to CloudWatch Logs. */
   logs: 0.5,
@@ -218,7 +216,7 @@ export interface StageCosts {
 export const estimateStageCosts = async (
   { name: stage, functions, metrics }: Pick<AwsStage, "name" | "functions" | "metrics">,
   endpointType: EndpointType,
-  parts: PackagedRule[],
+  packagedRules: PackagedRule[],
   now = new Date(),
 ): Promise<StageCosts> => {
   const buildLambdaQuery = (name: string, metric: string): CloudWatchMetricQuery => ({
@@ -234,9 +232,9 @@ export const estimateStageCosts = async (
     dimensions: { TableName: buildLedgerTableName(stage) },
   });
   const keepsLedger = ({ wanted }: PackagedRule) => wanted.environment.POSTERN_LEDGER !== undefined;
-  const hasLedger = parts.some(keepsLedger);
+  const hasLedger = packagedRules.some(keepsLedger);
   const queries: Record<string, CloudWatchMetricQuery> = Object.fromEntries([
-    ...parts.flatMap(({ name }): [string, CloudWatchMetricQuery][] => [
+    ...packagedRules.flatMap(({ name }): [string, CloudWatchMetricQuery][] => [
       // Lambda also counts probes, cases and scheduled calls.
       [
         `${name}/reviews`,
@@ -255,7 +253,7 @@ export const estimateStageCosts = async (
   const since = new Date(now.getTime() - secondsInPeriod * 1000);
   // If metrics can't be read, the deployment continues without them: the cost is only an estimate.
   const answers = await metrics.ask(queries, since, now).catch((): Record<string, number> => ({}));
-  const factors = parts.map((part) => {
+  const factors = packagedRules.map((part) => {
     const { name, asks, wanted, listed, warm } = part;
     const calls = answers[`${name}/calls`] ?? 0;
     const assumedMilliseconds = asks ? reviewMilliseconds.readsCluster : reviewMilliseconds.usual;
@@ -281,6 +279,6 @@ export const estimateStageCosts = async (
     }),
     months: estimateMonths(factors),
     ...(hasLedger && { ledgerMonth: computeLedgerDollars(units) / 1e6 }),
-    isInVpc: parts.some(({ wanted }) => (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0),
+    isInVpc: packagedRules.some(({ wanted }) => (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0),
   };
 };

@@ -27,6 +27,7 @@ export interface StageDifference {
 
 type Resource = StackTemplate["Resources"][string];
 
+/** Returns what someone changed in AWS by hand since the newest release. */
 const findStageDifferences = async (
   stage: AwsStage,
   states: FunctionState[],
@@ -50,9 +51,7 @@ const findStageDifferences = async (
   return found.flat(2);
 };
 
-/**
- * Finds the differences. If the caller lacks a right to read something in AWS, it returns a note about that instead.
- */
+/** Finds what was changed in AWS by hand. If a right to read something is missing, returns a note about that. */
 export const tryFindStageDifferences = async (
   ...parameters: Parameters<typeof findStageDifferences>
 ): Promise<{ differences: StageDifference[]; notes: string[] }> => {
@@ -163,6 +162,7 @@ const comparePermissions = async (scope: Scope, { rule }: FunctionState): Promis
   ];
 };
 
+/** Returns the AWS CLI command that adds a permission to a function again. */
 const formatPermissionCommand = (
   name: string,
   statement: string,
@@ -175,6 +175,7 @@ const formatPermissionCommand = (
     ...(InvokedViaFunctionUrl ? ["--invoked-via-function-url"] : []),
   ].join(" ");
 
+/** Returns which log groups are missing or keep lines for another time than the template says. */
 const compareLogGroups = async ({ stage, template }: Scope): Promise<StageDifference[]> => {
   const groups = Object.values(template.Resources).flatMap(({ Type, Properties }) => {
     const { LogGroupName: name, RetentionInDays: days } = toMap(Properties);

@@ -10,20 +10,19 @@ import { listCalledRules } from "../clusters/cluster-manifests.ts";
 import type { PackagedRule, StagePackage } from "../versions/package.ts";
 import type { Release } from "../versions/releases.ts";
 
-/**
- * Returns the rules that are off but keep their functions, because the newest release still has the rule or its
- * entries.
- */
+/** Returns the rules that are off but keep their functions, as the newest release has the rule or its entries. */
 export const findOffRulesToKeep = (
   stage: string,
   deployed: StackTemplate | undefined,
-  parts: PackagedRule[],
+  packagedRules: PackagedRule[],
   all: Release[],
 ): string[] => {
   const [newest] = all;
   const calledRules = Object.values(newest?.clusters ?? {}).flatMap(({ manifests }) => listCalledRules(manifests));
   const isReleased = (rule: string) => calledRules.includes(rule) || Object.hasOwn(newest?.rules ?? {}, rule);
-  return listStackRules(deployed, stage).filter((rule) => isReleased(rule) && !parts.some(({ name }) => name === rule));
+  return listStackRules(deployed, stage).filter(
+    (rule) => isReleased(rule) && !packagedRules.some(({ name }) => name === rule),
+  );
 };
 
 export const readEndpointType = (template: StackTemplate | undefined): "http" | "url" =>
@@ -94,9 +93,7 @@ const addTracingPolicies = (template: StackTemplate): StackTemplate => {
   return { ...template, Resources: Object.fromEntries(resources) };
 };
 
-/**
- * Returns the rights of roles that a deployment adds and removes, in lines such as `<role>: <action> on <resource>`.
- */
+/** Returns rights of roles that a deployment adds and removes, in lines such as `<role>: <action> on <resource>`. */
 export const compareRights = (
   deployed: StackTemplate | undefined,
   template: StackTemplate,
@@ -201,10 +198,7 @@ const retainLogGroups = (
   return { ...template, Resources: { ...template.Resources, ...Object.fromEntries(retained) } };
 };
 
-/**
- * Lists what the roles in a template allow, in lines such as `<role>: <action> on <resource>`. Rights to logs are left
- * out.
- */
+/** Lists what the roles in a template allow, in lines such as `<role>: <action> on <resource>`. Logs are left out. */
 export const listRoleRights = (template: StackTemplate | undefined): string[] =>
   Object.entries(template?.Resources ?? {}).flatMap(([id, resource]) => {
     if (resource.Type !== "AWS::IAM::Role") return [];

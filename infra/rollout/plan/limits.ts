@@ -17,9 +17,7 @@ const maxPolicyCharacters = 10_240;
 /** The concurrent executions that Lambda keeps free for the functions of an account that reserve none. */
 const leastUnreserved = 100;
 
-/**
- * Describes each limit of AWS that a deployment would exceed. Without `quotas`, limits of the account are not checked.
- */
+/** Describes each limit of AWS that a deployment would exceed. Without `quotas`, limits of accounts are not checked. */
 export const findExceededLimits = (
   plan: LimitedPlan,
   deployed: StackTemplate | undefined,
@@ -32,6 +30,7 @@ export const findExceededLimits = (
 
 type LimitedPlan = Pick<DeploymentPlan, "template" | "parts" | "warm">;
 
+/** Returns which limits of CloudFormation and API Gateway a template exceeds. */
 const findStackLimits = (template: StackTemplate): string[] => {
   const types = Object.values(template.Resources).map(({ Type }) => Type);
   const integrations = types.filter((type) => type === "AWS::ApiGatewayV2::Integration").length;
@@ -71,6 +70,7 @@ const findLargeRoles = ({ Resources }: StackTemplate): string[] =>
       : [];
   });
 
+/** Returns which limits of the account's concurrency a deployment would exceed. */
 const findConcurrencyLimits = (
   { template, parts, warm }: LimitedPlan,
   deployed: StackTemplate | undefined,
@@ -101,10 +101,10 @@ const findConcurrencyLimits = (
  * Describes the rules that would have too many warm environments. During a deployment, the old and the new version of a
  * rule have warm environments at the same time.
  */
-const findWarmLimits = (parts: RuleChangePlan[], warm: WarmRulePlan[], maxWarm: number): string[] => {
+const findWarmLimits = (ruleChanges: RuleChangePlan[], warm: WarmRulePlan[], maxWarm: number): string[] => {
   const startingRules = warm.flatMap(({ rule, wanted, there, changes }) => {
     if (wanted === 0 || changes.length === 0) return [];
-    const change = parts.find(({ part }) => part.name === rule);
+    const change = ruleChanges.find(({ part }) => part.name === rule);
     // If the rule's version stays, its environments are not added to the wanted ones.
     const keptVersion = change?.changes.length === 0 ? change.known?.ruleVersion.version : undefined;
     const others = there.filter(({ version }) => version !== keptVersion);
@@ -161,11 +161,11 @@ const sumReserved = (template: StackTemplate | undefined): number =>
  * and mutating entries neither: an API server calls only validating entries in parallel. Returns the count 0 if no
  * request can call more than `free` functions.
  */
-const findMostCallingRequest = (parts: PackagedRule[], free: number): { request: string; count: number } => {
+const findMostCallingRequest = (packagedRules: PackagedRule[], free: number): { request: string; count: number } => {
   let largest = { request: "", count: 0 };
   // The empty name stands for all clusters with the usual setup.
-  for (const cluster of new Set(["", ...parts.flatMap(({ config }) => Object.keys(config.clusters))])) {
-    const matches = parts.flatMap(({ listed, config, reserved }) => {
+  for (const cluster of new Set(["", ...packagedRules.flatMap(({ config }) => Object.keys(config.clusters))])) {
+    const matches = packagedRules.flatMap(({ listed, config, reserved }) => {
       const { mode = "off", settings = {} } = findClusterSetup(config, cluster) ?? {};
       if (mode === "off" || reserved !== undefined || !listed.phases.includes("validate")) return [];
       const match = selectPhase<readonly RequestMatch[]>(listed.rule.match, "validate", settings);

@@ -16,6 +16,7 @@ import { isUnchanged, type StackDifferences } from "./kept-functions.ts";
 
 /** What a deployment changes about one rule's function, and why. */
 export interface RuleChangePlan {
+  /** The rule, with the function that was built for it. */
   part: PackagedRule;
   /** The present state of the rule's function; undefined if the rule has no function yet. */
   known: FunctionState | undefined;
@@ -41,6 +42,7 @@ export interface DeploymentPlan {
   identity: StageIdentity;
   stack: StackDifferences;
   template: StackTemplate;
+  /** What changes in each rule's function; unchanged rules are in the list, too. */
   parts: RuleChangePlan[];
   /** The names of rules that are not turned on any more; their functions stay for one more release. */
   kept: string[];
@@ -79,12 +81,12 @@ export const readFunctionStates = async (
 
 /** Compares each rule's built function with the present one. `all` are the releases, and `clusters` all clusters. */
 export const planRuleChanges = (
-  parts: PackagedRule[],
+  packagedRules: PackagedRule[],
   states: ReadonlyMap<string, FunctionState>,
   all: Release[],
   clusters: readonly string[],
 ): RuleChangePlan[] =>
-  parts.map((part) => {
+  packagedRules.map((part) => {
     const state = states.get(part.name);
     if (state === undefined) return { part, known: state, changes: ["new"], settings: [] };
     const release = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version);

@@ -3,10 +3,7 @@ import type { CloudWatchMetricQuery, StageMetricsReader } from "../../aws/metric
 import type { AwsStage } from "../../aws/stage.ts";
 import { toSentence } from "../../cli/complaint.ts";
 
-/**
- * What postern status found about an alarm. An alarm can ring if a subscriber would get a message when its state
- * changes.
- */
+/** What postern status found about an alarm. It can ring if a subscriber gets a message when its state changes. */
 export interface AlarmHealth {
   alarm: string;
   state: string;
@@ -64,9 +61,7 @@ const listAlarmProblems = ({ isEnabled, topics, functions }: StageAlarm, liveFun
     .map(({ name }) => `it watches ${name}, which doesn't exist or has no live version`),
 ];
 
-/**
- * Describes why an alarm is in its state: what Lambda has counted of each function, or that a schedule makes no calls.
- */
+/** Describes why an alarm is in its state: what Lambda counted of each function, or that a schedule makes no calls. */
 const findCauses = async (metrics: StageMetricsReader, alarm: StageAlarm): Promise<string[]> => {
   const { state, functions, properties } = alarm;
   if (state === "INSUFFICIENT_DATA" && properties.TreatMissingData === "missing")

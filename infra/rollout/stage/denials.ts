@@ -44,6 +44,7 @@ export const readDenials = async (
   return (await logs.query(group, query, since, new Date())).map(toDenial);
 };
 
+/** Returns a denial from a row of a log query. */
 const toDenial = (row: LogQueryRow): Denial => {
   const { Cluster = "", Rule = "", Mode = "", operation = "", resource = "", group, subResource, times, last } = row;
   return {
@@ -61,9 +62,7 @@ const toDenial = (row: LogQueryRow): Denial => {
   };
 };
 
-/**
- * Throws if none of the stored releases has the requested rule (as a function or in a group) or the requested cluster.
- */
+/** Throws if no stored release has the requested rule (as a function or in a group) or the requested cluster. */
 export const requireReleased = (all: readonly Release[], { rule, cluster }: DenialsRequest): void => {
   // In the config of a group (`share`), the field `alone` has the group's members by name.
   const rules = all.flatMap((release) =>

@@ -66,6 +66,7 @@ const listMembers = (memberships: object | undefined) =>
     ([rule, { exempt }]) => [rule, exempt.exceptions] as const,
   );
 
+/** Returns the table of exceptions; "" if there are none. */
 export const formatExceptions = (exceptions: readonly ExceptionUse[] = [], since: Date): string => {
   if (exceptions.length === 0) return "";
   const rows = exceptions.map(({ cluster, rule, users, groups, namespaces, ...exception }) => {

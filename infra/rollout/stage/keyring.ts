@@ -39,9 +39,7 @@ export const readKeyring = async (parameters: StageParameterStore): Promise<Keyr
   return text === undefined ? undefined : toKeyring(parseKeys(text));
 };
 
-/**
- * Returns the keys of a stage. Creates a key if there is none; if two commands do that at once, the first key stays.
- */
+/** Returns the keys of a stage. Creates a key if there is none; if two commands do so at once, the first key stays. */
 export const readOrCreateKeyring = async (parameters: StageParameterStore): Promise<Keyring> => {
   const present = await readKeyring(parameters);
   if (present) return present;
@@ -80,6 +78,7 @@ const changeKeys = async (
   return toKeyring(after);
 };
 
+/** Returns the stage's keys from their parameter. A damaged parameter is a Complaint. */
 const parseKeys = (text: string): StoredKeys => {
   try {
     const { keys, current } = JSON.parse(text);

@@ -22,9 +22,7 @@ export const planLedger = async (
   return { table: ledger.name, changes: (await ledger.readFaults()) ?? ["new"] };
 };
 
-/**
- * Creates the table, or corrects its settings. It does so before the stack, so that no live function lacks its table.
- */
+/** Creates the table, or corrects its settings. It does so before the stack, so no live function lacks its table. */
 export const completeLedger = async (
   { ledger }: Pick<AwsStage, "ledger">,
   plan: LedgerPlan | undefined,

@@ -35,10 +35,9 @@ export const getPersonOrPipelineName = (): string =>
   process.env.GITLAB_USER_LOGIN ??
   `${userInfo().username}@${hostname()}`;
 
+/** The lock of a stage: while a command has it, other commands can't change the stage. */
 export interface StageLock {
-  /**
-   * Throws a Complaint if another command has the lock. Otherwise the lock doesn't expire for at least half its term.
-   */
+  /** Throws a Complaint if another command has the lock. Otherwise the lock lasts for at least half its term. */
   check(): Promise<void>;
   /** Aborted when a renewal finds that another command has the lock. */
   signal: AbortSignal;
@@ -104,10 +103,7 @@ const takeStageLock = async (
   }
 };
 
-/**
- * Returns a substitute for the lock of a stage without a bucket. `check` throws if another command has created a
- * bucket.
- */
+/** Returns a substitute for the lock of a stage without a bucket. `check` throws if another command created one. */
 const watchForBucket = async ({ name, stack }: AwsStage): Promise<StageLock> => {
   const before = await stack.findBucket();
   return {
@@ -185,9 +181,7 @@ export const takeLock = async (bucket: StageBucket, what: string, overriding = f
 /** Waits for a random time that grows with each attempt, so that several commands don't try again at the same time. */
 const waitLonger = (attempt: number) => wait(Math.random() * 100 * attempt);
 
-/**
- * Returns the content of a lock object. The content may have the format of another Postern version, and be unreadable.
- */
+/** Returns the content of a lock object. It may have the format of another Postern version, and be unreadable. */
 const parseClaim = (stored: BucketObject | undefined): LockClaim => {
   try {
     const { owner, by, what, renewal } = JSON.parse(stored?.text ?? "");

@@ -66,6 +66,7 @@ const listQuotas = ({ clusters }: PosternConfig) => {
   return found;
 };
 
+/** Returns the table of quotas with their use in each cluster, and a line for each cluster's recount. */
 export const formatQuotas = ({ quotas, recounts }: QuotasHealth): string => {
   const rows = quotas.flatMap(({ quota, hard, clusters, ...total }) => {
     const resources = new Set([hard, total.used, total.reserved].flatMap(Object.keys));

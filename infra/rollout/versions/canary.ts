@@ -34,9 +34,7 @@ export interface CanaryOptions {
 
 /** The options of a canary, and a function that runs cases: they decide about versions with few reviews. */
 export interface CanaryRun extends CanaryOptions {
-  /**
-   * Runs a rule's cases in Lambda, in one of its versions. Returns their number, and a sentence for each that fails.
-   */
+  /** Runs a rule's cases in Lambda, in one version. Returns their number, and a sentence for each that fails. */
   runCases(rule: string, version: string): Promise<{ cases: number; faults: string[] }>;
 }
 
@@ -159,9 +157,7 @@ export const runCanary = async (
   return outcomes;
 };
 
-/**
- * Describes why a canary ends undecided: the new version had no reviews and no cases, or the old one had no reviews.
- */
+/** Says why a canary ends undecided: the new version had no reviews and no cases, or the old one had no reviews. */
 const describeMissingReviews = ({ old }: CanaryVersionPair, reviews: number, stage: string) =>
   reviews < minimumCanaryReviews
     ? "it had no reviews, and Lambda can run none of its cases; deploy once without --canary"
@@ -254,9 +250,7 @@ export const findCanaryFault = (old: CanaryVersionCounts, fresh: CanaryVersionCo
   return undefined;
 };
 
-/**
- * Reports whether the shares of denials differ by more than chance: by four standard deviations and by three reviews.
- */
+/** Reports whether the shares of denials differ by more than chance: by four standard deviations and three reviews. */
 const isSignificant = (old: CanaryVersionCounts, fresh: CanaryVersionCounts): boolean => {
   if (fresh.reviews < 10 || old.reviews < 10) return false;
   const pooledShare = (old.denials + fresh.denials) / (old.reviews + fresh.reviews);

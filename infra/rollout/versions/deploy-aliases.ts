@@ -10,13 +10,12 @@ import { type CanaryOutcome, type CanaryRun, runCanary } from "./canary.ts";
 import { runCases } from "./case-runs.ts";
 import type { Release } from "./releases.ts";
 
+/** An alias that a deployment has moved from one version to another. */
 interface AliasMove {
   rule: string;
   from: LiveAlias;
   to: string;
-  /**
-   * True if a release has the version `from`. That version passed its cases then, so the alias may be moved back to it.
-   */
+  /** True if a release has the version `from`. That version passed its cases then, so the alias may move back to it. */
   wasReleased: boolean;
 }
 
@@ -79,9 +78,7 @@ export const moveEveryAlias = async (
   return { live, stuck: stuck.map(({ trial }) => trial.rule) };
 };
 
-/**
- * Moves aliases without a canary. If a move fails, or if a new version fails its probes, moves them back and throws.
- */
+/** Moves aliases without a canary. If a move fails, or a new version fails its probes, moves them back and throws. */
 const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
   const { job } = prepared;
   const { functions } = job.stage;

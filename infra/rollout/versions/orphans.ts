@@ -17,9 +17,7 @@ export interface OrphanedWebhookEntry {
   entry: string;
   phase: Phase;
   why: string;
-  /**
-   * True if the version doesn't accept the cluster's key, so that none of the cluster's entries for it gets an answer.
-   */
+  /** True if the version doesn't accept the cluster's key, so none of the cluster's entries for it gets an answer. */
   isKey: boolean;
 }
 

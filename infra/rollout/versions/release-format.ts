@@ -23,7 +23,7 @@ interface StoredRelease {
   values: unknown[];
 }
 
-/** Returns a function that formats releases. It keeps the JSON of each object, because later releases have it again. */
+/** Returns a function that formats releases. Equal objects are written once, in `values`; an index stands for each. */
 export const createReleaseFormatter = () => {
   const texts = new WeakMap<object, string>();
   const formatOnce = (value: object): string => {
@@ -32,26 +32,26 @@ export const createReleaseFormatter = () => {
     return text;
   };
   return (release: ReleaseWithClusters): string => {
-    const places = new Map<string, number>();
-    const findPlace = (text: string): number => {
-      const place = places.get(text) ?? places.size;
-      places.set(text, place);
-      return place;
+    const indexes = new Map<string, number>();
+    const storeValue = (text: string): number => {
+      const index = indexes.get(text) ?? indexes.size;
+      indexes.set(text, index);
+      return index;
     };
     const storeObject = (object: DeployedObject): number => {
-      if (!Array.isArray(object.webhooks)) return findPlace(formatOnce(object));
-      const webhooks = object.webhooks.map((webhook) => findPlace(formatOnce(webhook)));
-      return findPlace(JSON.stringify({ ...object, webhooks }));
+      if (!Array.isArray(object.webhooks)) return storeValue(formatOnce(object));
+      const webhooks = object.webhooks.map((webhook) => storeValue(formatOnce(webhook)));
+      return storeValue(JSON.stringify({ ...object, webhooks }));
     };
     const clusters = Object.entries(release.clusters).map(([name, cluster]) => {
       const { manifests, since, probed, ...rest } = cluster;
       const times = Map.groupBy(Object.entries(since), ([, time]) => time);
-      const rules = [...times].map(([time, some]) => [time, findPlace(JSON.stringify(some.map(([rule]) => rule)))]);
+      const rules = [...times].map(([time, some]) => [time, storeValue(JSON.stringify(some.map(([rule]) => rule)))]);
       const stored = { ...rest, manifests: manifests.map(storeObject), since: Object.fromEntries(rules) };
-      return [name, probed ? { ...stored, probed: findPlace(formatOnce(probed)) } : stored] as const;
+      return [name, probed ? { ...stored, probed: storeValue(formatOnce(probed)) } : stored] as const;
     });
     const withoutValues: Pick<StoredRelease, "clusters"> = { ...release, clusters: Object.fromEntries(clusters) };
-    return `${JSON.stringify(withoutValues).slice(0, -1)},"values":[${[...places.keys()].join(",")}]}`;
+    return `${JSON.stringify(withoutValues).slice(0, -1)},"values":[${[...indexes.keys()].join(",")}]}`;
   };
 };
 
@@ -64,6 +64,7 @@ export const parseRelease = <T extends ReleaseWithClusters>(text: string): T => 
   return "values" in stored ? restoreValues(stored) : hideClusterNames(stored);
 };
 
+/** Returns a stored release with its values in their places. The stored form has equal values only once. */
 const restoreValues = <T extends ReleaseWithClusters>({ values, clusters, ...release }: StoredRelease): T => {
   for (const value of values) {
     const { webhooks } = toMap(value);

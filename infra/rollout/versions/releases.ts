@@ -32,10 +32,7 @@ export interface ReleasedCluster {
   hardened: string[];
   /** The time since which each rule has a webhook entry in this cluster. */
   since: Record<string, string>;
-  /**
-   * The number of probes that Postern has sent to each rule. They are subtracted when the cluster's reviews are
-   * counted.
-   */
+  /** The number of probes that Postern has sent to each rule. They don't count as reviews of the cluster. */
   probed?: Record<string, number>;
   /** The kinds of policies that the cluster's API server accepted but didn't apply, and its minor version then. */
   policies?: { kubernetes: string; unapplied: readonly string[] };
@@ -43,6 +40,7 @@ export interface ReleasedCluster {
   manifests: DeployedObject[];
 }
 
+/** What a deployment deployed. Releases are stored in the stage's bucket. */
 export interface Release {
   id: number;
   at: string;
@@ -68,9 +66,7 @@ export interface Release {
    */
   kubernetes?: Record<string, string>;
   rules: Record<string, ReleasedRule>;
-  /**
-   * The rules that may have warm environments. A rule is recorded before they are started, and until they are released.
-   */
+  /** The rules that may have warm environments. A rule is recorded from before their start until their release. */
   warm?: string[];
   /** All clusters. A cluster that this deployment has not updated is recorded as in the release before. */
   clusters: Record<string, ReleasedCluster>;
@@ -122,6 +118,7 @@ const listKeys = async (bucket: StageBucket): Promise<string[]> => {
   return keys.sort();
 };
 
+/** Returns the release that a text such as "r7" names. */
 export const requireRelease = (all: Release[], text: string): Release => {
   const found = all.find(({ id }) => `r${id}` === text);
   if (found) return found;

@@ -127,6 +127,7 @@ export const rollBackAll = async (
   // This takes the lock even from a running deployment, which then stops before its next change.
   lockStage(targets.stage, "postern rollback --all", () => restoreRelease(targets, to), { overriding: true });
 
+/** Restores the release `to`, by default the last one that was good, and returns it as a new release. */
 const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: string | undefined): Promise<Release> => {
   const { stage, progress } = targets;
   const releases = await readReleaseStore(stage.openStageBucket);

@@ -15,11 +15,11 @@ const atOnce = 5;
 /** Plans the warm environments of each rule that needs some, or had some in the newest release. */
 export const planWarmEnvironments = (
   functions: StageFunctions,
-  parts: RuleChangePlan[],
+  ruleChanges: RuleChangePlan[],
   newest: Release | undefined,
 ): Promise<WarmRulePlan[]> => {
-  const planned = new Map(parts.map((change) => [change.part.name, change]));
-  const wanting = parts.flatMap(({ part: { name, warm } }) => (warm === undefined ? [] : [name]));
+  const planned = new Map(ruleChanges.map((change) => [change.part.name, change]));
+  const wanting = ruleChanges.flatMap(({ part: { name, warm } }) => (warm === undefined ? [] : [name]));
   return runInParallel(atOnce, [...new Set([...wanting, ...(newest?.warm ?? [])])], async (rule) => {
     const change = planned.get(rule);
     const there = await functions.listWarmVersions(rule);
@@ -54,9 +54,7 @@ interface WarmDeployment {
   plan: Pick<DeploymentPlan, "warm" | "parts">;
 }
 
-/**
- * Starts the warm environments of new versions, and waits until they are ready. Aliases move to these versions later.
- */
+/** Starts the warm environments of new versions, and waits until they are ready. Aliases move to them later. */
 export const startWarmEnvironments = async (
   { job, plan }: WarmDeployment,
   versions: ReadonlyMap<string, string>,
@@ -79,9 +77,7 @@ export const startWarmEnvironments = async (
   });
 };
 
-/**
- * Requests the warm environments of a version, unless an earlier command has done so, and waits until all are ready.
- */
+/** Requests the warm environments of a version, unless an earlier command did so, and waits until all are ready. */
 export const waitUntilWarm = async (
   functions: Pick<StageFunctions, "listWarmVersions" | "requestWarmEnvironments">,
   { rule, version, wanted }: { rule: string; version: string; wanted: number },

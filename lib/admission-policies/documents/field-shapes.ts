@@ -10,6 +10,7 @@ const selector: FieldShape = {
   matchExpressions: [{ key: "text", operator: "text", values: ["text"] }],
 };
 const texts: FieldShape = ["text"];
+/** The members of an admission policy's rules, and their types. */
 const rules: FieldShape = [
   {
     apiGroups: texts,

@@ -117,6 +117,7 @@ const findUnsupportedOperationFaults = (
         ),
       );
 
+/** Returns what API validation refuses in a policy's matchConstraints or a binding's matchResources. */
 const findMatchResourcesFaults = (
   { matchPolicy = "Equivalent", namespaceSelector, objectSelector, ...rules }: MatchResources,
   path: FieldPath,
@@ -238,6 +239,7 @@ const findPathSegmentFaults = (name: string): string[] => {
 
 const maxConditions = 64;
 
+/** Returns what API validation refuses in a policy's matchConditions. */
 const findConditionFaults = (
   conditions: NonNullable<PolicySpec["matchConditions"]>,
   paramKind: ParamKind | undefined,
@@ -267,6 +269,7 @@ const findConditionFaults = (
 
 const identifier = /^[_a-zA-Z][_a-zA-Z0-9]*$/;
 
+/** Returns what API validation refuses in a variable of a policy. */
 const findVariableFaults = (
   { name = "", expression = "" }: { name?: string; expression?: string },
   compiler: PolicyCompiler,
@@ -282,6 +285,7 @@ const findVariableFaults = (
   return [...faults, ...findExpressionFaults([...path, "expression"], expression, compiled)];
 };
 
+/** Returns what API validation refuses in a binding's paramRef. */
 const findParamRefFaults = (
   { name = "", selector, parameterNotFoundAction = "" }: ParamRef,
   path: FieldPath,

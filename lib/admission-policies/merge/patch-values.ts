@@ -31,10 +31,7 @@ export const toPatch = (value: Value): unknown => {
   return value instanceof CelMap ? convertMembers(listEntries(value), convertElement) : convertElement(value);
 };
 
-/**
- * Converts the value of a JSON patch's operation, as upstream does. Throws an EvaluationError if it has no form in
- * JSON.
- */
+/** Converts the value of a patch's operation, as upstream does. Throws an EvaluationError if it has no form in JSON. */
 export const toOperand = (value: Value): unknown => toJson(value, (message) => toProtobuf(toPatch(message)));
 
 /** Converts a value as upstream does, through a protobuf message: all numbers become doubles. */
@@ -50,6 +47,7 @@ const toProtobuf = (value: unknown): unknown => {
 
 const nullValue = new GoValue("structpb.NullValue", "NULL_VALUE", "0");
 
+/** Returns a CEL map as a JSON object. A key that is no string is an error. */
 const convertMembers = (
   entries: Iterable<readonly [key: Value, value: Value]>,
   convert: (value: Value) => unknown,

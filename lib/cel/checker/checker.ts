@@ -139,22 +139,22 @@ class Checker {
   }
 
   #checkCall(call: Call): Type {
-    const given = call.arguments.map((argument) => this.check(argument));
+    const argumentTypes = call.arguments.map((argument) => this.check(argument));
     const prefix = call.target && toQualifiedName(call.target);
     const inNamespace = prefix === undefined ? undefined : this.#findFunction(`${prefix}.${call.function}`);
-    if (inNamespace) return this.#resolveOverload(call, inNamespace, given, false);
-    if (call.target) given.unshift(this.check(call.target));
+    if (inNamespace) return this.#resolveOverload(call, inNamespace, argumentTypes, false);
+    if (call.target) argumentTypes.unshift(this.check(call.target));
     const declaration = this.#findFunction(call.function);
     if (!declaration) return this.#reportUndeclared(call, call.function);
-    if (call.function === "_&&_" || call.function === "_||_") return this.#resolveLogic(call, given);
-    return this.#resolveOverload(call, declaration, given, call.target !== undefined);
+    if (call.function === "_&&_" || call.function === "_||_") return this.#resolveLogic(call, argumentTypes);
+    return this.#resolveOverload(call, declaration, argumentTypes, call.target !== undefined);
   }
 
   /** Returns the type of a call: the common type of the overloads that fit its arguments, or else dyn. */
   #resolveOverload(
     call: Call,
     { name, overloads }: FunctionDeclaration,
-    given: readonly Type[],
+    argumentTypes: readonly Type[],
     isMember: boolean,
   ): Type {
     const fitting: string[] = [];
@@ -162,7 +162,7 @@ class Checker {
     for (const candidate of overloads) {
       if (candidate.isMember !== isMember) continue;
       const signature = this.#createSignature(candidate);
-      if (!this.#bindings.isAssignable(given, signature.slice(1))) continue;
+      if (!this.#bindings.isAssignable(argumentTypes, signature.slice(1))) continue;
       fitting.push(candidate.id);
       const next = this.#bindings.substitute(signature[0] as Type);
       result ??= next;
@@ -172,15 +172,15 @@ class Checker {
       this.#references.set(call, { name, overloads: fitting });
       return result;
     }
-    const texts = given.map((type) => types.formatType(this.#bindings.substitute(type, true)));
+    const texts = argumentTypes.map((type) => types.formatType(this.#bindings.substitute(type, true)));
     const applied = isMember ? `${texts[0]}.(${texts.slice(1).join(", ")})` : `(${texts.join(", ")})`;
     return this.#report(call, `found no matching overload for '${name}' applied to '${applied}'`);
   }
 
-  #resolveLogic(call: Call, given: readonly Type[]): Type {
+  #resolveLogic(call: Call, argumentTypes: readonly Type[]): Type {
     const before = this.issues.length;
     for (const [index, argument] of call.arguments.entries())
-      this.#requireType(argument, types.bool, given[index] as Type);
+      this.#requireType(argument, types.bool, argumentTypes[index] as Type);
     return this.issues.length === before ? types.bool : types.error;
   }
 
@@ -237,11 +237,11 @@ class Checker {
     this.#references.set(expression, { name });
     if (type.kind !== "struct") this.#report(expression, `'${type.name}' is not a message type`);
     for (const field of expression.fields) {
-      const given = this.#checkElement(field);
+      const argumentTypes = this.#checkElement(field);
       if (type.kind !== "struct") continue;
       const wanted = this.#findStructField(field, name, field.name);
-      if (this.#bindings.isAssignable([wanted], [given])) continue;
-      const [expected, present] = [types.formatType(wanted), types.formatType(given)];
+      if (this.#bindings.isAssignable([wanted], [argumentTypes])) continue;
+      const [expected, present] = [types.formatType(wanted), types.formatType(argumentTypes)];
       this.#report(field, `expected type of field '${field.name}' is '${expected}' but provided type is '${present}'`);
     }
     return type.kind === "struct" ? type : types.error;
@@ -279,8 +279,8 @@ class Checker {
     return variables;
   }
 
-  #requireType(expression: Expression, wanted: Type, given: Type): void {
-    if (!this.#bindings.isAssignable([wanted], [given])) this.#reportMismatch(expression, wanted, given);
+  #requireType(expression: Expression, wanted: Type, actual: Type): void {
+    if (!this.#bindings.isAssignable([wanted], [actual])) this.#reportMismatch(expression, wanted, actual);
   }
 
   /** Returns the type of a name; undefined if there is no variable or type with this name. */

@@ -62,9 +62,9 @@ const removeDuplicates = (list: List): List => {
 };
 
 /** Sorts a list by the keys of its elements, which have the same indexes as the elements. */
-const sortByKeys = (given: Value, keys: List): List => {
-  if (!isList(given)) throw new EvaluationError("no such overload: @sortByAssociatedKeys");
-  const list = toArray(given);
+const sortByKeys = (value: Value, keys: List): List => {
+  if (!isList(value)) throw new EvaluationError("no such overload: @sortByAssociatedKeys");
+  const list = toArray(value);
   const [first] = keys;
   if (first === undefined) return list;
   if (!isComparable(first)) throw new EvaluationError("list elements must be comparable");

@@ -68,10 +68,7 @@ export const findFormatIssue = (
   return { message: `too many arguments supplied to string.format (expected ${used}, got ${args.length})` };
 };
 
-/**
- * Returns the argument, or the part of a literal argument, whose type a clause can't format; undefined if there is
- * none.
- */
+/** Returns the argument, or part of a literal one, whose type a clause can't format; undefined if there is none. */
 const findMisuse = (
   clause: Clause,
   argument: Expression,
@@ -105,6 +102,7 @@ interface Clause {
   readonly format: (value: Value, precision: number) => string;
 }
 
+/** Replaces each clause of a format, such as %d or %.2f, by its formatted argument, and %% by %. */
 const replaceClauses = <Argument>(
   format: string,
   count: number,
@@ -246,7 +244,7 @@ const formatScientific = (value: number, width: number): string => {
   return text.padStart(width % 2 ** 16);
 };
 
-/** Formats a finite number such as `1.500000×10⁰³`. */
+/** Formats a finite number as upstream does for %e: 1500 becomes `1.500000×10⁰³`. */
 const formatPower = (value: number): string => {
   let exponent = Number(value.toExponential().split("e")[1]);
   let digits = `${scaleAndRound(value, 6 - exponent)}`.padEnd(7, "0");
@@ -285,6 +283,7 @@ const hexadecimal: Clause = {
   format: (value) => formatInteger(value, 16),
 };
 
+/** The clauses by their letter, such as d in %d. */
 const clauses: ReadonlyMap<string, Clause> = new Map<string, Clause>([
   ["s", textClause],
   ["d", { kinds: ["int", "uint"], misuse: "decimal clause can only be used on integers", format: toText }],

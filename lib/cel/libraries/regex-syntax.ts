@@ -42,6 +42,7 @@ const createError = (fault: string, text: string): EvaluationError =>
 
 /** The named sets of characters, as parts of JavaScript's classes. `\D` is the opposite of `\d`. */
 const letterSets: Readonly<Record<string, string>> = { d: "0-9", s: "\\t\\n\\f\\r ", w: "\\w" };
+/** The characters of classes such as [[:alpha:]] in Go, as parts of JavaScript's sets. */
 const namedSets: Readonly<Record<string, string>> = {
   alnum: "0-9A-Za-z",
   alpha: "A-Za-z",

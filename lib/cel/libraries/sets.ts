@@ -13,6 +13,7 @@ const intersects = (left: List, right: List): boolean => left.some((value) => ha
 
 const list = listOf(parameter("T"));
 
+/** Declares a function such as sets.contains, which compares each element with each. */
 const declareSetFunction = (
   name: string,
   compare: (left: List, right: List) => boolean,

@@ -4,6 +4,7 @@ import { Duration, EvaluationError, Timestamp, toInt, type Value } from "../valu
 
 /** In nanoseconds, as all units. */
 const second = 1_000_000_000n;
+/** The units of durations, in nanoseconds. */
 const units: Readonly<Record<string, bigint>> = {
   ns: 1n,
   us: 1000n,
@@ -223,6 +224,7 @@ const findPlaceDate = (milliseconds: number, zone: string): Date => {
 
 const shortNames = new Set("CET EET EST GMT HST MET MST PRC ROC ROK UCT WET".split(" "));
 
+/** Returns a formatter for times in a zone such as Europe/Paris. A zone that Go doesn't know is an error. */
 const createFormatter = (zone: string): Intl.DateTimeFormat => {
   try {
     // JavaScript accepts names in any case, offsets without a colon, and names such as PST. Go doesn't.
@@ -257,12 +259,13 @@ const declarePart = (
   return { name, overloads };
 };
 
-/** Returns how often a unit fits into a duration. Go uses doubles, so a value just below an integer may be rounded up. */
+/** Returns how often a unit fits into a duration. Go uses doubles, so a value just below an integer may round up. */
 const countUnits = (unit: bigint) => (nanos: bigint) =>
   Math.trunc(Number(nanos / unit) + Number(nanos % unit) / Number(unit));
 
 const toTimestamp = (seconds: number | bigint) => createTimestamp(BigInt(seconds), 0n);
 
+/** The functions of CEL for timestamps and durations. */
 export const timeFunctions: readonly FunctionDeclaration[] = [
   declareFunction("duration", "duration_to_duration", [duration], duration, identify),
   declareFunction("duration", "string_to_duration", [string], duration, parseDuration),

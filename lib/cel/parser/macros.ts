@@ -167,6 +167,7 @@ export const optionalMacros: readonly Macro[] = [
   declareOptionalMap("optFlatMap", true),
 ];
 
+/** The macros with two variables, such as map.all(key, value, key != value). */
 export const twoVariableMacros: readonly Macro[] = [
   declareLoop("all", 2, createAll),
   declareLoop("exists", 2, createExists),

@@ -1,6 +1,7 @@
 import { countCodePoints } from "../values.ts";
 import type { Issue } from "./syntax.ts";
 
+/** A word or sign of an expression. */
 export interface Token {
   /**
    * The kind is `identifier`, `quoted` (a name in backticks), `int`, `uint`, `double`, `string`, `bytes` or `end`. The

@@ -115,10 +115,7 @@ export const buildMembership = (element: Evaluator, list: readonly Value[]): Eva
   };
 };
 
-/**
- * Returns a key for a text, a bool or a number; undefined for other values. Equal numbers of all types have the same
- * key.
- */
+/** Returns a key for a text, a bool or a number; undefined for other values. Equal numbers have the same key. */
 const toMember = (value: Value): string | boolean | number | bigint | undefined => {
   if (typeof value === "string" || typeof value === "boolean" || typeof value === "number") return value;
   if (value instanceof Double) return value.value;

@@ -369,6 +369,7 @@ class Planner {
   }
 }
 
+/** Returns the evaluator of a variable; `written` is its name, perhaps with a dot before it. */
 const findVariable = (written: string): Evaluator => {
   const name = removeDot(written);
   const find = ({ variables }: Frame): Result => {

@@ -32,7 +32,6 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
     const opening = beginIndex >= from && startsLine ? readLine(text, beginIndex + begin.length) : undefined;
     from = trailer;
     if (!opening?.line.endsWith(dashes)) continue;
-
     let bodyIndex = opening.next;
     for (let header = readLine(text, bodyIndex); header.line.includes(":"); header = readLine(text, bodyIndex))
       bodyIndex = header.next;

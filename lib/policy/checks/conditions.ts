@@ -22,6 +22,7 @@ const checkDecimal: ValueCheck = createTextCheck((value) =>
   parseDecimal(value) ? undefined : `must be a decimal number such as "1.5", not ${quoteValue(value)}`,
 );
 
+/** Checks a constant value in a policy. It has one field, for its type. */
 export const checkConstant: ValueCheck = checkFields<PolicyConstant>({
   string: checkText,
   integer: checkInteger,
@@ -72,6 +73,7 @@ const checkComparison: CrossFieldCheck<PolicyCondition> = (condition, blame) => 
     blame("value", `must be a number or a text for ${cond}, not ${field}`);
 };
 
+/** Checks a condition of a validate policy. */
 export const checkCondition: ValueCheck = checkFields<PolicyCondition>(
   {
     affectMode: (value, at, faults) => (value === "" ? undefined : checkOneOf("reject", "allow")(value, at, faults)),

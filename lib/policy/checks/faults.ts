@@ -18,6 +18,7 @@ import {
 
 const checkSelectors = checkEachListElement(checkResourceSelector);
 
+/** Checks a rule of an override policy. */
 const checkOverrideRule = checkFields({
   targetOperations: checkTexts,
   overriders: checkRequired(

@@ -35,6 +35,7 @@ import {
 
 const checkOperation: ValueCheck = checkOneOf("add", "replace", "remove");
 
+/** Checks the list `plaintext`: operations of a JSON patch. */
 export const checkOverriderPatches: ValueCheck = checkEachListElement(
   checkFields({
     path: checkRequired(
@@ -105,6 +106,7 @@ const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplat
   },
 };
 
+/** Checks an overrider's `template`. */
 export const checkTemplate: ValueCheck = checkFields<OverrideTemplate>(
   {
     type: checkRequired(checkOneOf(...Object.keys(payloadChecks))),
@@ -120,6 +122,7 @@ export const checkTemplate: ValueCheck = checkFields<OverrideTemplate>(
   (template, blame) => payloadChecks[template.type](template, blame),
 );
 
+/** The fields of an element of `origin`. */
 const originFields: Record<keyof OriginOverrider, ValueCheck> = {
   type: checkRequired(checkOneOf(...originOverriderTypes)),
   operation: checkOperation,

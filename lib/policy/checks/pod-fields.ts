@@ -18,6 +18,7 @@ import {
   type ValueCheck,
 } from "./shape-checks.ts";
 
+/** Checks an amount: a whole number, or a quantity such as 500m. */
 const checkQuantity: ValueCheck = (value, at, faults) => {
   if (Number.isInteger(value)) return;
   createTextCheck((quantity) =>
@@ -32,6 +33,7 @@ export const checkResources: ValueCheck = checkFieldsAllowingUnknown({
   limits: checkEachMapValue(checkQuantity),
 });
 
+/** Checks a list of tolerations. Unknown fields are allowed, as in Pods of newer versions. */
 export const checkTolerations: ValueCheck = checkEachListElement(
   checkFieldsAllowingUnknown<Toleration>({
     key: checkText,
@@ -121,6 +123,7 @@ const podListChecks = {
   ),
 };
 
+/** Checks an affinity that a policy adds to Pods. */
 export const checkOverrideAffinity: ValueCheck = checkFieldsAllowingUnknown<Affinity>({
   nodeAffinity: checkFieldsAllowingUnknown({
     requiredDuringSchedulingIgnoredDuringExecution: checkFieldsAllowingUnknown({
@@ -140,6 +143,7 @@ export const countTermsPerAffinityList = ({ nodeAffinity, podAffinity, podAntiAf
     .flatMap((part) => (isMap(part) ? Object.values(part) : []))
     .map((list) => (Array.isArray(list) ? list : toList(toMap(list).nodeSelectorTerms)).length);
 
+/** Checks topologySpreadConstraints. Two may not have the same key and action. */
 export const checkTopologySpreadConstraints: ValueCheck = (value, at, faults) => {
   const faultsBefore = faults.length;
   checkEachListElement(

@@ -15,6 +15,7 @@ import {
   type ValueCheck,
 } from "./shape-checks.ts";
 
+/** Checks the path of a reference, such as spec.replicas. */
 const checkPath: ValueCheck = createTextCheck((value) => {
   try {
     parseReferencePath(value);
@@ -44,6 +45,7 @@ const checkHeaderValue: ValueCheck = createTextCheck((value) =>
   /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? undefined : "must not hold line breaks or control characters",
 );
 
+/** Checks the headers of an HTTP reference. */
 const checkHeader: ValueCheck = (value, at, faults) => {
   checkEachMapValue(checkHeaderValue)(value, at, faults);
   for (const name of Object.keys(toMap(value)).slice(0, 1000))
@@ -54,6 +56,7 @@ const checkHeader: ValueCheck = (value, at, faults) => {
     )(name, `${at}: a name`, faults);
 };
 
+/** Checks the credentials of an HTTP reference. */
 const checkAuth: ValueCheck = checkFields<HttpReferenceAuth>({
   staticToken: checkText,
   username: checkText,
@@ -72,6 +75,7 @@ const checkAuth: ValueCheck = checkFields<HttpReferenceAuth>({
   ),
 });
 
+/** Checks an HTTP reference: a value that a policy reads from a service. */
 const checkHttp: ValueCheck = checkFields({
   url: checkRequired(checkUrl),
   method: createTextCheck((value) =>
@@ -83,6 +87,7 @@ const checkHttp: ValueCheck = checkFields({
   auth: checkAuth,
 });
 
+/** Checks a reference: the place from which a policy reads a value. */
 export const checkReference: ValueCheck = checkFields<ValueReference>(
   {
     from: checkRequired(checkOneOf("current", "old", "k8s", "owner", "http")),

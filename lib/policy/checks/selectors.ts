@@ -56,6 +56,7 @@ const checkLabelValue: ValueCheck = createTextCheck(findLabelValueFault);
 const checkFilledValue: ValueCheck = (value, at, faults) =>
   (typeof value === "string" && value.includes("{{") ? checkText : checkLabelValue)(value, at, faults);
 
+/** Returns a check for label selectors. Each label's value must pass `checkValue`. */
 const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
   checkFieldsAllowingUnknown<LabelSelector>({
     matchLabels: (labels, at, faults) => {
@@ -92,6 +93,7 @@ const checkFieldSelector: ValueCheck = checkFields({
   ),
 });
 
+/** Checks an element of a policy's resourceSelectors. */
 export const checkResourceSelector: ValueCheck = checkFields({
   apiVersion: checkRequired(checkText),
   kind: checkRequired(checkText),
@@ -101,6 +103,7 @@ export const checkResourceSelector: ValueCheck = checkFields({
   fieldSelector: checkFieldSelector,
 });
 
+/** Checks the selector of the object that a reference reads. */
 export const checkObjectSelector: ValueCheck = checkFields<{ name?: string; labelSelector?: unknown }>(
   {
     apiVersion: checkRequired(checkText),

@@ -80,6 +80,7 @@ export const checkEachListElement =
     }
   };
 
+/** Returns a check for maps with any keys. Each value must pass `check`. */
 export const checkEachMapValue =
   (check: ValueCheck): ValueCheck =>
   (value, at, faults) => {

@@ -85,6 +85,7 @@ const warnOfOperations = (
 
 const knownOperations = new Set(["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]);
 
+/** Warns of parts of an override rule that do nothing, or not what they seem to do. */
 const warnOfOverrideRule = (
   rule: OverrideRule,
   at: string,

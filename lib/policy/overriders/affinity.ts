@@ -34,7 +34,6 @@ export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: Overri
     return terms === undefined || (terms.length === 0 && operation !== "remove") ? [] : [{ place, terms }];
   });
   if (termLists.length === 0) throw new Error("template.affinity must have one list of terms at least");
-
   return applyToEach(termLists, ({ place, terms }) => {
     if (operation === "remove") return removeFrom(podSpec, place.parents, place.key);
     const present = operation === "add" ? findList(podSpec, place) : undefined;

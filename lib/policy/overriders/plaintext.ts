@@ -41,7 +41,6 @@ const applyOperation = (object: object, operation: PolicyPatchOperation): boolea
   const apply = Object.hasOwn(appliers, op) ? appliers[op] : undefined;
   if (apply === undefined)
     throw new Error(`op ${quoteValue(op)} at ${path} must be one of ${Object.keys(appliers).join(", ")}`);
-
   const steps = parsePatchPath(path);
   const key = steps.pop();
   if (key === undefined) return replaceObject(object, op, value);

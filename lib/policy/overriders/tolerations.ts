@@ -7,7 +7,6 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
   const newTolerations = requireList(tolerations, "template.tolerations") ?? [];
   if (newTolerations.length === 0) throw new Error("template.tolerations must have at least one element");
   if (!newTolerations.every(isMap)) throw new Error("template.tolerations must be maps");
-
   const present = listTolerations(podSpec);
   if (operation === "remove") {
     const kept = present.filter(

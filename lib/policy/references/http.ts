@@ -198,6 +198,7 @@ const createLimits = (settings: PolicyHttpSettings) => {
   return limits;
 };
 
+/** What follows from the settings for HTTP references, computed once for each settings object. */
 const limitsBySettings = new WeakMap<
   PolicyHttpSettings,
   {
@@ -252,6 +253,7 @@ const toGoHeaders = (headers: NodeJS.Dict<string[]> = {}): Record<string, string
       ]),
   );
 
+/** Returns what is wrong with the settings for HTTP references; undefined if nothing is wrong. */
 export const findPolicyHttpSettingsFault = ({
   hosts,
   ca,

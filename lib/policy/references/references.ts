@@ -32,6 +32,7 @@ export const resolveReference = async (
   }
 };
 
+/** Returns the first owner of the request's object; undefined if there is none. */
 const getOwner = async (
   request: PolicyRequest,
   capabilities: PolicyCapabilities,
@@ -43,6 +44,7 @@ const getOwner = async (
   return getObject(requireStrings({ apiVersion, kind, name }, "metadata.ownerReferences[0]"), namespace, capabilities);
 };
 
+/** Returns the object that `k8s` of a reference identifies; undefined if none is found. */
 const findObject = async (
   selector: ValueReference["k8s"],
   { object }: PolicyRequest,
@@ -75,6 +77,7 @@ const findObject = async (
   return capabilities.findFirst(apiVersion, kind, labels, objectNamespace);
 };
 
+/** Returns an object of the cluster. A missing object is an error. */
 const getObject = async (
   { apiVersion, kind, name }: { apiVersion: string; kind: string; name: string },
   namespace: string | undefined,
@@ -123,6 +126,7 @@ const fillLabelSelector = (selector: Record<string, unknown>, object: Kubernetes
   return isComplete ? result : undefined;
 };
 
+/** Returns a value from the answer of a service; undefined if the answer or the URL lacks it. */
 const fetchValue = async (
   path: PathStep[],
   http: HttpReference | undefined,

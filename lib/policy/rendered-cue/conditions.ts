@@ -102,6 +102,7 @@ const renderTest = (cond: PolicyCondition["cond"], value: ConstantValue): Render
 const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
 const numberPattern = "[:[,]-?[0-9]";
 
+/** A CUE definition that compares two values. */
 const sameDefinition = `// whether two values are equal; a number and a text are compared by value
 _same: {
 	one: _
@@ -162,6 +163,7 @@ const renderOrder = (sign: string, value: ConstantValue): string => {
   return `(_ordered & {"one": one, "other": other}).out`;
 };
 
+/** Returns a CUE definition that orders two values; `sign` is for instance "<". */
 const renderOrderDefinition = (
   sign: string,
 ) => `// numbers, and texts that are numbers, are ordered by value, other texts as texts
@@ -217,7 +219,7 @@ const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides =
   };
 };
 
-/** Returns the sides for a referenced value, with which CUE calculates. */
+/** Returns both sides of the comparison with a referenced value, to which CUE adds, for instance, a number. */
 const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSides => {
   const amount = `${renderAmountExpression("other")}[0]`;
   const text = formatDecimal(operand) ?? "";

@@ -15,7 +15,6 @@ export const renderMetadataAsCue = (template: OverrideTemplate): string => {
   const { type, operation } = template;
   if (operation === "remove")
     return renderCueScript(["object: data.object"], [renderPresentMaps(type), renderRemoval(type, getKey(template))]);
-
   const constants = renderConstants(template);
   const { valueRef } = template;
   if (constants.length > 0 || valueRef === undefined)

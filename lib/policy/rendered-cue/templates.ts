@@ -4,6 +4,7 @@ import { renderMetadataAsCue } from "./metadata.ts";
 import { renderOversellTemplateAsCue, renderResourcesTemplateAsCue } from "./resources.ts";
 import { renderTolerationsTemplateAsCue } from "./tolerations.ts";
 
+/** The functions that render a template as CUE, by its type. */
 const renderers = {
   annotations: renderMetadataAsCue,
   labels: renderMetadataAsCue,

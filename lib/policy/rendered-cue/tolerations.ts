@@ -29,22 +29,25 @@ const renderOperation = (operation: OverrideTemplate["operation"], tolerations: 
 };
 
 /** A patch operation that sets the tolerations if the pod has none. */
-const setAll = renderCuePatchOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
+const setAllIfNone = renderCuePatchOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
 
 const renderAddition = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
   renderCuePatchesOutput(
     "podSpec",
-    renderCueList([setAll, renderPrependMissingAsCue(tolerationsPath, "existing", tolerations, "wanted")]),
+    renderCueList([setAllIfNone, renderPrependMissingAsCue(tolerationsPath, "existing", tolerations, "wanted")]),
   ),
 ];
 
-/** Renders the removal of the tolerations that the template identifies. */
+/**
+ * Renders the removal of the tolerations that the template identifies. In the CUE, `meant` are the keys and values that
+ * identify tolerations, and `gone` the indexes to remove.
+ */
 const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
 meant: ${renderValuesAsCueList(tolerations.flatMap(listIdentities))}
 gone: [for index, toleration in existing if (_meant & {of: toleration, by: meant}).out {index}]
-${meantDefinition}`,
+${identityTestDefinition}`,
   renderCuePatchesOutput(
     "podSpec",
     renderCueList([
@@ -58,6 +61,7 @@ ${meantDefinition}`,
   ),
 ];
 
+/** Renders the step of one toleration: it replaces those in `before` that `meant` identifies, or is prepended. */
 const renderStep = (
   toleration: Toleration,
   index: number,
@@ -73,7 +77,7 @@ const renderStep = (
 const renderReplacement = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
   `// each replaces those with its key, or with its key and value; if there are none, it is prepended\n${tolerations.map(renderStep).join("\n")}`,
-  `${meantDefinition}
+  `${identityTestDefinition}
 _replacement: {
 	before: [...]
 	by: {...}
@@ -90,7 +94,7 @@ _replacement: {
   renderCuePatchesOutput(
     "podSpec",
     renderCueList([
-      setAll,
+      setAllIfNone,
       renderCuePatchOperation("add", tolerationsPath, `_step${tolerations.length}.after`, "if len(existing) > 0"),
     ]),
   ),
@@ -106,8 +110,8 @@ const listIdentities = ({ key, operator = "", value }: Toleration): object[] => 
   return ["", "Equal"].includes(operator) && typeof value === "string" ? [{ key, value }] : [];
 };
 
-/** CUE that finds out whether a toleration (`of`) has a key, or a key and a value, of the list `by`. */
-const meantDefinition = `_meant: {
+/** CUE (`_meant`) that finds out whether a toleration (`of`) has a key, or a key and a value, of the list `by`. */
+const identityTestDefinition = `_meant: {
 	of: _
 	by: [...]
 	keyOnly: {key: ${renderCueValueOrElse("of.key", "null")}}

@@ -15,30 +15,31 @@ type FoundOrMissing = { value: unknown } | undefined;
 /** Reports whether a condition is met. If a value is missing that the condition needs, only NotExist is met. */
 export const isConditionMet = (
   condition: PolicyCondition,
-  data: FoundOrMissing,
+  tested: FoundOrMissing,
   comparison: FoundOrMissing,
 ): boolean => {
   const { cond, valueProcess } = condition;
-  if (cond === "Exist" || cond === "NotExist") return (cond === "Exist") === (data !== undefined);
+  if (cond === "Exist" || cond === "NotExist") return (cond === "Exist") === (tested !== undefined);
   const test = typeof cond === "string" && Object.hasOwn(comparisons, cond) ? comparisons[cond] : undefined;
   if (test === undefined) throw new Error(`cond must be one of ${knownConditions.join(", ")}, not ${quoteValue(cond)}`);
-  if (data === undefined || comparison === undefined) return false;
+  if (tested === undefined || comparison === undefined) return false;
   const isProcessed = valueProcess !== undefined && valueProcess !== null && !cond.endsWith("In");
-  return test(data.value, isProcessed ? processValue(comparison.value, valueProcess) : comparison.value);
+  return test(tested.value, isProcessed ? processValue(comparison.value, valueProcess) : comparison.value);
 };
 
-/** Compares the tested value (`data`) with the value of the condition. */
-type CompareValues = (data: unknown, value: unknown) => boolean;
+/** Compares the tested value with the value of the condition. */
+type CompareValues = (tested: unknown, value: unknown) => boolean;
 
+/** The comparisons by a condition's `cond`. */
 const comparisons: Record<Exclude<PolicyCondition["cond"], "Exist" | "NotExist">, CompareValues> = {
-  Equal: (data, value) => isEqual(data, value),
-  NotEqual: (data, value) => !isEqual(data, value),
-  In: (data, value) => isElement(data, value),
-  NotIn: (data, value) => !isElement(data, value),
-  Gt: (data, value) => compareOrder(data, value) > 0,
-  Gte: (data, value) => compareOrder(data, value) >= 0,
-  Lt: (data, value) => compareOrder(data, value) < 0,
-  Lte: (data, value) => compareOrder(data, value) <= 0,
+  Equal: (tested, value) => isEqual(tested, value),
+  NotEqual: (tested, value) => !isEqual(tested, value),
+  In: (tested, value) => isElement(tested, value),
+  NotIn: (tested, value) => !isElement(tested, value),
+  Gt: (tested, value) => compareOrder(tested, value) > 0,
+  Gte: (tested, value) => compareOrder(tested, value) >= 0,
+  Lt: (tested, value) => compareOrder(tested, value) < 0,
+  Lte: (tested, value) => compareOrder(tested, value) <= 0,
 };
 
 const knownConditions = [...Object.keys(comparisons), "Exist", "NotExist"];
@@ -62,10 +63,10 @@ const processValue = (value: unknown, process: PolicyCondition["valueProcess"]):
   );
 };
 
-const isElement = (data: unknown, values: unknown): boolean => {
+const isElement = (tested: unknown, values: unknown): boolean => {
   if (!Array.isArray(values))
     throw new Error(`In and NotIn need a list, and the value is ${describeValueType(values)}`);
-  return values.some((value) => isEqual(data, value));
+  return values.some((value) => isEqual(tested, value));
 };
 
 /** The greatest depth of values that are compared. The comparison of deeper values could overflow the stack. */

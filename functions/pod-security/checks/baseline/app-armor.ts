@@ -20,6 +20,7 @@ const appArmorPrefix = "container.apparmor.security.beta.kubernetes.io/";
 const isForbiddenAnnotation = ([key, value]: [string, string]) =>
   key.startsWith(appArmorPrefix) && value !== "" && value !== "runtime/default" && !value.startsWith("localhost/");
 
+/** Returns how AppArmor fields or annotations of a pod break the standard; undefined if they don't. */
 const checkAppArmor: PodSecurityCheckFunction = (subject) => {
   const types = new Set<string>();
   const setters = describeMatchingPodParts(subject, ({ appArmorProfile }) => {
@@ -31,7 +32,6 @@ const checkAppArmor: PodSecurityCheckFunction = (subject) => {
     .filter(isForbiddenAnnotation)
     .map(([key, value]) => `${key}=${quoteAsGo(value)}`);
   if (setters === "" && annotations.length === 0) return undefined;
-
   const values = [...sortUnique(types), ...sortUnique(annotations)];
   const subjects = [
     ...(setters === "" ? [] : [setters]),

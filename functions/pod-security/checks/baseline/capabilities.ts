@@ -13,6 +13,7 @@ const defaultCapabilities = new Set(
 export const describeAddedCapabilities = (names: string[], added: string[]) =>
   `${formatQuotedNames("container", names)} must not include ${quoteAll(added)} in securityContext.capabilities.add`;
 
+/** Containers may add only the default capabilities. */
 export const capabilitiesBaseline: PodSecurityCheck = {
   level: "baseline",
   since: {

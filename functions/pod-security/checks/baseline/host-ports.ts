@@ -8,6 +8,7 @@ import {
   type PodSecurityCheck,
 } from "../check-builders.ts";
 
+/** Containers must not use ports of the node. */
 const checkPorts = buildContainersCheck(
   "hostPort",
   ({ ports }) => (ports ?? []).flatMap(({ hostPort }) => (hostPort ? [String(hostPort)] : [])),

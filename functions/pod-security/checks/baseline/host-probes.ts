@@ -11,6 +11,7 @@ import {
   sortUnique,
 } from "../check-builders.ts";
 
+/** Probes and lifecycle hooks must not name a host. */
 const checkProbes = buildContainersCheck(
   "probe or lifecycle host",
   ({ livenessProbe, readinessProbe, startupProbe, lifecycle }) =>

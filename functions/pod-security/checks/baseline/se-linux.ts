@@ -13,12 +13,12 @@ import {
   sortUnique,
 } from "../check-builders.ts";
 
+/** Returns the check for SELinux options that allows the usual types and the given `types`. */
 const buildSeLinuxCheck = (...types: string[]): PodSecurityCheckFunction => {
   const allowed = new Set(["", "container_t", "container_init_t", "container_kvm_t", ...types]);
   const hasOtherType = ({ type = "" }: SELinuxOptions) => !allowed.has(type);
   const isForbidden = ({ seLinuxOptions }: AnyContext) =>
     !!seLinuxOptions && (hasOtherType(seLinuxOptions) || !!seLinuxOptions.user || !!seLinuxOptions.role);
-
   return buildSecurityContextsCheck("seLinuxOptions", isForbidden, (setters, forbidden) => {
     const options = forbidden.map(({ seLinuxOptions }) => seLinuxOptions ?? {});
     const others = sortUnique(options.filter(hasOtherType).map(({ type = "" }) => type));

@@ -16,6 +16,7 @@ import {
   sortUnique,
 } from "../check-builders.ts";
 
+/** Returns which seccomp annotations break the standard. Old clusters read these annotations. */
 const checkSeccompAnnotations: PodSecurityCheckFunction = ({ annotations, containers }) => {
   const containerKeys = listNames(containers).map((name) => `container.seccomp.security.alpha.kubernetes.io/${name}`);
   const forbidden = ["seccomp.security.alpha.kubernetes.io/pod", ...containerKeys].flatMap((key) => {
@@ -33,6 +34,7 @@ const checkSeccompAnnotations: PodSecurityCheckFunction = ({ annotations, contai
 const isAllowedSeccomp = (value: string) =>
   value === "runtime/default" || value === "docker/default" || value.startsWith("localhost/");
 
+/** Seccomp profiles must not be of the type Unconfined. */
 export const checkSeccomp = buildSecurityContextsCheck(
   "seccompProfile",
   ({ seccompProfile }) => !!seccompProfile && !isAllowedProfile(seccompProfile),

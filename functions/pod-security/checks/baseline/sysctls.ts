@@ -3,6 +3,7 @@
 
 import type { PodSecurityCheck, PodSecurityCheckFunction } from "../check-builders.ts";
 
+/** Returns a check that allows a pod to set only the sysctls `names`. */
 const buildSysctlCheck = (...names: string[]): PodSecurityCheckFunction => {
   const allowed = new Set(names);
   return ({ spec }) => {
@@ -23,6 +24,7 @@ const since29 = [...since27, "net.ipv4.tcp_fin_timeout", ...keepalive];
 const since32 = [...since29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
 const since37 = [...since32, "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_notsent_lowat"];
 
+/** Pods may set only safe sysctls. Later versions of Kubernetes allow more of them. */
 export const sysctls: PodSecurityCheck = {
   level: "baseline",
   since: {

@@ -18,10 +18,10 @@ const checkRunAsRoot = buildSecurityContextsCheck(
   ({ runAsNonRoot }) => runAsNonRoot === false,
   (setters) => `${setters} must not set securityContext.runAsNonRoot=false`,
 );
+/** Returns which containers don't set runAsNonRoot, if the pod doesn't set it either. */
 const requireNonRoot: PodSecurityCheckFunction = (subject) => {
   const violation = checkRunAsRoot(subject);
   if (violation || subject.spec.securityContext?.runAsNonRoot === true) return violation;
-
   const without = listNames(subject.containers.filter((container) => getContext(container).runAsNonRoot === undefined));
   if (without.length > 0)
     return {

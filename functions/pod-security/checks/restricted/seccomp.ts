@@ -13,10 +13,10 @@ import {
   skipWindowsPods,
 } from "../check-builders.ts";
 
+/** Returns which containers have no seccomp profile or a forbidden one. */
 const requireSeccomp: PodSecurityCheckFunction = (subject) => {
   const forbidden = checkSeccomp(subject);
   if (forbidden || subject.spec.securityContext?.seccompProfile) return forbidden;
-
   const without = listNames(subject.containers.filter((container) => !getContext(container).seccompProfile));
   if (without.length > 0)
     return {

@@ -22,12 +22,12 @@ const forbidden = (
   "storageos"
 ).split(" ");
 
+/** Returns which volumes have a type that the level restricted doesn't allow. */
 const checkVolumes: PodSecurityCheckFunction = ({ spec }) => {
   const volumes = (spec.volumes ?? []).filter(
     (volume) => !isSourceless(volume) && !allowed.some((source) => Reflect.get(volume, source)),
   );
   if (volumes.length === 0) return undefined;
-
   const names = volumes.map(({ name = "" }) => name);
   const types = sortUnique(
     volumes.map((volume) => forbidden.find((source) => Reflect.get(volume, source)) ?? "unknown"),

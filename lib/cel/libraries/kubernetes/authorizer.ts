@@ -19,6 +19,7 @@ export interface Subject {
   readonly extra?: Readonly<Record<string, readonly string[]>>;
 }
 
+/** What an authorizer check asks, as in a SubjectAccessReview. */
 interface ResourceAttributes {
   readonly group: string;
   readonly resource: string;
@@ -106,6 +107,7 @@ const createGroupCheck = ({ content }: Authorizer, group: string): GroupCheck =>
 const addResource = (check: GroupCheck, resource: string): ResourceCheck =>
   createResourceCheck(check, { group: check.content.group, resource: requireText(resource, "resource") });
 
+/** Returns the authorizer for a service account, as authorizer.serviceAccount(namespace, name) does. */
 const createServiceAccountAuthorizer = (
   { content: { decide } }: Authorizer,
   namespace: string,
@@ -148,6 +150,7 @@ const groupCheck = [groupCheckType, string];
 const resourceCheck = [resourceCheckType, string];
 const account = [authorizerType, string, string];
 
+/** The functions of Kubernetes' CEL library for authorization. */
 export const authorizerFunctions: readonly FunctionDeclaration[] = [
   declareMethod("path", "authorizer_path", authorizer, pathCheckType, createPathCheck),
   declareMethod("group", "authorizer_group", authorizer, groupCheckType, createGroupCheck),

@@ -31,6 +31,7 @@ export class Cidr extends LibraryObject {
 
 const describeError = (message: string) => `network address parse error during conversion from string: ${message}`;
 
+/** Returns the value of cidr(text), for instance cidr("10.0.0.0/8"). */
 const parseCidr = (text: string): Cidr =>
   rewordErrors(() => {
     const cidr = rewordErrors(
@@ -57,6 +58,7 @@ const parsePrefix = (text: string): Cidr => {
 
 const containsIp = ({ ip, prefixLength }: Cidr, other: Ip) => hasPrefix(other, ip, prefixLength);
 
+/** Evaluates cidr("10.0.0.0/8").containsIP("10.1.2.3"). */
 const containsIpText = (cidr: Cidr, text: string) =>
   containsIp(
     cidr,
@@ -80,6 +82,7 @@ const countIpTest = ([cidr = null, other = null]: readonly Value[], _: Value, id
   countTraversal(2 * getActualSize(cidr)) + (id?.endsWith("_string") ? countTraversal(getActualSize(other)) : 0);
 const countCidrTest: FunctionCost = (args, result, id) => countIpTest(args, result, id) + countReading(args) + 1;
 
+/** The functions of Kubernetes' CEL library for IP ranges. */
 export const cidrFunctions: readonly FunctionDeclaration[] = [
   declareFunction("cidr", "string_to_cidr", [string], cidrType, parseCidr, countReading),
   declareFunction("isCIDR", "is_cidr", [string], bool, reportParsing(parseCidr), countReading),

@@ -57,6 +57,7 @@ export const findOldLabelFaults = (text: string): string[] => {
 const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
   findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));
 
+/** Returns why a text doesn't have the format uri; an empty list if it does. */
 const findUriFaults = (text: string): string[] => {
   try {
     parseRequestUrl(text);

@@ -159,6 +159,7 @@ export const countIp: FunctionCost = (args, _, id) => (id === "cidr_ip" ? 1 : co
 
 const isCanonical = (text: string) => formatIp(parseIp(text)) === text;
 
+/** The functions of Kubernetes' CEL library for IP addresses. */
 export const ipFunctions: readonly FunctionDeclaration[] = [
   declareFunction("ip", "string_to_ip", [string], ipType, parseIp, countIp),
   declareFunction("isIP", "is_ip", [string], bool, reportParsing(parseIp), countReading),

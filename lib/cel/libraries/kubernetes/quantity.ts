@@ -131,8 +131,7 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
 };
 
 const subtractAmounts = (left: Amount, right: Amount): Amount => {
-  // The smallest number of 64 bits is its own negative in 64 bits. Upstream adds it, unless the sum needs more than 64
-  // bits.
+  // The smallest number of 64 bits is its own negative in 64 bits. Upstream adds it, unless the sum needs more bits.
   const opposite = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
   const difference = addAmounts(left, { ...right, digits: opposite });
   return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;
@@ -184,6 +183,7 @@ const requireInteger = (quantity: Quantity): Value => {
   return toInt(integer);
 };
 
+/** The functions of Kubernetes' CEL library for quantities such as 500m. */
 export const quantityFunctions: readonly FunctionDeclaration[] = [
   declareFunction("quantity", "string_to_quantity", [string], type, parseQuantity, countReading),
   declareFunction("isQuantity", "is_quantity_string", [string], bool, reportParsing(parseQuantity), countReading),

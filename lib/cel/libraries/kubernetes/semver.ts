@@ -56,7 +56,6 @@ const parseSemver = (text: string, normalizes = false): Semver => {
   const [major = "", minor, end] = splitParts(source);
   if (minor === undefined || end === undefined) throw new EvaluationError("No Major.Minor.Patch elements found");
   const numbers = [parseNumber(major, "major", "Major"), parseNumber(minor, "minor", "Minor")];
-
   const [, patch = "", prerelease, build] = /^([^+-]*)(?:-([^+]*))?(?:\+(.*))?$/s.exec(end) ?? [];
   numbers.push(parseNumber(patch, "patch", "Patch"));
   const parts = prerelease?.split(".").map(parsePrerelease) ?? [];
@@ -115,6 +114,7 @@ const getNumber =
   ({ numbers }: Semver) =>
     toInt(BigInt.asIntN(64, numbers[index] ?? 0n));
 
+/** The functions of Kubernetes' CEL library for versions such as 1.2.3. */
 export const semverFunctions: readonly FunctionDeclaration[] = [
   declareFunction("semver", "string_to_semver", [string], type, parseSemver, countReading),
   declareFunction("semver", "string_bool_to_semver", [string, bool], type, parseSemver, countReading),

@@ -256,6 +256,7 @@ const parseQuery = ({ parts: { query } }: Url): CelMap => {
 const unescapeQuery = (bytes = "") => toText(unescapeBytes(bytes.replaceAll("+", " ")));
 
 const parameters = mapOf(string, listOf(string));
+/** The functions of Kubernetes' CEL library for URLs. */
 export const urlFunctions: readonly FunctionDeclaration[] = [
   declareFunction("url", "string_to_url", [string], type, parseUrl, countReading),
   // The cost of isURL doesn't depend on the length in Kubernetes.
