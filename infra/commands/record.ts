@@ -80,5 +80,5 @@ const fetchIntoFolder = async (from: string, folder: string, most: number, optio
     fetchRecordingsAndCountInvalid(openBucket(bucket, openS3(region)), prefix, since, recordings),
   );
   writeOutput(`${await recordings.close()}\n`);
-  if (invalid > 0) writeNote(`${invalid} objects don't exist in any recording`);
+  if (invalid > 0) writeNote(`${invalid} objects of the bucket are no recordings, and are left out`);
 };

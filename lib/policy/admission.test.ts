@@ -54,7 +54,8 @@ const refusedScripts: [name: string, policy: unknown, refusal: RegExp][] = [
   ],
 ];
 for (const [name, policy, refusal] of refusedScripts)
-  test(`findPolicyRefusal refuses ${name}`, async () => assert.match((await findPolicyRefusal(policy, evaluateCue)) ?? "", refusal));
+  test(`findPolicyRefusal refuses ${name}`, async () =>
+    assert.match((await findPolicyRefusal(policy, evaluateCue)) ?? "", refusal));
 
 test("findPolicyRefusal accepts any renderedCue without a template, because this renderedCue never runs", async () => {
   assert.equal(await findPolicyRefusal(buildOverridePolicy({ renderedCue: "a: b" }), evaluateCue), undefined);

@@ -176,7 +176,8 @@ describe("the DER of a certificate request", () => {
     for (let length = 0; length < validBytes.length; length++) assertMalformed(parse(validBytes.subarray(0, length)));
   });
 
-  it("a DER with bytes at its end is refused", () => assertMalformed(parse(Buffer.concat([validBytes, Buffer.from([0])]))));
+  it("a DER with bytes at its end is refused", () =>
+    assertMalformed(parse(Buffer.concat([validBytes, Buffer.from([0])]))));
 
   it("the DER of a certificate request is refused if lengths are too long, too large or indefinite", () => {
     const content = validBytes.subarray(2 + (Number(validBytes[1]) & 0x80 ? Number(validBytes[1]) & 0x7f : 0));
