@@ -60,7 +60,7 @@ const checkMembers = (checks: Record<string, Check>, required: string[] = [], ch
       const checkMember = ([key, member]: [string, unknown]) =>
         Object.hasOwn(checks, key)
           ? checks[key]?.(member, `${path}.${key}`)
-          : `must have no ${printValue(key)} in ${path}; the checks members are ${Object.keys(checks).join(", ")}`;
+          : `must have no ${printValue(key)} in ${path}; the known members are ${Object.keys(checks).join(", ")}`;
       return findFault(Object.entries(toMap(value)).map(checkMember));
     },
     checkMap,
