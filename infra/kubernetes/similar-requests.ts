@@ -45,13 +45,15 @@ const metadata = {
 };
 const amounts = { cpu: isCpu, memory: isBytes, storage: isBytes };
 const resources = { requests: amounts, limits: amounts };
+/** The place of a list of variables: those with values become one text together, so lists may have other lengths. */
+const env = {};
 const containers = {
   "*": {
     name: isName,
     image: isTaggedImage,
     command: { "*": isText },
     args: { "*": isText },
-    env: { "*": { value: isText } },
+    env,
     volumeMounts: { "*": { name: isName } },
     resources,
   },
@@ -187,7 +189,9 @@ const replaceTexts = (
   if (typeof value !== "object" || value === null) return value;
   const hasPlaces = typeof places === "object" && (conditions.get(places)?.(value) ?? true);
   const inner = hasPlaces ? places : {};
-  if (Array.isArray(value)) return value.map((member) => replaceTexts(member, inner["*"], toIndex, fixed, "*"));
+  const replaceMember = (member: unknown) => replaceTexts(member, inner["*"], toIndex, fixed, "*");
+  if (Array.isArray(value))
+    return places === env ? replaceVariables(value, toIndex, replaceMember) : value.map(replaceMember);
   const copy: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(value)) {
     if (name === "__proto__") throw new Error("a copy can't have this member");
@@ -197,11 +201,42 @@ const replaceTexts = (
   return copy;
 };
 
+/** Puts `\0*` and the index of a text in place of variables that follow each other and only have values. */
+const replaceVariables = (
+  list: readonly unknown[],
+  toIndex: (text: string) => number,
+  replaceMember: (member: unknown) => unknown,
+): unknown[] => {
+  // An API server warns of a name that occurs twice.
+  const hasDistinctNames = new Set(list.map((member) => toMap(member).name)).size === list.length;
+  const replaced: unknown[] = [];
+  let variables: unknown[] = [];
+  for (const member of [...list, undefined]) {
+    if (hasDistinctNames && isVariableWithValue(member)) {
+      variables.push(member);
+      continue;
+    }
+    if (variables.length > 0) replaced.push(`\0*${toIndex(JSON.stringify(variables))}`);
+    if (member !== undefined) replaced.push(replaceMember(member));
+    variables = [];
+  }
+  return replaced;
+};
+
+const isVariableWithValue = (member: unknown): boolean => {
+  const { name, value, ...others } = toMap(member);
+  const hasName = typeof name === "string" && /^[A-Z_][A-Z0-9_]{0,99}$/i.test(name);
+  return hasName && typeof value === "string" && isText(value, "") && Object.keys(others).length === 0;
+};
+
 /** Copies a value of `replaceTexts`, with other texts. */
 const fillTexts = (value: unknown, texts: readonly string[]): unknown => {
   if (typeof value === "string") return value.startsWith("\0") ? texts[Number(value.slice(1))] : value;
   if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map((member) => fillTexts(member, texts));
+  if (Array.isArray(value))
+    return value.flatMap((member) =>
+      String(member).startsWith("\0*") ? JSON.parse(texts[Number(member.slice(2))] ?? "") : [fillTexts(member, texts)],
+    );
   const copy: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(value)) copy[name] = fillTexts(member, texts);
   return copy;
@@ -224,7 +259,8 @@ export const createAnswerPatterns = () => {
     /** Remembers an answer, unless it has texts that are also elsewhere, or in a warning. */
     put({ key, texts, places, fixed: given }: RequestPattern, { object, warnings }: KubernetesAnswer): void {
       if (object === undefined || patterns.has(key)) return;
-      if (warnings.some((warning) => texts.some((text) => warning.includes(text)))) return;
+      // A warning of a variable has the variable's index.
+      if (warnings.some((warning) => /\.env\[/.test(warning) || texts.some((text) => warning.includes(text)))) return;
       const fixed = new Set(given);
       let isOwn = true;
       const toIndex = (text: string) => {

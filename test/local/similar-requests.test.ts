@@ -232,13 +232,33 @@ describe("answers that are derived from the answer to a request with other texts
     assert.ok(count > runs / 20, `${count} of ${runs} answers were derived`);
   });
 
-  it("no answer is derived where an API server joins or compares the changed texts", async () => {
-    const pod = (name: string, members: object, metadata: object = {}) => ({
-      apiVersion: "v1",
-      kind: "Pod",
-      metadata: { name, namespace: "default", ...metadata },
-      spec: { containers: [{ name: "main", image: "a:1", ...members }] },
+  const pod = (name: string, members: object, metadata: object = {}) => ({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name, namespace: "default", ...metadata },
+    spec: { containers: [{ name: "main", image: "a:1", ...members }] },
+  });
+  const resources = (request: string, limit: string) => ({
+    resources: { requests: { cpu: request }, limits: { cpu: limit } },
+  });
+
+  it("an answer is derived if amounts and the number of variables differ, also if it has warnings", async () => {
+    const port = { name: "http", containerPort: 80 };
+    const env = (...names: string[]) => ({
+      env: [
+        { name: "NODE", valueFrom: { fieldRef: { fieldPath: "spec.nodeName" } } },
+        ...names.map((name) => ({ name, value: "a b" })),
+      ],
+      ports: [port, port],
     });
+    const pairsOfObjects = [
+      [pod("a", resources("1", "2")), pod("a", resources("100m", "3"))],
+      [pod("web-1", env("A")), pod("web-2", env("B", "C", "D"))],
+    ];
+    for (const pair of pairsOfObjects) assert.equal(await compareAll(pair), 1, JSON.stringify(pair));
+  });
+
+  it("no answer is derived where an API server joins or compares the changed texts", async () => {
     const withVolumes = (name: string) => {
       const volumeClaimTemplate = {
         spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
@@ -265,9 +285,6 @@ describe("answers that are derived from the answer to a request with other texts
         { name: "A", value: "a" },
         { name: "A", value },
       ],
-    });
-    const resources = (request: string, limit: string) => ({
-      resources: { requests: { cpu: request }, limits: { cpu: limit } },
     });
     const withPodResources = (cpu: string) => {
       const containers = [{ name: "main", image: "a:1", resources: { requests: { cpu } } }];
