@@ -159,7 +159,7 @@ const ruleMembers: Record<string, InputShape> = {
         exceptions: {
           expected: `a list of at most ${mostExceptions} exceptions`,
           description:
-            "exemptions that end: requests that match all lists of one are sent to the rule's function, which admits them until then",
+            "exemptions with an end date: a request that matches every list of an exception is sent to the rule's function, which admits it until the date",
           type: "array",
           items: exceptionShape,
           isFit: (value) => toList(value).length <= mostExceptions,
