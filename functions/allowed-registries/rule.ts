@@ -22,7 +22,7 @@ export default rule({
     "may-come-from-elsewhere": `${isLarge} || ${buildImageList("object")}.exists(image,
       size(image) > 255 || !image.matches(${JSON.stringify(buildAllowedPattern(registries))}))`,
   }),
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   settings,
   checkSettings({ registries }) {
     if (registries.length === 0) return "must list at least one registry under registries";

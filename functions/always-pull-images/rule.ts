@@ -24,7 +24,7 @@ export default rule({
       !${listContainersInCel("oldObject")}.exists(old, old.?image.orValue("") == c.?image.orValue("")))`,
   },
   settings: { ephemeralContainers: false },
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
 
   mutate(pod: Pod, { request, oldObject, settings }) {
     setPullPolicies(selectAffected(pod, oldObject, request, settings));

@@ -17,7 +17,7 @@ export default rule({
   ],
   // Uses the old object's signer: API validation refuses a changed signer only after this rule.
   authorizedBy: buildSignerConditions("approve", buildSignerExpression("oldObject")),
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
 
   validate(_: CertificateSigningRequest, { request, oldObject }) {
     const signer = JSON.stringify(oldObject?.spec?.signerName ?? "");

@@ -23,7 +23,7 @@ export default rule({
     "changes-what-signers-write": `${buildComparison("certificate", '""')} || ${buildComparison("conditions", "[]")}`,
   },
   authorizedBy: buildSignerConditions("sign", buildSignerExpression("oldObject")),
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
 
   validate({ status }: CertificateSigningRequest, { request, oldObject }) {
     const before = oldObject?.status;

@@ -19,7 +19,7 @@ export default rule({
     },
   ],
   matchConditions: { "is-for-a-client": `object.?spec.?signerName.orValue("") == "${signer}"` },
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
 
   validate({ spec }: CertificateSigningRequest, { request }) {
     if (spec?.signerName !== signer) return;

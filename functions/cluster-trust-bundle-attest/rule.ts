@@ -22,7 +22,7 @@ export default rule({
   ],
   matchConditions: { "is-of-a-signer": `${buildSignerExpression("object")} != ""` },
   authorizedBy: buildSignerConditions("attest", buildSignerExpression("object")),
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
 
   validate(bundle: ClusterTrustBundle, { request, oldObject }) {
     const signer = bundle.spec?.signerName;

@@ -6,7 +6,7 @@ export default rule({
   summary: "Refuses exec and attach to pods that have a privileged container.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods/exec", "pods/attach"], operations: ["CONNECT"] }],
   settings: { ephemeralContainers: true },
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   // The pod is read without the cache: it may have been replaced, and a running pod can get ephemeral containers.
   needs: { pods: get("pods", { maxAge: 0 }) },
 

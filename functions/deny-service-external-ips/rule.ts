@@ -13,7 +13,7 @@ export default rule({
     "takes-an-external-ip": `size(object.?spec.?externalIPs.orValue([])) > 50 || object.?spec.?externalIPs.orValue([])
       .exists(ip, oldObject == null || !(ip in oldObject.?spec.?externalIPs.orValue([])))`,
   },
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
 
   validate(service: Service, { request, oldObject }) {
     const present = oldObject?.spec?.externalIPs ?? [];

@@ -22,7 +22,7 @@ export default rule({
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] },
     { apiGroups: [""], apiVersions: ["v1"], resources: ["pods/ephemeralcontainers"], operations: ["UPDATE"] },
   ],
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   timeoutSeconds,
   settings,
   kubeconfigs: { "imagePolicy.kubeConfigFile": "backend" },

@@ -54,7 +54,7 @@ export default rule({
     },
     { name: "others", match: nodeRecoveryRequests },
   ],
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   settings: nodeRestrictionGateDefaults,
   since: nodeRestrictionSince,
   needs: kubeletNeeds,

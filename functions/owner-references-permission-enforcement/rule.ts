@@ -25,7 +25,7 @@ export default rule({
       ? ${buildOwners("object")}.exists(owner, owner.?blockOwnerDeletion.orValue(false))
       : ${buildOwners("object")} != ${buildOwners("oldObject")})`,
   },
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   needs: { may: accessReview(), discover: discovery() },
 
   async validate(object: ObjectWithOwners, { request, oldObject, may, discover }) {

@@ -18,7 +18,7 @@ export default rule({
   order: 13,
   upstreamPlugin: { plugin: "PodNodeSelector" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   settings,
   checkSettings({ podNodeSelectorPluginConfig }) {
     for (const [name, text] of Object.entries<unknown>(podNodeSelectorPluginConfig)) {

@@ -32,7 +32,7 @@ export default rule({
   matchConditions: {
     "changes-what-is-judged": `oldObject == null || ${checkedPaths.map(buildComparison).join(" || ")}`,
   },
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   settings,
   checkSettings: findSecurityPolicySettingsFault,
   needs: { may: accessReview() },

@@ -44,7 +44,7 @@ export default rule({
   },
   match: podSecurityMatches,
   variants: buildPodSecurityVariants,
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   settings: defaultPodSecuritySettings,
   choices: podSecurityLevelChoices,
   checkSettings: findSettingsFault,

@@ -23,7 +23,7 @@ export default rule({
   order: 16,
   upstreamPlugin: { plugin: "PodTolerationRestriction" },
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   settings,
   checkSettings(settings) {
     for (const key of ["default", "whitelist"] as const)

@@ -24,7 +24,7 @@ export default rule({
       operations: ["CREATE", "UPDATE"],
     },
   ],
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   timeoutSeconds: 5,
   settings,
   needs: {

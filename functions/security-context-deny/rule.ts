@@ -27,7 +27,7 @@ export default rule({
       ${containers}.exists(c, ${buildFieldCondition(containerFields, "c.?securityContext")})`,
   },
   settings: { createOnly: false },
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
 
   validate(pod: Pod, { request, settings }) {
     if (settings.createOnly && request.operation !== "CREATE") return;

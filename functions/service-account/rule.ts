@@ -22,7 +22,7 @@ export default rule({
     mutate: [pods],
     validate: [pods, { ...pods, resources: ["pods/ephemeralcontainers"], operations: ["UPDATE"] }],
   },
-  guards: true,
+  guards: true, // a security rule: hardening makes it fail closed
   settings: { limitSecretReferences: false },
   needs: {
     // The ServiceAccount is read without the cache, because a pod keeps the token and pull secrets that it gets.

@@ -11,7 +11,10 @@ const signatures = { localFile: 0x04034b50, directoryEntry: 0x02014b50, end: 0x0
 /** The bytes of a local file's header before its name. */
 const localHeaderBytes = 30;
 
-/** Makes a zip with the same bytes on any machine: without dates and owners; uncompressed, as compressors differ. */
+/**
+ * Makes a zip with the same bytes on any machine, so without dates and owners. Compresses no file, because compressors
+ * differ; but a file may be deflated already.
+ */
 export const zip = (files: ZipFiles): Buffer => {
   const locals: Buffer[] = [];
   const directory: Buffer[] = [];

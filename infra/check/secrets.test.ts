@@ -110,39 +110,40 @@ const parseCluster = (actions: string[]) =>
   );
 const clusters = [parseCluster(["Deny", "Audit"]), parseCluster(["Warn", "Audit"])];
 
-const core = fc.string({ unit: fc.constantFrom(..."QXZJ0123456789"), minLength: 10, maxLength: 14 });
+const mark = fc.string({ unit: fc.constantFrom(..."QXZJ0123456789"), minLength: 10, maxLength: 14 });
 const around = fc.constantFrom("", '"', "'", "\\", "\n", "{", ": ", " #", "é", "*", "!", "|", "%", "\t");
-/** A string with a core, for which the printed reports are searched, and which is part of secret values. */
-const marked = fc.tuple(around, core, around).map(([before, text, after]) => before + text + after);
+/** Generates a secret value with a mark in it. The printed reports are searched for the mark. */
+const markedText = fc.tuple(around, mark, around).map(([before, text, after]) => before + text + after);
 const number = fc.integer({ min: 100_000_000, max: 999_999_999 });
 /** A value in the data of a Secret, in base64 or of a wrong type. */
 const value = fc.oneof(
-  { weight: 4, arbitrary: marked.map((text) => Buffer.from(text).toString("base64")) },
-  { weight: 2, arbitrary: marked },
+  { weight: 4, arbitrary: markedText.map((text) => Buffer.from(text).toString("base64")) },
+  { weight: 2, arbitrary: markedText },
   number,
   number.map((integer) => integer / 8),
   number.map((integer) => BigInt(integer) * 10_000_000_000n),
-  fc.array(marked, { minLength: 1, maxLength: 2 }),
-  fc.dictionary(core, marked, { minKeys: 1, maxKeys: 2 }),
+  fc.array(markedText, { minLength: 1, maxLength: 2 }),
+  fc.dictionary(mark, markedText, { minKeys: 1, maxKeys: 2 }),
   fc.constantFrom(true, false, null, ""),
 );
 const key = fc.constantFrom("password", "tls.key", "a", "data", "must be", "config.json");
 const values = fc.oneof(
   { weight: 8, arbitrary: fc.dictionary(key, value, { minKeys: 1, maxKeys: 3 }) },
-  fc.array(marked, { minLength: 1, maxLength: 2 }),
-  marked,
+  fc.array(markedText, { minLength: 1, maxLength: 2 }),
+  markedText,
   number,
 );
+/** Generates a valid or invalid value of kubectl's last-applied annotation, which has a copy of the Secret. */
 const lastAppliedCopy = fc.oneof(
   fc
-    .dictionary(key, marked, { minKeys: 1 })
+    .dictionary(key, markedText, { minKeys: 1 })
     .map((data) => JSON.stringify({ kind: "Secret", data, metadata: { name: "one" } })),
   fc
-    .dictionary(key, marked, { minKeys: 1 })
+    .dictionary(key, markedText, { minKeys: 1 })
     .map((data) => JSON.stringify({ stringData: data, more: { list: [data] } }, null, 2)),
-  marked,
-  fc.dictionary(core, marked, { minKeys: 1 }),
-  fc.array(marked, { minLength: 1 }),
+  markedText,
+  fc.dictionary(mark, markedText, { minKeys: 1 }),
+  fc.array(markedText, { minLength: 1 }),
   number,
 );
 const metadata = fc.record(
@@ -284,11 +285,11 @@ const printCheck = async (
   }
 };
 
-/** Returns the first 9 characters of each generated value (core) in a text, in plain text or in base64. */
-const listCores = (text: string): Set<string> => {
+/** Returns the first 9 characters of each generated value (mark) in a text, in plain text or in base64. */
+const listMarks = (text: string): Set<string> => {
   const found = new Set<string>();
   const search = (part: string) => {
-    for (const [core] of part.matchAll(/[QXZJ0-9]{9,}/gi)) found.add(core.slice(0, 9).toUpperCase());
+    for (const [mark] of part.matchAll(/[QXZJ0-9]{9,}/gi)) found.add(mark.slice(0, 9).toUpperCase());
   };
   search(text);
   for (const [token] of text.matchAll(/[\w+/]{12,}={0,2}/g))
@@ -327,14 +328,14 @@ describe("check", () => {
           },
           { isDenied },
         );
-        const hidden = listCores(
+        const hidden = listMarks(
           Object.values(given)
             .flat()
             .map((object) => JSON.stringify(object, (_, value) => (typeof value === "bigint" ? String(value) : value)))
             .join("\n"),
         );
         if (printed.includes("shows")) shown++;
-        for (const core of listCores(printed)) assert.ok(!hidden.has(core), `${core} is in\n${printed}`);
+        for (const mark of listMarks(printed)) assert.ok(!hidden.has(mark), `${mark} is in\n${printed}`);
       },
     );
     // A policy shows something only in few runs, so there are up to ten rounds of runs.
@@ -353,6 +354,6 @@ describe("check", () => {
     assert.match(printed, /changed by .*MutatingAdmissionPolicy copying/);
     assert.match(printed, /\+ +copied: "\*\*\*"/);
     assert.match(printed, /"writing\/shown-5": "\*\*\*"/);
-    assert.ok(!listCores(printed).has("QXZJ01234"));
+    assert.ok(!listMarks(printed).has("QXZJ01234"));
   });
 });

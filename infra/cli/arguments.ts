@@ -38,10 +38,10 @@ export interface ParsedArguments {
  * an empty value, and for an option that takes one value but is repeated.
  *
  * An option that takes several values may be repeated. It can also take words after its first value:
- * - If the verb takes no words, it takes all of them.
- * - If the option has `isValue`, it takes words up to the first one that `isValue` doesn't accept.
- * - Without `isValue`, it takes all words if words of the verb stand before it, or if there is a `--`. Otherwise it
- *   takes none: `check --state DIR PATH` checks PATH.
+ * - If the verb takes no words, the option takes all words.
+ * - If the option has `isValue`, the option takes the words up to the first one that `isValue` doesn't accept.
+ * - Without `isValue`, the option takes all words if words of the verb stand before the option, or if there is a `--`.
+ *   Otherwise the option takes none: `check --state DIR PATH` checks PATH.
  */
 export const parseArguments = (args: string[], { options, usage, wordless = [] }: CommandGrammar): ParsedArguments => {
   const allOptions: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };

@@ -32,7 +32,7 @@ const follower: Rule = rule({
   manifests: {
     wanted: (documents) => ({
       objects: documents.filter((one): one is object => typeof one === "object" && one !== null),
-      faults: documents.some((one) => Object(one).kind === "odd") ? ["Wish odd: is none"] : [],
+      faults: documents.some((one) => Object(one).kind === "odd") ? ["the kind odd is not allowed"] : [],
     }),
   },
   match: ({ wanted, kinds }) =>
@@ -84,9 +84,9 @@ describe("entries that depend on objects", () => {
     assert.deepEqual(listResources(getLocalCluster(await read("[one.yaml, { kind: jobs }]"))), ["secrets", "jobs"]);
   });
 
-  it("entries are refused with the faulty file, and the line of postern.yaml that names the file", async () => {
+  it("the refusal of a faulty file names the file, and the line of postern.yaml that names the file", async () => {
     for (const [wanted, sentence] of [
-      ["odd.yaml", /^postern\.yaml:4 rules\.follower\.settings\.wanted odd\.yaml: Wish odd: is none$/],
+      ["odd.yaml", /^postern\.yaml:4 rules\.follower\.settings\.wanted odd\.yaml: the kind odd is not allowed$/],
       ["[one.yaml, broken.yaml]", /^postern\.yaml:4 rules\.follower\.settings\.wanted\.1 broken\.yaml:\d+ is no YAML/],
       ["nowhere", /^postern\.yaml:4 .* there is no file, folder or match for .*nowhere$/],
       ["1", /wanted must be a list, not 1/],
@@ -104,8 +104,7 @@ describe("entries that depend on objects", () => {
   });
 
   it("entries that depend on objects don't exist if there are no objects", async () => {
-    const config = parseConfig("rules: { follower: }", catalogue);
-    assert.deepEqual(listResources(getLocalCluster({ ...config, groups: [] })), []);
+    assert.deepEqual(listResources(getLocalCluster(parseConfig("rules: { follower: }", catalogue))), []);
   });
 
   it("entries and rights also cover the objects in the cluster that the rule reads", async () => {

@@ -154,7 +154,7 @@ export default {
       only.length === 0 ? clusterConfig : restrictClusterToRules(clusterConfig, only, catalogue, names);
     const cluster: [string, ClusterConfig] = [name, { ...restricted, ...readKubernetesOption(options) }];
     const brokenOfCluster = broken.filter((rule) => createRuleEnabledPredicate(cluster[1])(rule.name));
-    reportBroken(broken, () => false);
+    reportBroken(broken, () => false); // Broken rules are reported, but none is needed.
     const stop = new AbortController();
     const request = { options, words, file, catalogue, cluster, clusters: [...config.clusters.keys()] };
     const saveFile = options.text("save");

@@ -41,7 +41,7 @@ export default {
   async run({ options }) {
     const file = getConfigFile();
     const { config, broken } = await readProject(file);
-    reportBroken(broken, () => false);
+    reportBroken(broken, () => false); // Broken rules are reported, but none is needed.
     const configsOnly = options.flag("configs-only") ? listChosenClusters(config, options) : undefined;
     if (options.text("cluster") !== undefined && configsOnly === undefined)
       throw new Complaint("--cluster needs --configs-only: all clusters use the same functions");

@@ -14,7 +14,7 @@ export default {
   async run({ options, words: [name] }) {
     const file = getConfigFile();
     const { config, broken } = await readProject(file);
-    reportBroken(broken, () => false);
+    reportBroken(broken, () => false); // Broken rules are reported, but none is needed.
     const [cluster, { keyVersions }] = chooseCluster(config, name);
     const signer = await loadStageOrLocalUrlSigner(options, file);
     const keyVersion = keyVersions.at(-1) ?? 1;

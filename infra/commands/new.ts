@@ -46,7 +46,7 @@ export default {
     await writeSchemas(dirname(file), await readAllRules());
     const { rules, broken } = await loadRules(await listRuleFolders([getProjectSource()]));
     // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
-    reportBroken(broken, () => false);
+    reportBroken(broken, () => false); // Broken rules are reported, but none is needed.
     if (broken.length === 0) await updateCataloguePages(rules);
     writeOutput(
       `created functions/${name} and turned it on in ${basename(file)}.\nEdit its rule.ts and cases.yaml; postern test ${name} runs them, postern serve --watch serves them.\n`,

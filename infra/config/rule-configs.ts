@@ -159,7 +159,7 @@ const ruleMembers: Record<string, InputShape> = {
         exceptions: {
           expected: `a list of at most ${mostExceptions} exceptions`,
           description:
-            "exemptions that end: requests that match all lists of one are sent to the rule's function, which admits them until then",
+            "exemptions with an end date: a request that matches every list of an exception is sent to the rule's function, which admits it until the date",
           type: "array",
           items: exceptionShape,
           isFit: (value) => toList(value).length <= mostExceptions,
@@ -168,10 +168,13 @@ const ruleMembers: Record<string, InputShape> = {
       }),
     ),
     description:
-      "requests that are never sent to the rule: one match in `namespaces`, `namespaceLabels`, `users` or `groups` is enough; each of the `exceptions` ends at its `until`",
+      "requests that the rule doesn't decide: those that match `namespaces`, `namespaceLabels`, `users` or `groups` or, until a time, one of the `exceptions`",
   },
   record: recordSectionShape,
-  settings: { ...anyShape, description: "merged with the rule's defaults; the README of each rule lists them" },
+  settings: {
+    ...anyShape,
+    description: "the rule's own settings, which its README lists; they replace single defaults",
+  },
 };
 const createCountShape = (description: string): InputShape => {
   return { expected: "a whole number from 1", description, type: "integer", minimum: 1 };
@@ -183,7 +186,7 @@ export const generalRuleShape = allowNull(
   createMapShape({
     ...ruleMembers,
     reserved: createCountShape(
-      "how many reviews the rule's function may answer at the same time, from 1; Lambda reserves this concurrency for the function. Only in the general `rules`, because a function serves all clusters",
+      "how many reviews the rule's function may answer at the same time, from 1. Lambda reserves this concurrency for the function. Only in the general `rules`, because a function serves all clusters",
     ),
     warm: createCountShape(
       "the number of execution environments, from 1, that Lambda keeps started for the rule; they cost money all the time. Only in the general `rules`",

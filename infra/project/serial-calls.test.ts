@@ -28,7 +28,7 @@ const catalogue = [
   createMutator("selects", { namespaceSelector: { matchLabels: { team: "a" } } }),
   createMutator("asks", { authorizedBy: { may: "authorizer.group('').resource('pods').check('get').allowed()" } }),
   createMutator("writes", { sideEffects: "NoneOnDryRun" }),
-  createMutator("guard", { guards: true }),
+  createMutator("guard", { guards: true }), // A guard is a rule that hardening makes fail closed.
   createMutator("second-guard", { guards: true }),
   createMutator("chosen", {
     settings: { resources: ["pods"] },

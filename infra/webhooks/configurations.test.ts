@@ -43,7 +43,7 @@ const catalogue = [
       summary: "Second.",
       match: ({ kind }) => [{ ...pods[0], resources: [kind] }],
       settings: { kind: "pods" },
-      guards: true,
+      guards: true, // a security rule: hardening makes it fail closed
       matchPolicy: "Exact",
       sideEffects: "NoneOnDryRun",
       timeoutSeconds: 5,
@@ -342,14 +342,14 @@ describe("a rule with variants", () => {
         summary: "Levels.",
         match: { mutate: namespaces, validate: pods },
         matchConditions: { all: "true" },
-        guards: true,
+        guards: true, // a security rule: hardening makes it fail closed
         settings: { levels: names, limit: 1 },
         variants: ({ levels }) =>
           ["strict", "loose", "idle", ...levels].map((name) => ({
             name,
             ...(name === "strict" && { namespaceSelector: strict, timeoutSeconds: 7, settings: { limit: 2 } }),
             ...(name === "loose" && {
-              guards: false,
+              guards: false, // Hardening doesn't change this variant.
               matchConditions: { loosely: "false" },
               match: { validate: pods },
             }),

@@ -27,7 +27,7 @@ const catalogue = [
     matchConditions: { labelled: "has(object.metadata.labels) // so" },
   }),
   createMutator("always", { order: 4 }),
-  createMutator("guard", { order: 5, guards: true }),
+  createMutator("guard", { order: 5, guards: true }), // A guard is a rule that hardening makes fail closed.
   createMutator("exact", { order: 6, matchPolicy: "Exact" }),
   createMutator("writes", { order: 7, sideEffects: "NoneOnDryRun" }),
   createMutator("selects", { order: 8, namespaceSelector: { matchLabels: { a: "b" } } }),

@@ -12,7 +12,7 @@ export type PolicyObservation = { readonly policy: AnyPolicy } & (
   | { readonly unmatched: string }
   | {
       readonly field: ObservedField;
-      /** The index of the first result. */
+      /** The index, in the policy's list `field`, of the expression that gave `results[0]`. */
       readonly first: number;
       /** The value of a mutation is true if the mutation changed the object. */
       readonly results: readonly (ExpressionResult | undefined)[];

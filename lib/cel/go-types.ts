@@ -10,13 +10,14 @@ const goNames: Readonly<Record<string, string>> = {
   type: "*types.Type",
 };
 
-/** Returns the name of a value's type in cel-go, such as `types.Int`. Some error messages contain it. */
+/** Returns the Go name of a value's type: `types.Int` in cel-go, `cel.URL` in Kubernetes. Error messages contain it. */
 export const nameGoType = (value: Value | undefined): string => {
   if (value === undefined) return "*types.Err";
   const { kind, name } = getType(value);
   const shortName = name.slice(name.lastIndexOf(".") + 1);
-  const isOwn = kind === "opaque" || kind === "struct";
+  const isKubernetesType = kind === "opaque" || kind === "struct";
   return (
-    goNames[name] ?? (isOwn ? `cel.${shortName}` : `types.${shortName.charAt(0).toUpperCase()}${shortName.slice(1)}`)
+    goNames[name] ??
+    (isKubernetesType ? `cel.${shortName}` : `types.${shortName.charAt(0).toUpperCase()}${shortName.slice(1)}`)
   );
 };

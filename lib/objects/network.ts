@@ -3,7 +3,8 @@ export const parseIpAddress = (text: string): number[] | undefined => {
   const host = toUrlHost(text);
   if (isIpv4(host)) return host.split(".").map(Number);
   if (!host.startsWith("[")) return undefined;
-  // The groups before and after `::`, which stands for groups of zeros. The last groups of a host are hexadecimal, too.
+  // The groups before and after `::`, which stands for groups of zeros. toUrlHost has made each group hexadecimal, also
+  // those of an IPv4 address at the end, as in `::ffff:1.2.3.4`.
   const [head = [], tail = []] = host
     .slice(1, -1)
     .split("::")

@@ -200,11 +200,11 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     return (await Promise.all(configurations)).flat();
   };
   /** Returns the failurePolicy of each entry by the entry's rule. */
-  const readPolicies = async (name: Name) =>
+  const readFailurePolicies = async (name: Name) =>
     Object.fromEntries(
       (await readEntries(name)).map(({ name, failurePolicy }) => [name.replace(".postern.dev", ""), failurePolicy]),
     );
-  const listEntryRules = async (name: Name) => Object.keys(await readPolicies(name));
+  const listEntryRules = async (name: Name) => Object.keys(await readFailurePolicies(name));
   /** Asserts that every entry of both clusters answers a probe. */
   const requireHealthyEntries = async () => {
     const entries = (await Promise.all(names.map(readEntries))).flat();
@@ -291,7 +291,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
 
   describe("a rule that guards", () => {
     const config: FleetConfig = { rules: "{ look-at-notes: , guard-notes: }" };
-    const readGuardPolicy = async (name: Name) => (await readPolicies(name))["guard-notes"];
+    const readGuardPolicy = async (name: Name) => (await readFailurePolicies(name))["guard-notes"];
 
     it("the first deployment lets a guard fail open", async () => {
       const { notes } = await deploy(config, { harden: 30 });

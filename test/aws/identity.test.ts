@@ -92,7 +92,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
       await callCluster(name, "PUT", kind, object);
     }
   };
-  const readPolicies = async (name: Name) =>
+  const readFailurePolicies = async (name: Name) =>
     Object.fromEntries((await readEntries(name)).map((entry) => [entry.name, entry.failurePolicy]));
   const readAllConfigurations = () => Promise.all(names.map(readConfigurations));
 
@@ -205,7 +205,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await writeConfig();
     for (const name of names) assert.deepEqual(await readEntries(name), []);
     await requireSuccess("first", "deploy");
-    for (const name of names) assert.equal((await readPolicies(name))[guardEntry], "Fail");
+    for (const name of names) assert.equal((await readFailurePolicies(name))[guardEntry], "Fail");
   });
 
   it("clusters move to another stage without a moment in which an entry is missing", async () => {
@@ -218,7 +218,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
       const output = (await run("first", "deploy")).text;
       assert.match(output, new RegExp(`has its entries from ${identities.second}, not from ${identities.first}`));
       await requireSuccess("second", "deploy", "--cluster", name);
-      assert.equal((await readPolicies(name))[guardEntry], "Fail");
+      assert.equal((await readFailurePolicies(name))[guardEntry], "Fail");
     }
     const forget = names.flatMap((name) => ["--forget", name]);
     assert.match((await requireSuccess("first", "destroy", "--yes", ...forget)).text, /stage prod is deleted/);
@@ -259,7 +259,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await deleteBucket();
     await writeConfig("", 4, "audit");
     await requireSuccess("second", "deploy");
-    assert.equal((await readPolicies("east"))[guardEntry], "Fail");
+    assert.equal((await readFailurePolicies("east"))[guardEntry], "Fail");
     assert.match((await requireSuccess("second", "rollback", "always-pull-images")).text, /is at version 1/);
     await writeConfig();
     await requireSuccess("second", "deploy");
@@ -267,7 +267,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
 
   it("`--soften` lets a rule fail open again only in the named cluster, and refuses unknown rules", async () => {
     await requireSuccess("second", "deploy", "--cluster", "east", "--soften", "deny-service-external-ips");
-    assert.deepEqual(await Promise.all(names.map(async (name) => (await readPolicies(name))[guardEntry])), [
+    assert.deepEqual(await Promise.all(names.map(async (name) => (await readFailurePolicies(name))[guardEntry])), [
       "Ignore",
       "Fail",
     ]);

@@ -24,7 +24,7 @@ import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 export interface EvaluatedRequestAndManifest {
   attributes: AdmissionAttributes;
   manifest: Manifest;
-  /** The object before it was read. */
+  /** The object as a client sends it, before the API server decodes it. */
   sent?: KubernetesObject;
   /** Set for a Pod that a workload would create: the workload, the path of its Pod template, and the number of Pods. */
   made?: { by: NonNullable<ObjectCheckResult["madeBy"]>; at: FieldPath } & NonNullable<QuotaSubject["made"]>;

@@ -201,7 +201,7 @@ const fillZeros = (request: AdmissionRequest, names: readonly string[]): Admissi
 const isCounted = ({ spec, status }: Quota): boolean =>
   Object.keys(toMap(spec?.hard)).every((name) => Object.hasOwn(toMap(status?.used), name));
 
-/** Returns how many objects, of at most `most`, fit into quotas beside what these have in use. */
+/** Returns how many equal objects, at most `most`, fit into the room of quotas. `getUse` returns one object's use. */
 const countFitting = (quotas: readonly Quota[], getUse: (quota: Quota) => QuantityByResource, most: bigint): bigint => {
   const fitting = quotas.flatMap((quota) => {
     const [hard, used] = [parseAmounts(quota.status?.hard), parseAmounts(quota.status?.used)];

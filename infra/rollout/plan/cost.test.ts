@@ -87,7 +87,7 @@ describe("the cost of a month", () => {
     assert.equal(find(estimateMonths([{ ...small, warm: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2), "2.16"));
 });
 
-/** Returns a page of docs/ in which each line break is a space, so that a sentence is found wherever it is wrapped. */
+/** Returns a page of docs/. Tables keep their lines; other text is one line, so that wrapped sentences are found. */
 const readPage = async (name: string) =>
   (await readFile(new URL(`../../../docs/${name}.md`, import.meta.url), "utf8")).replaceAll(/(?<!\|)\n(?![|\n])/g, " ");
 

@@ -308,6 +308,7 @@ describe("a rule that was turned off", () => {
 
   it("a rule that was turned off keeps its function only in the stack that has this function", () => {
     const all = [buildRelease(1, { a: "1", b: "1", "a-b": "1" })];
+    // The stack of the stage "test" has functions of a, a-b and ab. Only a-b is still on, and ab isn't in the release.
     assert.deepEqual(findKept(all), ["a"]);
     assert.deepEqual(findOffRulesToKeep("test", undefined, parts, all), []);
     assert.deepEqual(findOffRulesToKeep("other", deployed, parts, all), []);

@@ -248,8 +248,7 @@ const matchResources = presentOrAbsent(
     { namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "default" } } },
     { resourceRules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] }] },
   ),
-  1,
-  3,
+  "1:3",
 );
 
 /** The number of policies. Each has a webhook entry, and the API server checks all entries for each request. */
@@ -270,8 +269,7 @@ const policies = Array.from({ length: count }, (_, index) => {
       reinvocationPolicy: pickOne("Never", "IfNeeded"),
       matchConditions: presentOrAbsent(
         fc.uniqueArray(pickOne(...kind.conditions, ...anyConditions), { minLength: 1, maxLength: 2 }),
-        1,
-        2,
+        "1:2",
       ),
       mutations: fc.array(pickOne(...expressions), { minLength: 1, maxLength: 3 }).map((picked) => picked.flat()),
       matchResources,
@@ -417,7 +415,7 @@ const buildMetadata = (kind: MutatedKind) => {
   const labels = fc
     .tuple(
       pickOne(...indexes.map((index) => `m${index}`), ...Array(8).fill(pairLabel)),
-      presentOrAbsent(pickOne("x", "y"), 2),
+      presentOrAbsent(pickOne("x", "y"), "2:1"),
     )
     .map(([label, app]) => omitUndefinedMembers({ [label]: "on", app }));
   return generateWholeObjects({ labels });
@@ -430,11 +428,11 @@ const configMap = generateWholeObjects({
   metadata: buildMetadata(configMaps),
   data: presentOrAbsent(
     generateWholeObjects({
-      a: presentOrAbsent(number, 5),
+      a: presentOrAbsent(number, "5:1"),
       b: presentOrAbsent(pickOne("yes", "no")),
       c: presentOrAbsent(number),
     }),
-    7,
+    "7:1",
   ),
 });
 const ports = pickOne(
@@ -465,9 +463,9 @@ const gadget = generateWholeObjects({
   kind: pickOne("Gadget"),
   metadata: buildMetadata(gadgets),
   spec: generateWholeObjects({
-    size: presentOrAbsent(pickOne(1, 2), 3),
+    size: presentOrAbsent(pickOne(1, 2), "3:1"),
     mixed: presentOrAbsent(pickOne<unknown>(1, "1%")),
-    tags: presentOrAbsent(pickOne(["red"], ["red", "blue"], []), 3),
+    tags: presentOrAbsent(pickOne(["red"], ["red", "blue"], []), "3:1"),
     steps: presentOrAbsent(pickOne(["a"], [])),
     granular: presentOrAbsent(pickOne({ a: "0", z: "9" })),
     any: presentOrAbsent(pickOne<object>({ n: 1, m: 2 }, { list: [0] }, { long: 9007199254740993n })),
@@ -480,7 +478,7 @@ const gadget = generateWholeObjects({
         ],
         [{ name: "q", count: 3 }],
       ),
-      4,
+      "4:1",
     ),
   }),
 });

@@ -170,7 +170,7 @@ const labelKeys = [
 const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
 const node = generateWholeObjects({
   metadata: generateWholeObjects({
-    labels: presentOrAbsent(fc.dictionary(pickOne(...labelKeys), pickOne("a", "b"), { maxKeys: 3 }), 2),
+    labels: presentOrAbsent(fc.dictionary(pickOne(...labelKeys), pickOne("a", "b"), { maxKeys: 3 }), "2:1"),
   }),
   spec: presentOrAbsent(
     pickOne<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),

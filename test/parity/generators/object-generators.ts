@@ -172,7 +172,7 @@ const buildContainers = (odds: Odds) => {
     generateWholeObjects({
       name: mostly(fc.constant(name), pickOne("Bad_Name", "c0")),
       image: mostly(image, fc.constant(undefined)),
-      imagePullPolicy: presentOrAbsent(pullPolicy, 3),
+      imagePullPolicy: presentOrAbsent(pullPolicy, "3:1"),
       ...makeMembersRare({
         resources,
         livenessProbe: probe,
@@ -209,7 +209,7 @@ const buildContainers = (odds: Odds) => {
       const deleted = restartPolicy || mayBeInvalid ? [] : ofRunning.map((member) => [member, undefined]);
       return containers.map((one) => omitUndefinedMembers({ ...one, ...Object.fromEntries(deleted), restartPolicy }));
     });
-  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, presentOrAbsent(pullPolicy, 3));
+  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, presentOrAbsent(pullPolicy, "3:1"));
   const ephemeralContainers = buildList(
     ephemeralContainer.map(([name, image, imagePullPolicy]) => omitUndefinedMembers({ name, image, imagePullPolicy })),
   );
@@ -227,7 +227,7 @@ const buildVolumes = (odds: Odds) => {
         mostly(
           fc.oneof(
             generateWholeObjects({
-              image: generateWholeObjects({ reference: image, pullPolicy: presentOrAbsent(pullPolicy, 3) }),
+              image: generateWholeObjects({ reference: image, pullPolicy: presentOrAbsent(pullPolicy, "3:1") }),
             }),
             pickOne<JsonMap>(
               { emptyDir: {} },
@@ -332,8 +332,8 @@ const buildPods = (odds: Odds) => {
         containers: mostly(buildContainerList("c", 1, 3), fc.constant([])),
         initContainers: presentOrAbsent(initContainers),
         volumes: presentOrAbsent(volumes),
-        affinity: presentOrAbsent(affinity, 2),
-        tolerations: presentOrAbsent(tolerations, 2),
+        affinity: presentOrAbsent(affinity, "2:1"),
+        tolerations: presentOrAbsent(tolerations, "2:1"),
         ...makeMembersRare({
           nodeSelector: pickOne({ a: "b" }),
           activeDeadlineSeconds: mostly(pickOne(100), pickOne(0)),
@@ -373,7 +373,7 @@ const buildServices = ({ mostly }: Odds) => {
       ),
       pickOne([], [{ port: 0 }]),
     ),
-    externalIPs: presentOrAbsent(externalIPs, 2),
+    externalIPs: presentOrAbsent(externalIPs, "2:1"),
     ...makeMembersRare({
       selector: labels,
       clusterIP: pickOne("None"),
@@ -421,10 +421,10 @@ const buildWorkloadSpecs = ({ mayBeInvalid, mostly }: Odds, { podSpec }: Pods) =
       });
 
   return {
-    deployments: buildWorkload({ strategy: presentOrAbsent(pickOne({ type: "Recreate" }, {}), 1, 4) }),
+    deployments: buildWorkload({ strategy: presentOrAbsent(pickOne({ type: "Recreate" }, {}), "1:4") }),
     statefulsets: buildWorkload({
       serviceName: mostly(pickOne("a"), pickOne("", undefined)),
-      podManagementPolicy: presentOrAbsent(mostly(pickOne("Parallel"), pickOne("Odd")), 1, 4),
+      podManagementPolicy: presentOrAbsent(mostly(pickOne("Parallel"), pickOne("Odd")), "1:4"),
     }),
     jobs: generateWholeObjects({
       spec: fc
@@ -503,7 +503,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
     ingresses: generateWholeObjects({
       spec: generateWholeObjects({
         defaultBackend: mostly(pickOne({ service: { name: "a", port: { number: 80 } } }), pickOne(undefined, {})),
-        ingressClassName: presentOrAbsent(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), 1, 3),
+        ingressClassName: presentOrAbsent(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), "1:3"),
       }),
     }),
     namespaces: generatePartialObjects({
@@ -524,7 +524,7 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
           fc
             .tuple(pickOne("work", "work", "ended-work", "missing"), pickOne("workers", "workers", "driver", "nobody"))
             .map(([workloadName, podGroupTemplateName]) => ({ workload: { workloadName, podGroupTemplateName } })),
-          4,
+          "4:1",
         ),
       }),
     }),
@@ -541,10 +541,9 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
 const classAnnotations: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
   ingresses: presentOrAbsent(
     pickOne({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }),
-    1,
-    4,
+    "1:4",
   ),
-  persistentvolumeclaims: presentOrAbsent(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), 1, 8),
+  persistentvolumeclaims: presentOrAbsent(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), "1:8"),
 };
 
 /** Builds a generator of objects of a kind, and generators of edits that fit all kinds. */
@@ -553,12 +552,13 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
   const metadata = generateWholeObjects({
     labels: presentOrAbsent(labels),
     annotations: presentOrAbsent(annotations),
-    finalizers: presentOrAbsent(finalizers, 1, 3),
+    finalizers: presentOrAbsent(finalizers, "1:3"),
   });
+  // Objects of storage kinds have finalizers more often.
   const storageMetadata = generateWholeObjects({
     labels: presentOrAbsent(labels),
     annotations: presentOrAbsent(annotations),
-    finalizers: presentOrAbsent(finalizers, 2),
+    finalizers: presentOrAbsent(finalizers, "2:1"),
   });
 
   const buildObject = (kind: GeneratedKind): Arbitrary<JsonMap> =>
@@ -577,7 +577,7 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
   const common = [
     generateFieldEdit("metadata.labels", labels),
     generateFieldEdit("metadata.annotations", annotations),
-    generateFieldEdit("metadata.finalizers", presentOrAbsent(finalizers, 3)),
+    generateFieldEdit("metadata.finalizers", presentOrAbsent(finalizers, "3:1")),
   ];
   return { buildObject, common };
 };
@@ -616,7 +616,7 @@ const buildEdits = (
       ]),
     ],
     services: [
-      generateFieldEdit("spec.externalIPs", presentOrAbsent(externalIPs, 3)),
+      generateFieldEdit("spec.externalIPs", presentOrAbsent(externalIPs, "3:1")),
       generateFieldEdit("spec.externalIPs", externalIPs),
       generateFieldEdit("spec.externalIPs.-", ip),
       generateFieldEdit("spec.externalIPs.0", ip),
@@ -636,7 +636,7 @@ const buildEdits = (
       generateFieldEdit("spec.hostPath.path", pickOne("/y")),
     ],
     nodes: [
-      generateFieldEdit("spec.taints", presentOrAbsent(taints, 3)),
+      generateFieldEdit("spec.taints", presentOrAbsent(taints, "3:1")),
       generateFieldEdit(
         "spec.taints.-",
         taints.map(([first]) => first ?? { key: "x", effect: "NoSchedule" }),

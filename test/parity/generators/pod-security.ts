@@ -48,11 +48,11 @@ const profile = pickOne<JsonMap>(
 const flag = fc.boolean();
 /** Fields of the security contexts of pods and of containers. */
 const sharedFields = {
-  seLinuxOptions: presentOrAbsent(seLinuxOptions, 1, 7),
-  seccompProfile: presentOrAbsent(profile, 1, 3),
-  appArmorProfile: presentOrAbsent(profile, 1, 7),
-  runAsNonRoot: presentOrAbsent(pickOne(true, true, false), 1, 2),
-  runAsUser: presentOrAbsent(pickOne(0, 1000), 1, 5),
+  seLinuxOptions: presentOrAbsent(seLinuxOptions, "1:7"),
+  seccompProfile: presentOrAbsent(profile, "1:3"),
+  appArmorProfile: presentOrAbsent(profile, "1:7"),
+  runAsNonRoot: presentOrAbsent(pickOne(true, true, false), "1:2"),
+  runAsUser: presentOrAbsent(pickOne(0, 1000), "1:5"),
 };
 const capability = pickOne("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
 /** Generates the security context of a container. Three of five forbid privilege escalation and drop capabilities. */
@@ -60,14 +60,14 @@ const containerSecurityContext = fc
   .tuple(
     generateWholeObjects({
       ...sharedFields,
-      privileged: presentOrAbsent(flag, 1, 6),
+      privileged: presentOrAbsent(flag, "1:6"),
       capabilities: presentOrAbsent(
         generateWholeObjects({
           add: presentOrAbsent(buildList(capability, 3)),
           drop: presentOrAbsent(pickOne(["ALL"], ["NET_RAW"], ["all"])),
         }),
       ),
-      procMount: presentOrAbsent(pickOne("Default", "Unmasked"), 1, 9),
+      procMount: presentOrAbsent(pickOne("Default", "Unmasked"), "1:9"),
     }),
     pickOne<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
@@ -94,17 +94,16 @@ const buildContainer = (name: string, { hasProbes }: { hasProbes: boolean }) =>
   generateWholeObjects({
     name: pickOne(name),
     image: pickOne(image, image, "app:2"),
-    securityContext: presentOrAbsent(containerSecurityContext, 4),
+    securityContext: presentOrAbsent(containerSecurityContext, "4:1"),
     ...(hasProbes && {
-      livenessProbe: presentOrAbsent(action, 1, 9),
-      readinessProbe: presentOrAbsent(action, 1, 9),
+      livenessProbe: presentOrAbsent(action, "1:9"),
+      readinessProbe: presentOrAbsent(action, "1:9"),
       lifecycle: presentOrAbsent(
         action.map((action) => ({ preStop: action })),
-        1,
-        9,
+        "1:9",
       ),
     }),
-    ports: presentOrAbsent(hostPorts, 1, 9),
+    ports: presentOrAbsent(hostPorts, "1:9"),
   });
 
 /** Generates sources of volumes. The level `restricted` allows only some of them. */
@@ -151,14 +150,14 @@ const spec = fc
         fc.tuple(buildContainer("c0", { hasProbes: true })),
         fc.tuple(buildContainer("c0", { hasProbes: true }), buildContainer("c1", { hasProbes: true })),
       ),
-      initContainers: presentOrAbsent(fc.tuple(buildContainer("i0", { hasProbes: false })), 1, 3),
+      initContainers: presentOrAbsent(fc.tuple(buildContainer("i0", { hasProbes: false })), "1:3"),
       securityContext: presentOrAbsent(
-        generateWholeObjects({ ...sharedFields, sysctls: presentOrAbsent(sysctls, 1, 5) }),
-        3,
+        generateWholeObjects({ ...sharedFields, sysctls: presentOrAbsent(sysctls, "1:5") }),
+        "3:1",
       ),
-      volumes: presentOrAbsent(volumes, 1, 2),
-      runtimeClassName: presentOrAbsent(pickOne("plain", "sandboxed"), 1, 7),
-      os: presentOrAbsent(pickOne({ name: "linux" }), 1, 7),
+      volumes: presentOrAbsent(volumes, "1:2"),
+      runtimeClassName: presentOrAbsent(pickOne("plain", "sandboxed"), "1:7"),
+      os: presentOrAbsent(pickOne({ name: "linux" }), "1:7"),
     }),
     pickOne<JsonMap>(
       {},
@@ -223,7 +222,7 @@ const template: Arbitrary<PodTemplate> = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
-      metadata: presentOrAbsent(annotations, 1, 7).map((annotations): JsonMap => (annotations ? { annotations } : {})),
+      metadata: presentOrAbsent(annotations, "1:7").map((annotations): JsonMap => (annotations ? { annotations } : {})),
       spec,
     }),
   },
@@ -276,12 +275,12 @@ const version = pickOne("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
 /** Generates the Pod Security labels of a namespace. Some values are invalid. */
 const labels = fc
   .record({
-    enforce: presentOrAbsent(level, 2),
+    enforce: presentOrAbsent(level, "2:1"),
     audit: presentOrAbsent(level),
     warn: presentOrAbsent(level),
-    "enforce-version": presentOrAbsent(version, 1, 3),
-    "warn-version": presentOrAbsent(version, 1, 5),
-    "audit-version": presentOrAbsent(version, 1, 9),
+    "enforce-version": presentOrAbsent(version, "1:3"),
+    "warn-version": presentOrAbsent(version, "1:5"),
+    "audit-version": presentOrAbsent(version, "1:9"),
   })
   .map((given) => toLabels(omitUndefinedMembers(given) as Record<string, string>));
 const buildRelabel = (label: string, value: Arbitrary<string>) =>

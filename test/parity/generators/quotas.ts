@@ -130,21 +130,25 @@ const buildQuotaScenario = (
 
 const image = "registry.example.com/app:1";
 const requested = generateWholeObjects({
-  cpu: presentOrAbsent(pickOne("100m", "250e-3", "0.5", "1", "1.500"), 9),
-  memory: presentOrAbsent(pickOne("32Mi", "64.5Mi", "2Ki", "1Gi", "1e9"), 9),
+  cpu: presentOrAbsent(pickOne("100m", "250e-3", "0.5", "1", "1.500"), "9:1"),
+  memory: presentOrAbsent(pickOne("32Mi", "64.5Mi", "2Ki", "1Gi", "1e9"), "9:1"),
   "ephemeral-storage": presentOrAbsent(pickOne("1Gi", "1G")),
 });
 const limit = { cpu: "8", memory: "8Gi", "ephemeral-storage": "9Gi" };
 const devices = pickOne({ "example.com/gpu": "1" }, { "example.com/gpu": "2", "hugepages-2Mi": "4Mi" });
 /** Generates the resources of a container, mostly with limits. */
 const resources = fc
-  .record({ requests: requested, limits: presentOrAbsent(pickOne(limit), 9), devices: presentOrAbsent(devices, 1, 5) })
+  .record({
+    requests: requested,
+    limits: presentOrAbsent(pickOne(limit), "9:1"),
+    devices: presentOrAbsent(devices, "1:5"),
+  })
   .map(({ requests, limits, devices }) => ({
     requests: { ...requests, ...devices },
     ...((limits || devices) && { limits: { ...limit, ...devices } }),
   }));
 const buildContainers = (prefix: string, maxLength: number, moreFields: Arbitrary<JsonMap> = pickOne({})) =>
-  fc.array(fc.tuple(presentOrAbsent(resources, 15), moreFields), { minLength: 1, maxLength }).map((all) =>
+  fc.array(fc.tuple(presentOrAbsent(resources, "15:1"), moreFields), { minLength: 1, maxLength }).map((all) =>
     all.map(([resources, fields], index) => {
       return { name: `${prefix}${index}`, image, ...(resources && { resources }), ...fields };
     }),
@@ -167,12 +171,12 @@ const affinity = fc.oneof(
 /** Generates pods with all fields that quotas read. */
 const pod = generateWholeObjects({
   containers: buildContainers("c", 2),
-  initContainers: presentOrAbsent(buildContainers("i", 2, pickOne({}, { restartPolicy: "Always" })), 1, 3),
-  resources: presentOrAbsent(pickOne({ requests: { cpu: "9", memory: "9Gi" } }, { limits: { cpu: "9" } }, {}), 1, 8),
-  overhead: presentOrAbsent(pickOne({ cpu: "250m", memory: "64Mi" }), 1, 5),
-  activeDeadlineSeconds: presentOrAbsent(pickOne(60), 1, 3),
-  priorityClassName: presentOrAbsent(pickOne("high", "gold", "silver"), 1, 3),
-  affinity: presentOrAbsent(affinity, 1, 4),
+  initContainers: presentOrAbsent(buildContainers("i", 2, pickOne({}, { restartPolicy: "Always" })), "1:3"),
+  resources: presentOrAbsent(pickOne({ requests: { cpu: "9", memory: "9Gi" } }, { limits: { cpu: "9" } }, {}), "1:8"),
+  overhead: presentOrAbsent(pickOne({ cpu: "250m", memory: "64Mi" }), "1:5"),
+  activeDeadlineSeconds: presentOrAbsent(pickOne(60), "1:3"),
+  priorityClassName: presentOrAbsent(pickOne("high", "gold", "silver"), "1:3"),
+  affinity: presentOrAbsent(affinity, "1:4"),
 }).map((spec) => ({ apiVersion: "v1", kind: "Pod", metadata: {}, spec }));
 
 const resize = buildEditStep(
@@ -211,9 +215,9 @@ const reportResize = buildEditStep(
 const claim = fc
   .record({
     storage: pickOne("1Gi", "2G", "1e9", "1500m", "512Mi"),
-    storageClassName: presentOrAbsent(pickOne("fast", "slow", "gold", ""), 3),
-    volumeAttributesClassName: presentOrAbsent(pickOne("gold", "silver"), 1, 3),
-    betaClass: presentOrAbsent(pickOne("fast", "slow"), 1, 6),
+    storageClassName: presentOrAbsent(pickOne("fast", "slow", "gold", ""), "3:1"),
+    volumeAttributesClassName: presentOrAbsent(pickOne("gold", "silver"), "1:3"),
+    betaClass: presentOrAbsent(pickOne("fast", "slow"), "1:6"),
   })
   .map(({ storage, betaClass, ...spec }) => ({
     apiVersion: "v1",
@@ -240,7 +244,7 @@ const service = fc
   .record({
     type: pickOne("ClusterIP", "NodePort", "LoadBalancer"),
     ports: fc.integer({ min: 1, max: 3 }),
-    allocateLoadBalancerNodePorts: presentOrAbsent(fc.boolean(), 1, 2),
+    allocateLoadBalancerNodePorts: presentOrAbsent(fc.boolean(), "1:2"),
   })
   .map(({ type, ports, allocateLoadBalancerNodePorts: allocates }) => ({
     apiVersion: "v1",
@@ -261,7 +265,7 @@ const addPort = buildEditStep(wrapEdit(generateFieldEdit("spec.ports.-", pickOne
 const exactRequest = fc
   .record({
     deviceClassName: pickOne("gpu", "gpu", "nic", "other"),
-    allocationMode: presentOrAbsent(pickOne("ExactCount", "ExactCount", "All"), 2),
+    allocationMode: presentOrAbsent(pickOne("ExactCount", "ExactCount", "All"), "2:1"),
     count: fc.integer({ min: 1, max: 4 }),
   })
   .map(({ deviceClassName, allocationMode, count }) => ({

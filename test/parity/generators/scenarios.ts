@@ -50,7 +50,7 @@ const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pickO
 
 const cpu = pickOne("100m", "200m", "0.5", "1", "1.500", "2", "4");
 const memory = pickOne("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
-const amounts = generateWholeObjects({ cpu: presentOrAbsent(cpu, 2), memory: presentOrAbsent(memory, 2) });
+const amounts = generateWholeObjects({ cpu: presentOrAbsent(cpu, "2:1"), memory: presentOrAbsent(memory, "2:1") });
 /** Generates the resources of a container. The limits are never below the requests. */
 const validResources = fc.oneof(
   generateWholeObjects({ requests: amounts }),
@@ -63,7 +63,7 @@ const validResources = fc.oneof(
   pickOne({}),
 );
 const buildContainer = (name: string, resources: Arbitrary<unknown> = validResources) =>
-  generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: presentOrAbsent(resources, 3) });
+  generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: presentOrAbsent(resources, "3:1") });
 
 /** Generates pods whose resources are near the limits of a LimitRange. */
 const podNearLimits = buildPod(
@@ -73,12 +73,11 @@ const podNearLimits = buildPod(
       fc
         .tuple(buildContainer("i0"), pickOne({}, { restartPolicy: "Always" }))
         .map(([one, restartPolicy]) => [{ ...one, ...restartPolicy }]),
-      1,
-      2,
+      "1:2",
     ),
-    resources: presentOrAbsent(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), 1, 6),
+    resources: presentOrAbsent(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), "1:6"),
   }),
-  generateWholeObjects({ annotations: presentOrAbsent(pickOne({ "kubernetes.io/limit-ranger": "mine" }), 1, 5) }),
+  generateWholeObjects({ annotations: presentOrAbsent(pickOne({ "kubernetes.io/limit-ranger": "mine" }), "1:5") }),
 );
 
 /** Generates resource requests without limits: a resize may change neither the QoS class nor the set of resources. */
@@ -89,8 +88,8 @@ const buildPodOnNode = (fields: Record<string, Arbitrary<unknown>>) =>
   buildPod(
     generateWholeObjects({
       containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...defaultRequests, ...one }))),
-      nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), 6),
-      overhead: presentOrAbsent(pickOne({ cpu: "250m" }), 1, 9),
+      nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), "6:1"),
+      overhead: presentOrAbsent(pickOne({ cpu: "250m" }), "1:9"),
       ...fields,
     }),
   );
@@ -151,7 +150,7 @@ const buildBinding = (place: { subresource: "binding" } | { into: "bindings" }):
       options: requestOptions,
       kind: pickOne("Node", "Node", "Node", "", "Pod"),
       name: pickOne("n1", "n2", "old", "windows", "gone"),
-      labels: presentOrAbsent(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), 1, 2),
+      labels: presentOrAbsent(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), "1:2"),
     })
     .map(({ options, kind, name, labels }) => {
       const metadata = labels && { metadata: { labels } };
@@ -201,17 +200,17 @@ const accountedPod = buildPod(
       fc.tuple(buildAccountedContainer("c0")),
       fc.tuple(buildAccountedContainer("c0"), buildAccountedContainer("c1")),
     ),
-    initContainers: presentOrAbsent(fc.tuple(buildAccountedContainer("i0")), 1, 2),
+    initContainers: presentOrAbsent(fc.tuple(buildAccountedContainer("i0")), "1:2"),
     volumes: fc
       .tuple(volume, pickOne<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
       .map(([volume, otherVolumes]) => [volume, ...otherVolumes]),
-    serviceAccountName: presentOrAbsent(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), 3),
-    serviceAccount: presentOrAbsent(pickOne("quiet"), 1, 9),
-    automountServiceAccountToken: presentOrAbsent(fc.boolean(), 1, 2),
-    imagePullSecrets: presentOrAbsent(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), 1, 2),
+    serviceAccountName: presentOrAbsent(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), "3:1"),
+    serviceAccount: presentOrAbsent(pickOne("quiet"), "1:9"),
+    automountServiceAccountToken: presentOrAbsent(fc.boolean(), "1:2"),
+    imagePullSecrets: presentOrAbsent(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), "1:2"),
     nodeName: presentOrAbsent(pickOne("n1")),
   }),
-  generateWholeObjects({ annotations: presentOrAbsent(pickOne(mirror), 1, 4) }),
+  generateWholeObjects({ annotations: presentOrAbsent(pickOne(mirror), "1:4") }),
 );
 const debug = buildEditStep(
   environment.map((environment) => [
@@ -225,21 +224,20 @@ const prioritisedPod = buildPod(
   generateWholeObjects({
     priorityClassName: presentOrAbsent(
       pickOne("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"),
-      3,
+      "3:1",
     ),
-    priority: presentOrAbsent(pickOne(1000, 100, 500, 0, 5), 1, 2),
-    preemptionPolicy: presentOrAbsent(pickOne("Never", "PreemptLowerPriority"), 1, 2),
+    priority: presentOrAbsent(pickOne(1000, 100, 500, 0, 5), "1:2"),
+    preemptionPolicy: presentOrAbsent(pickOne("Never", "PreemptLowerPriority"), "1:2"),
   }),
 );
 
 /** Generates pods with a RuntimeClass, or with fields that contradict it. */
 const classedPod = buildPod(
   generateWholeObjects({
-    runtimeClassName: presentOrAbsent(pickOne(...generatorRuntimeClassNames, "missing"), 5),
+    runtimeClassName: presentOrAbsent(pickOne(...generatorRuntimeClassNames, "missing"), "5:1"),
     overhead: presentOrAbsent(
       pickOne({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
-      1,
-      3,
+      "1:3",
     ),
     nodeSelector: presentOrAbsent(pickOne({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
     tolerations: presentOrAbsent(generators.tolerations),
@@ -256,7 +254,7 @@ const selectors = pickOne<JsonMap>(
   { pool: "default" },
   { pool: "other" },
 );
-const selectingPod = buildPod(generateWholeObjects({ nodeSelector: presentOrAbsent(selectors, 4) }));
+const selectingPod = buildPod(generateWholeObjects({ nodeSelector: presentOrAbsent(selectors, "4:1") }));
 
 /** Generates tolerations, some of which a namespace's annotations don't allow. */
 const toleration = pickOne<JsonMap>(
@@ -273,7 +271,7 @@ const toleration = pickOne<JsonMap>(
 const toleratingPod = buildPod(
   generateWholeObjects({
     containers: fc.tuple(buildContainer("c0")),
-    tolerations: presentOrAbsent(buildList(toleration, 3), 4),
+    tolerations: presentOrAbsent(buildList(toleration, 3), "4:1"),
   }),
 );
 
@@ -282,7 +280,7 @@ const claim = fc
   .record({
     storage: pickOne("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
     storageClassName: pickOne("fast", "slow", "standard", "", "missing", undefined),
-    betaClass: presentOrAbsent(pickOne("fast", "slow"), 1, 6),
+    betaClass: presentOrAbsent(pickOne("fast", "slow"), "1:6"),
   })
   .map(({ storage, storageClassName, betaClass }) => ({
     apiVersion: "v1",
@@ -321,8 +319,8 @@ const owner = fc
     ),
     name: pickOne("n1", "a"),
     uid: pickOne("1", "2"),
-    controller: presentOrAbsent(pickOne(false), 1, 2),
-    blockOwnerDeletion: presentOrAbsent(fc.boolean(), 4),
+    controller: presentOrAbsent(pickOne(false), "1:2"),
+    blockOwnerDeletion: presentOrAbsent(fc.boolean(), "4:1"),
   })
   .map(({ kind: [apiVersion, kind], blockOwnerDeletion, controller, ...rest }) => ({
     apiVersion,
@@ -343,7 +341,7 @@ const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSe
   });
 /** Builds sequences about an object with owners, whose owners are then changed by users with different rights. */
 const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => {
-  const body = fc.tuple(generators.buildObject(kind), presentOrAbsent(owners, 3)).map(([body, ownerReferences]) => {
+  const body = fc.tuple(generators.buildObject(kind), presentOrAbsent(owners, "3:1")).map(([body, ownerReferences]) => {
     return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
   });
   const changeOwners = buildEditStep(
@@ -379,15 +377,13 @@ const podWithCheckedImages = buildPod(
     containers: checkedImage.map((image) => [{ name: "c0", image }]),
     initContainers: presentOrAbsent(
       checkedImage.map((image) => [{ name: "i0", image }]),
-      1,
-      2,
+      "1:2",
     ),
   }),
   generateWholeObjects({
     annotations: presentOrAbsent(
       pickOne({ [breakGlassAnnotation]: "yes" }, { "example.com/image-policy.k8s.io": "no" }),
-      1,
-      4,
+      "1:4",
     ),
   }),
 );
@@ -397,7 +393,7 @@ const suspend = buildEditStep(wrapEdit(generateFieldEdit("spec.suspend", fc.bool
 /** Generates Jobs whose pods belong to a pod group. */
 const groupedJob = fc
   .record({
-    podGroupName: presentOrAbsent(pickOne("gang", "loose", "missing"), 3),
+    podGroupName: presentOrAbsent(pickOne("gang", "loose", "missing"), "3:1"),
     parallelism: presentOrAbsent(pickOne(1, 2)),
   })
   .map(({ podGroupName, parallelism }) => {
@@ -431,7 +427,7 @@ export const scenarioGenerators = {
   placements: buildObjectScenario(
     "pods",
     buildPod(
-      generateWholeObjects({ nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "windows", "gone"), 4) }),
+      generateWholeObjects({ nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "windows", "gone"), "4:1") }),
       topology,
     ),
     [labelSteps],

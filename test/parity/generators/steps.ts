@@ -107,13 +107,18 @@ export const parityGeneratedKinds = {
 /** A webhook that is called after all rules changes pods with this annotation. */
 export const competingWebhookAnnotation = "parity.postern.dev/never-pull";
 
-/** Generates a value or undefined, with these weights: `presentOrAbsent(x, 1, 4)` is a value in one of five cases. */
-export const presentOrAbsent = <T>(arbitrary: Arbitrary<T>, present = 1, absent = 1): Arbitrary<T | undefined> =>
-  fc.oneof(
+/** Generates a value or undefined, with the odds `present:absent`. With "1:4", one of five results is a value. */
+export const presentOrAbsent = <T>(
+  arbitrary: Arbitrary<T>,
+  odds: `${number}:${number}` = "1:1",
+): Arbitrary<T | undefined> => {
+  const [present, absent] = odds.split(":").map(Number);
+  return fc.oneof(
     { withCrossShrink: true },
-    { weight: absent, arbitrary: fc.constant(undefined) },
-    { weight: present, arbitrary },
+    { weight: Number(absent), arbitrary: fc.constant(undefined) },
+    { weight: Number(present), arbitrary },
   );
+};
 /** Generates one of these values, each with the same probability. */
 export const pickOne = <T>(...values: T[]) => fc.constantFrom(...values);
 
@@ -127,7 +132,7 @@ export const omitUndefinedMembers = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 /** Makes each member absent in most generated objects. */
 export const makeMembersRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
-  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, presentOrAbsent(arbitrary, 1, 4)]));
+  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, presentOrAbsent(arbitrary, "1:4")]));
 export const buildList = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
 /** Generates an edit that sets the field at a path to a generated value; undefined removes the field. */

@@ -162,8 +162,7 @@ const matchResources = presentOrAbsent(
       ],
     },
   ),
-  1,
-  2,
+  "1:2",
 );
 const actions = pickOne(["Deny"], ["Deny"], ["Deny"], ["Warn"], ["Audit"], ["Deny", "Audit"], ["Warn", "Audit"]);
 /** Generates the kind of parameters of a policy, and the reference to them in the binding. */
@@ -202,7 +201,7 @@ const policy = parameters.chain(({ paramKind, paramRef }) => {
     paramKind: pickOne(paramKind),
     paramRef: pickOne(paramRef),
     failurePolicy: pickOne("Fail", "Fail", "Fail", "Ignore", undefined),
-    matchConditions: presentOrAbsent(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), 1, 2),
+    matchConditions: presentOrAbsent(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), "1:2"),
     validations: fc.array(validation(expressions), { minLength: 1, maxLength: 3 }),
     annotations,
     constraints,
@@ -378,11 +377,11 @@ const configMap = generateWholeObjects({
   metadata,
   data: presentOrAbsent(
     generateWholeObjects({
-      a: presentOrAbsent(number, 5),
+      a: presentOrAbsent(number, "5:1"),
       b: presentOrAbsent(pickOne("yes", "no")),
       c: presentOrAbsent(number),
     }),
-    7,
+    "7:1",
   ),
 });
 /** Generates integers, some around the limits of doubles and of 64 bits. */
@@ -401,14 +400,14 @@ const counter = generateWholeObjects({
   kind: pickOne("Counter"),
   metadata,
   spec: generateWholeObjects({
-    count: presentOrAbsent(integer, 5),
+    count: presentOrAbsent(integer, "5:1"),
     plain: presentOrAbsent(integer),
     any: presentOrAbsent(
       generateWholeObjects({
         n: fc.oneof(integer, pickOne<unknown>(1.5, "1", 2n ** 63n, 2n ** 64n)),
         list: fc.array(integer, { maxLength: 3 }),
       }),
-      5,
+      "5:1",
     ),
   }),
 });
