@@ -29,8 +29,11 @@ const isHost: TextClass = (text) =>
   /^[a-z][-a-z0-9]{0,40}(?:\.[a-z][-a-z0-9]{0,40}){1,4}$/.test(text) && !/-(?:\.|$)/.test(text);
 const isUrlPath: TextClass = (text) => /^(?:\/[-a-z0-9]{1,50}){1,5}$/.test(text);
 
-/** Amounts as an API server writes them: two of them are equal only if their texts are equal. */
-const isCpu: TextClass = (text) => /^[1-9]\d{0,2}m?$/.test(text);
+/**
+ * Amounts as an API server writes them: two of them are equal only if their texts are equal. "1" is left out, because the
+ * resourceVersion of each answer is "1".
+ */
+const isCpu: TextClass = (text) => text !== "1" && /^[1-9]\d{0,2}m?$/.test(text);
 const isBytes: TextClass = (text) => /^[1-9]\d{0,2}[KMGT]i$/.test(text);
 
 const labels = { "*": isName };

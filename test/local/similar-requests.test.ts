@@ -243,16 +243,15 @@ describe("answers that are derived from the answer to a request with other texts
   });
 
   it("an answer is derived if amounts and the number of variables differ, also if it has warnings", async () => {
-    const port = { name: "http", containerPort: 80 };
     const env = (...names: string[]) => ({
       env: [
         { name: "NODE", valueFrom: { fieldRef: { fieldPath: "spec.nodeName" } } },
         ...names.map((name) => ({ name, value: "a b" })),
       ],
-      ports: [port, port],
+      ports: ["http", "web"].map((name) => ({ name, containerPort: 80 })),
     });
     const pairsOfObjects = [
-      [pod("a", resources("1", "2")), pod("a", resources("100m", "3"))],
+      [pod("a", resources("2", "4")), pod("a", resources("100m", "3"))],
       [pod("web-1", env("A")), pod("web-2", env("B", "C", "D"))],
     ];
     for (const pair of pairsOfObjects) assert.equal(await compareAll(pair), 1, JSON.stringify(pair));
@@ -297,10 +296,10 @@ describe("answers that are derived from the answer to a request with other texts
       [pod("a", env("$(A) b")), pod("a", env("b"))],
       [pod("a", {}), pod("a", { image: "a:latest" })],
       [pod("a", {}), pod("a.b", {})],
-      [pod("a", resources("1", "2")), pod("a", resources("3", "2"))],
-      [pod("a", resources("1", "2")), pod("a", resources("2", "2"))],
-      [pod("a", resources("1", "2")), pod("a", resources("1", "2000m"))],
-      [withPodResources("1"), withPodResources("3")],
+      [pod("a", resources("2", "4")), pod("a", resources("5", "4"))],
+      [pod("a", resources("2", "4")), pod("a", resources("4", "4"))],
+      [pod("a", resources("2", "4")), pod("a", resources("2", "4000m"))],
+      [withPodResources("20m"), withPodResources("3")],
     ];
     for (const pair of pairsOfObjects) assert.equal(await compareAll(pair), 0, JSON.stringify(pair));
   });
