@@ -36,8 +36,8 @@ describe("what a run compares with real API servers", () => {
   it("a run compares two minors, and all suites of the run compare the same two", () => {
     for (const seed of seeds) {
       const allChosen = chooseMinorsOfRun(seed);
-      const ofBothTurns = [...chooseMinorsOfTurn(0, seed), ...chooseMinorsOfTurn(1, seed)];
-      assert.deepEqual(ofBothTurns.sort(), allChosen.toSorted());
+      const chosenInBothTurns = [...chooseMinorsOfTurn(0, seed), ...chooseMinorsOfTurn(1, seed)];
+      assert.deepEqual(chosenInBothTurns.sort(), allChosen.toSorted());
       assert.deepEqual(
         choosePorts(pluginRules, seed).map(([minor]) => minor),
         allChosen,

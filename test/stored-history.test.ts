@@ -10,7 +10,7 @@ const buildWrites = (writes: WriteRow[]): StoredWrite[] =>
   });
 
 describe("the highest sum of a history of writes", () => {
-  // Each write in the clusters `east` and `west` is [object, number of pods, stored after, stored before].
+  // Each write in the clusters `east` and `west` is [object, number of pods, earliest time, latest time of storing].
   const cases: [name: string, east: WriteRow[], west: WriteRow[], certain: number, possible: number][] = [
     ["is zero without writes", [], [], 0, 0],
     [

@@ -22,7 +22,7 @@ const entry = `
 const environment = createAdmissionEnvironment({ isMutation: true, variables: new Map([["one", int]]) });
 const compile = (text: string) => compileExpression(text, environment, undefined);
 
-/** Returns the code of a bundle with expressions, and its function that compiles one of the expressions. */
+/** Bundles expressions. Returns the size of the code without them, and its function that compiles one of them. */
 const bundle = async (texts: readonly string[]) => {
   const checks = encodeChecks(collectChecks(() => texts.map(compile)));
   const { code: withMark } = await bundleCode(entry, [createCelPlugin(checks)]);

@@ -25,6 +25,7 @@ const grammars = { wordless: { options }, withPaths };
 interface Row {
   name: string;
   verb: keyof typeof grammars;
+  /** The arguments, with spaces between them. The other fields are what they must be read as. */
   line: string;
   rules?: string[];
   state?: string[];

@@ -118,7 +118,10 @@ export const groupCompatibleRules = (
   return sets;
 };
 
-/** Returns why the members of a group can't share a webhook entry, for instance "must agree in matchPolicy: …". */
+/**
+ * Returns why the members of a group can't share a webhook entry, for instance "must agree in matchPolicy: …". `harden`:
+ * the entries fail closed.
+ */
 export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
   const active = listActiveMembers(members, cluster, harden);
   const checks: [setting: string, members: ActiveMember[], getValue: (member: ActiveMember) => unknown][] = [

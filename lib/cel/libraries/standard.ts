@@ -258,7 +258,7 @@ const declareTextTest = (
   },
 });
 
-/** Declares an operator such as `<`. `isTrue` gets the comparison of the operands: negative, 0 or positive. */
+/** Declares an operator such as `<`. `isTrue` gets -1, 0 or 1. Texts cost as the shorter one is long. */
 const declareOrder = (name: string, id: string, isTrue: (order: number) => boolean): FunctionDeclaration => ({
   name,
   overloads: ordered.map(([type, left, right]) =>

@@ -195,7 +195,7 @@ const oldZones: Readonly<Record<string, OldZone>> = {
   EET: createOldZone(2, 1977, "", "CET", 1),
 };
 
-/** Returns a date whose UTC hour, day and so on are those of a time in a named time zone. */
+/** Returns a date whose UTC hour, day and so on are those of a time in a time zone, which `oldZones` may describe. */
 const findZonedDate = (milliseconds: number, zone: string): Date => {
   const oldZone = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
   if (!oldZone) return findPlaceDate(milliseconds, zone);
