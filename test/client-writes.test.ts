@@ -106,7 +106,7 @@ describe("a guarded write", () => {
       ["application/json", null],
     );
   });
-  it("a guarded write keeps its query and its headers", async () => {
+  it("a write that rules check first keeps its query and its headers", async () => {
     const { writes } = await write(
       `${collectionUrl}?fieldManager=me`,
       buildRequest("POST", buildConfigMap({ a: "1" })),

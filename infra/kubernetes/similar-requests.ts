@@ -50,6 +50,7 @@ const amounts = { cpu: isCpu, memory: isBytes, storage: isBytes };
 const resources = { requests: amounts, limits: amounts };
 /** The place of a list of variables: those with values become one text together, so lists may have other lengths. */
 const env = {};
+/** The fields of containers whose texts may differ between similar requests, each with the test that both must pass. */
 const containers = {
   "*": {
     name: isName,

@@ -107,7 +107,7 @@ const buildBindings = ({ kind, metadata, spec }: AnyPolicy, objects: readonly Ku
   });
 };
 
-/** Returns warnings about policies without bindings and bindings without policies, which are the same for all cases. */
+/** Returns warnings about policies without bindings and bindings without policies. All cases have the same warnings. */
 export const describeBindings = (files: AdmissionPolicies): string[] => [
   ...files.policies
     .filter(({ policy }) => !isBound(policy, files))

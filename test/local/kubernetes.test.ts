@@ -316,7 +316,7 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     });
   });
 
-  it("the module emulates an older minor", async () => {
+  it("the WebAssembly module of Kubernetes 1.37 also handles requests as Kubernetes 1.36 does", async () => {
     const older = await createKubernetes({ packed: (await findModule()) ?? "", minor: "1.36" });
     const { object } = await older.handle({
       verb: "create",

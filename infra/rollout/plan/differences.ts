@@ -21,7 +21,7 @@ export interface StageDifference {
   command?: string;
   /** Repairs the difference. Absent if a person must run `command`, or if the deployment of the rule repairs it. */
   repair?: () => Promise<void>;
-  /** The rule whose unpublished function differs. */
+  /** The rule whose function differs in $LATEST, which isn't a published version. */
   unpublished?: string;
 }
 
