@@ -91,7 +91,7 @@ describe("a connect setting", () => {
       read({ eks: 1, region: "b" }),
       expectComplaint("postern.yaml:1 clusters.prod.connect.eks must be a text, not 1"),
     ));
-  it("a connect setting for an EKS cluster without an address is refused; the message says how to get the address and the CA", () =>
+  it("a connect setting for an EKS cluster is refused without a server; the message says how to get server and CA", () =>
     assert.rejects(
       read({ eks: "prod", region: "eu-west-1" }),
       expectComplaint(/describe-cluster --name prod prints them$/),

@@ -5,8 +5,8 @@ import { compareQuantities } from "#lib/objects/quantity.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { KubernetesAnswer, KubernetesRequest } from "./requests.ts";
 
-// Many manifests of one folder differ in names, images and values only, which an API server stores as they are. One request
-// of them is answered by the module, and the answers to the others are made from its answer.
+// Many manifests of one folder differ only in names, images, values and amounts, which an API server stores as they are.
+// The module answers one of these requests, and the answers to the others are made from its answer.
 
 /** Reports whether an API server stores a text as it is, and does the same for each other text of its class. */
 type TextClass = (text: string, key: string) => boolean;
@@ -30,8 +30,8 @@ const isHost: TextClass = (text) =>
 const isUrlPath: TextClass = (text) => /^(?:\/[-a-z0-9]{1,50}){1,5}$/.test(text);
 
 /**
- * Amounts as an API server writes them: two of them are equal only if their texts are equal. "1" is left out, because the
- * resourceVersion of each answer is "1".
+ * Amounts as an API server writes them: two of them are equal only if their texts are equal. "1" is left out, because
+ * the resourceVersion of each answer is "1".
  */
 const isCpu: TextClass = (text) => text !== "1" && /^[1-9]\d{0,2}m?$/.test(text);
 const isBytes: TextClass = (text) => /^[1-9]\d{0,2}[KMGT]i$/.test(text);
@@ -172,8 +172,8 @@ const buildPattern = (
 };
 
 /**
- * Matches objects in which an API server joins texts: annotations whose keys end with a container's name, and volumes whose
- * claims have the names of a Pod and a volume.
+ * Matches objects in which an API server joins texts: annotations whose keys end with a container's name, and volumes
+ * whose claims have the names of a Pod and a volume.
  */
 const joinsTexts = /"container\.|"ephemeral"/;
 
