@@ -165,7 +165,7 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
     const { verb, resource } = resourceAttributes;
     return Object(body.status).allowed === allowed
       ? []
-      : [`in the test, ${username} may ${verb} ${resource ?? "this"}`];
+      : [`in the test, ${username} ${allowed ? "may not" : "may"} ${verb} ${resource ?? "this"}`];
   });
   const listed = Object.entries(discovery).map(async ([groupVersion, resources]) => {
     const { resources: served = [] } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body;
