@@ -74,7 +74,7 @@ const readCaseTexts = async ({ folder }: CatalogueRule) => {
 const readParity = async (name: string) => {
   const text = await readFile(join(packageRoot, "docs/background/parity.md"), "utf8");
   const splitRow = (row = "") => row.split("|").map((cell) => cell.trim());
-  const headerCells = splitRow(/^\| rule \| v1\..*$/m.exec(text)?.[0]);
+  const headerCells = splitRow(/^\| rule [^|]*\| v1\..*$/m.exec(text)?.[0]);
   const minors = headerCells.filter((head) => head.startsWith("v1."));
   const row = text.split("\n").find((line) => line.startsWith(`| ${name} |`) && line.includes(" / "));
   return row === undefined ? undefined : { minors, cells: splitRow(row).slice(2, 2 + minors.length) };
