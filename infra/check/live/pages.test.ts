@@ -63,13 +63,14 @@ describe("the pages of a list", () => {
         fc.uniqueArray(name, { maxLength: 40 }),
         fc.array(trouble, { maxLength: 30 }),
         async (names, troubles) => {
-          // The reader gives up if a list expires five times in a row.
-          fc.pre(!/(expired[^,]*,?){5}/.test(troubles.join(",")));
           const { read, remaining } = servePages(names, troubles);
           const { listed, broken } = await readAll(read);
-          assert.deepEqual(broken, []);
           assert.equal(new Set(listed).size, listed.length, "an object is listed twice");
           assert.deepEqual(listed.map(toKey), listed.map(toKey).sort());
+          // Only a list that expires more than five times may have too few new objects meanwhile.
+          const mayGiveUp = troubles.filter((trouble) => trouble.startsWith("expired")).length > 5;
+          assert.deepEqual(broken, mayGiveUp && broken.length > 0 ? ["its list goes in circles"] : []);
+          if (broken.length > 0) return;
           for (const left of names) if (remaining.has(left)) assert.ok(listed.includes(left), left);
         },
       ),
