@@ -72,7 +72,7 @@ const podSpec = {
 const template = { metadata: { labels, annotations }, spec: podSpec };
 const workload = { metadata, spec: { serviceName: isName, selector: { matchLabels: labels }, template } };
 /** Places whose texts an API server compares with others, unless their object meets the condition. */
-const conditions: ReadonlyMap<unknown, (object: object) => boolean> = new Map<unknown, (object: object) => boolean>([
+const conditions = new Map<unknown, (object: object) => boolean>([
   // The resources of containers are compared with those of their Pod.
   [podSpec, (spec) => !Object.hasOwn(spec, "resources")],
   [resources, (object) => areRequestsWithinLimits(toMap(object))],
@@ -238,9 +238,10 @@ const fillTexts = (value: unknown, texts: readonly string[]): unknown => {
   if (typeof value === "string") return value.startsWith("\0") ? texts[Number(value.slice(1))] : value;
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value))
-    return value.flatMap((member) =>
-      String(member).startsWith("\0*") ? JSON.parse(texts[Number(member.slice(2))] ?? "") : [fillTexts(member, texts)],
-    );
+    return value.flatMap((member) => {
+      const isVariables = typeof member === "string" && member.startsWith("\0*");
+      return isVariables ? JSON.parse(texts[Number(member.slice(2))] ?? "") : [fillTexts(member, texts)];
+    });
   const copy: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(value)) copy[name] = fillTexts(member, texts);
   return copy;

@@ -436,7 +436,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
     const foreign = { ...validating, name: "foreign" };
     const [apiVersion, metadata] = ["admissionregistration.k8s.io/v1", { name: "foreign" }];
     await create(foreign, { apiVersion, kind: foreign.kind, metadata, webhooks });
-    const urlsOfPostern = ["https://rules.example.com/base/", "https://nobody.example.com", "no address"];
+    const urlsOfPostern = ["https://rules.example.com/base/", "https://none.example.com", "no address"];
     const entries = await findEntriesCallingUrls(api, urlsOfPostern);
     assert.deepEqual(
       entries.sort((left, right) => left.name.localeCompare(right.name)),

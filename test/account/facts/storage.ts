@@ -255,7 +255,7 @@ const tryAccessEntries = async ({ clients: { cloudformation: client }, http, nam
   const StackName = `postern-${name}-facts`;
   const waiting = { client, maxWaitTime: 300, minDelay: 1, maxDelay: 5 };
   const { partition, account } = await http.aws.readStageIdentity();
-  /** The role of the users for whom the entries are created. */
+  /** The role of the users who get the entries. */
   const principalArn = `arn:${partition}:iam::${account}:role/${StackName}-some`;
   const Condition = {
     StringEquals: { "eks:accessEntryType": "STANDARD" },
