@@ -48,7 +48,8 @@ export const serveWithConsole = async (
   for (const handle of [child, child.stdin, child.stdout, child.stderr] as { unref?(): void }[]) handle.unref?.();
   const url = /Serving .* at (\S+)\. /.exec(printed)?.[1] ?? "";
   const ca = await readFile(join(folder, ".postern/ca.crt"));
-  const agent = new Agent({ keepAlive: true, ca, maxSockets: 8 });
+  // Each review has a connection of its own: the gateway may close an idle one while a slow test uses it again.
+  const agent = new Agent({ ca, maxSockets: 8 });
   // The gateway prints URLs such as https://localhost:8443/KEY/pod-security/validate: the last parts are rule and
   // phase.
   const urls = printed.matchAll(/https:\/\/\S+?(\/[^/\s]+\/([\w-]+\/\w+)\S*)$/gm);

@@ -51,7 +51,7 @@ interface Reply {
 /** Sends a request to the console. Unlike fetch, it can set any Host header. */
 const sendRequest = (path: string, { method = "GET", headers = {}, body = "" } = {}) =>
   new Promise<Reply>((resolve, reject) => {
-    const sent = httpRequest(new URL(path, gateway.console), { method, headers }, async (response) => {
+    const sent = httpRequest(new URL(path, gateway.console), { method, headers, agent: false }, async (response) => {
       const text = Buffer.concat(await Array.fromAsync(response)).toString();
       resolve({ code: response.statusCode ?? 0, headers: response.headers, body: text });
     });
