@@ -10,13 +10,13 @@ export const interceptCalls = (
   capabilities: Capabilities,
   answer: (verb: CapabilityVerb, args: readonly unknown[], ask: () => Promise<unknown>) => Promise<unknown>,
 ): Capabilities => {
-  const wrapped = { ...capabilities };
+  // The compiler can't check that `answer` resolves to a value of the type that `ask` resolves to.
+  const wrapped: Record<string, unknown> = { ...capabilities };
   for (const verb of verbs) {
     const ask = capabilities[verb] as (...args: unknown[]) => Promise<unknown>;
-    // The compiler can't check that `answer` resolves to a value of the type that `ask` resolves to.
-    Reflect.set(wrapped, verb, (...args: unknown[]) => answer(verb, args, () => ask(...args)));
+    wrapped[verb] = (...args: unknown[]) => answer(verb, args, () => ask(...args));
   }
-  return wrapped;
+  return wrapped as unknown as Capabilities;
 };
 
 /**

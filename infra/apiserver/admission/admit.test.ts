@@ -128,7 +128,7 @@ describe("a write", () => {
     );
   });
 
-  it("a write fails if a webhook times out, unless that is ignored, and is undecided for a slow plugin", async () => {
+  it("a write fails if a webhook times out, unless that is ignored", async () => {
     const neverAnswer: HookStub = () => new Promise(() => {});
     const text =
       'failed calling webhook "a.example.com": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=1s": context deadline exceeded';
@@ -140,9 +140,6 @@ describe("a write", () => {
       ignoring.steps.map(({ failure, ignored }) => [failure, ignored]),
       [[text, true]],
     );
-    const { trace: slow } = await run([], [buildEntry("a")], { a: neverAnswer }, {}, { areBuiltIn: true });
-    assert.ok(slow.allowed);
-    assert.deepEqual(slow.undecided, ["a.example.com (x): it took longer than 1 seconds here"]);
   });
 
   it("a write fails if a patch can't be applied, even if failurePolicy is Ignore", async () => {

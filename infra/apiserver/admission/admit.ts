@@ -50,11 +50,19 @@ export const runAdmissionChain = async (
     warnings: [],
     undecided: [],
   };
+  const isExcluded = isExempt(filled.resource, context.kubernetes);
+  const select = (all: readonly DefaultedWebhookEntry[]) => (isExcluded ? all.filter(({ isPlugin }) => isPlugin) : all);
+  const mutated = await runMutatingWebhooks(
+    run,
+    select(hooks.mutating),
+    createConvertibleRequestObjects(filled, context.convert),
+  );
   let result: StoreResult | undefined;
   const buildTrace = async (last: unknown, refusals: Status[]): Promise<AdmissionTrace> => {
     const [status] = refusals;
-    // An object that plugins changed gets its defaults when it is read from the storage.
-    const isFilled = isGone || !run.steps.some(({ isPlugin, after }) => isPlugin && after !== undefined);
+    // An object that plugins changed gets its defaults when it is read from the storage, unless it got them before.
+    const isFilled =
+      isGone || mutated.isFilled || !run.steps.some(({ isPlugin, after }) => isPlugin && after !== undefined);
     return {
       allowed: status === undefined,
       ...(status && { status }),
@@ -68,14 +76,6 @@ export const runAdmissionChain = async (
       undecided: run.undecided,
     };
   };
-  const isExcluded = isExempt(filled.resource, context.kubernetes);
-  const select = (all: readonly DefaultedWebhookEntry[]) => (isExcluded ? all.filter(({ isPlugin }) => isPlugin) : all);
-
-  const mutated = await runMutatingWebhooks(
-    run,
-    select(hooks.mutating),
-    createConvertibleRequestObjects(filled, context.convert),
-  );
   if (mutated.refusal) return buildTrace(mutated.object, [mutated.refusal]);
   const object = context.prepare(restoreUnwrittenFields(filled, mutated.object));
   // Kubernetes' types leave out empty lists and maps, which validation may refuse. The object in memory still has them,
@@ -119,13 +119,15 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
     objects: RequestObjectsInVersion;
     step: HookTraceStep;
   }[] = [];
+  const createView = () => createConvertibleRequestObjects(run.attributes, run.context.convert);
+  let view = createView();
   for (const hook of hooks) {
     const step = createSkippedTraceStep(hook, 0, calls.length);
     run.steps.push(step);
-    // Each hook gets a new view: selectors and conditions see the object in the request's version, not in the version
-    // that the previous hook asked for.
-    const view = createConvertibleRequestObjects(run.attributes, run.context.convert);
-    const match = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
+    // Selectors and conditions see the object in the request's version, not in the version that another hook asked for.
+    if (view.latest.kind !== run.attributes.kind) view = createView();
+    const matching = matchHookWithAuthorizer(hook, run.attributes, view, run.context);
+    const match = matching instanceof Promise ? await matching : matching;
     if ("skipped" in match) step.why = match.skipped;
     else if ("unsupported" in match) markUndecided(run, step, match.unsupported);
     else if ("refusal" in match) {

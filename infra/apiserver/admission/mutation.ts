@@ -18,13 +18,20 @@ import {
   toRefusal,
 } from "./calling.ts";
 import type { DefaultedWebhookEntry } from "./hooks.ts";
-import { type ConvertibleRequestObjects, describeUnknownConversion, matchHookWithAuthorizer } from "./matching.ts";
+import {
+  type ConvertibleRequestObjects,
+  describeUnknownConversion,
+  type InvocationResourceAndKind,
+  matchHookWithAuthorizer,
+} from "./matching.ts";
 import { countsEmptyPatchAsChange, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
 import type { HookTraceStep } from "./types.ts";
 
 interface MutationResult {
   refusal?: Status;
   object: unknown;
+  /** True if nothing changed the object after it got its defaults. */
+  isFilled: boolean;
 }
 
 /**
@@ -42,23 +49,45 @@ export const runMutatingWebhooks = async (
     isChanged: false,
     countsEmptyPatch: countsEmptyPatchAsChange(run.attributes),
   };
+  let filled = view.latest.object;
+  const getResult = () => ({ object: view.latest.object, isFilled: view.latest.object === filled });
   for (const round of [0, 1] as const) {
     if (round === 1 && !state.isChanged) break;
     for (const [index, hook] of hooks.entries()) {
-      const refusal = await runHook(run, hook, view, createSkippedTraceStep(hook, round, index), state);
-      if (refusal) return { refusal, object: view.latest.object };
+      const matching = matchHookWithAuthorizer(hook, run.attributes, view, run.context);
+      const match = matching instanceof Promise ? await matching : matching;
+      // Like the API server, matches every hook in the second round. A hook that isn't called again may thus refuse.
+      const isCalled = round === 0 || isInEachRound(hook) || state.reinvocations.has(hook.identity);
+      if (!isCalled && !("refusal" in match)) continue;
+      const step = createSkippedTraceStep(hook, round, index);
+      run.steps.push(step);
+      if ("skipped" in match) step.why = match.skipped;
+      else if ("unsupported" in match) markUndecided(run, step, match.unsupported);
+      else {
+        const refusal =
+          "refusal" in match
+            ? noteRefusalInTraceStep(step, match.refusal)
+            : await runHook(run, hook, match.invocation, view, step, state);
+        if (refusal) return { refusal, ...getResult() };
+      }
     }
     // The object is converted back: each round of mutating webhooks starts and ends in the request's version.
     const objects = view.as(run.attributes.kind);
     if (objects === undefined) {
       run.undecided.push(`it can't be said ${describeUnknownConversion(run.attributes, run.attributes.kind)}`);
-      return { object: view.latest.object };
+      return getResult();
     }
     const isPatched = run.steps.some((step) => step.round === round && step.after !== undefined && !step.isPlugin);
-    if (isPatched && isMap(objects.object)) view.put(await run.context.fill(objects.object, "request"));
+    if (isPatched && isMap(objects.object)) {
+      filled = await run.context.fill(objects.object, "request");
+      view.put(filled);
+    }
   }
-  return { object: view.latest.object };
+  return getResult();
 };
+
+/** Compiled-in plugins that change objects are called in both rounds. */
+const isInEachRound = ({ reinvocationPolicy }: DefaultedWebhookEntry) => reinvocationPolicy === "Always";
 
 interface MutationState {
   reinvocations: ReinvocationTracker<string>;
@@ -67,36 +96,22 @@ interface MutationState {
   countsEmptyPatch: boolean;
 }
 
-/** Calls a hook if it matches, and applies its patch. Returns the refusal of the request, if there is one. */
+/** Calls a hook that matches, and applies its patch. Returns the refusal of the request, if there is one. */
 const runHook = async (
   run: AdmissionRun,
   hook: DefaultedWebhookEntry,
+  invocation: InvocationResourceAndKind,
   view: ConvertibleRequestObjects,
   step: HookTraceStep,
   state: MutationState,
 ): Promise<Status | undefined> => {
-  const match = await matchHookWithAuthorizer(hook, run.attributes, view, run.context);
-  // Like the API server, matches every hook in the second round. A hook that isn't called again may thus refuse.
-  const isRepeated = hook.reinvocationPolicy === "Always";
-  if (!("refusal" in match) && step.round === 1 && !isRepeated && !state.reinvocations.has(hook.identity))
-    return undefined;
-  run.steps.push(step);
-  if ("skipped" in match) {
-    step.why = match.skipped;
-    return undefined;
-  }
-  if ("unsupported" in match) {
-    markUndecided(run, step, match.unsupported);
-    return undefined;
-  }
-  if ("refusal" in match) return noteRefusalInTraceStep(step, match.refusal);
-  const objects = view.as(match.invocation.kind);
+  const objects = view.as(invocation.kind);
   if (objects === undefined) {
-    markUndecided(run, step, describeUnknownConversion(run.attributes, match.invocation.kind));
+    markUndecided(run, step, describeUnknownConversion(run.attributes, invocation.kind));
     return undefined;
   }
 
-  const { answer, refusal } = await callHook(run, hook, match.invocation, objects, step);
+  const { answer, refusal } = await callHook(run, hook, invocation, objects, step);
   const result = answer?.allowed
     ? await applyResponsePatch(run, hook, view, step, answer, state.countsEmptyPatch)
     : unchanged;
@@ -104,7 +119,7 @@ const runHook = async (
   if (!isPlugin && (step.outcome === "called" || refusal))
     run.audit.add(...buildMutationAnnotation(step, result.isChanged));
   if (!isPlugin && (result.isChanged || result.isApplied)) state.countsEmptyPatch = false;
-  state.isChanged ||= result.isChanged && !isRepeated;
+  state.isChanged ||= result.isChanged && !isInEachRound(hook);
   state.reinvocations.note(hook.identity, result.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
   const finalRefusal = refusal ?? result.refusal;

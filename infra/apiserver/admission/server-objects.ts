@@ -35,7 +35,8 @@ const dropNulls = (value: unknown, key = ""): unknown => {
   }
   if (!isMap(value)) return value;
   let read = value;
-  for (const [name, member] of Object.entries(value)) {
+  for (const name of Object.keys(value)) {
+    const member = value[name];
     const kept = isObject(member) ? dropNulls(member, name) : member;
     if (kept === member && (member !== null || mapMembers.has(key))) continue;
     if (read === value) read = { ...value };
