@@ -205,10 +205,10 @@ const explainUnsendable = async (
     return `the case states the answer of Kubernetes ${stated.kubernetes ?? newestMinor}`;
   // A case that is wrong even at the time that it states is sent, so that it is reported.
   if (!isWrong && (await hasOtherOutcome(listed, { ...caseOfMinor, now: new Date().toISOString() })))
-    return "the case states the answer at another time";
+    return "the case sets the time (`now`), and the rule answers otherwise at the time of the test";
   if (!buildReview(listed, caseOfMinor).request.userInfo.username) return "a user without a name sends no request";
   return hugeExponent.test(JSON.stringify([stated.mutate, stated.validate, stated.oldObject]))
-    ? "the API server computes with a quantity for minutes"
+    ? "the API server takes minutes to compute with the quantity"
     : undefined;
 };
 
