@@ -27,20 +27,20 @@ const recommendations: Readonly<Record<string, string>> = {
   "minimum-replicas": "if one replica is too few for your workloads",
   "mutating-admission-policy": "if you keep policies of several clusters in one place, or a cluster is older than 1.36",
   "node-restriction":
-    "if the service doesn't say that it is on: a stolen kubelet credential can otherwise change all nodes",
+    "if the provider doesn't document that its plugin is on: a stolen kubelet credential can otherwise change all nodes",
   "owner-references-permission-enforcement":
     "if tenants may write ownerReferences: a wrong reference can delete an object that the user may not delete",
   "persistent-volume-label": "if you write PersistentVolumes of EBS by hand (EKS only): they lack their zone",
   "pod-node-selector": "if teams have nodes of their own",
   "pod-resize-validator": "if a cluster older than 1.36 resizes running pods",
-  "pod-security": "if namespaces without labels need a Pod Security level: you can't set the service's defaults",
+  "pod-security": "if namespaces without labels need a Pod Security level: you can't set the plugin's defaults",
   "pod-security-policy": "if PodSecurityPolicies must stay in force; new clusters should use pod-security",
   "pod-toleration-restriction": "if only some namespaces may use tainted nodes",
   "pod-topology-labels": "if pods read their zone in a cluster older than 1.35",
   "policy-admission": "if you use policies of kinitiras",
   "policy-override": "if you use policies of kinitiras",
   "policy-validate": "if you use policies of kinitiras",
-  "resource-quota": "if a resource may be used only under a quota: you can't set the service's `limitedResources`",
+  "resource-quota": "if a resource may be used only under a quota: you can't set the plugin's `limitedResources`",
   "security-context-deny":
     "if you depend on the plugin, which Kubernetes 1.30 removed; new clusters should use pod-security",
   "service-account": "if pods may use only secrets that their service account lists (`limitSecretReferences`)",
