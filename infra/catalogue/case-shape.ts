@@ -95,7 +95,7 @@ const requireOneOf = (...members: string[]) => {
 /** The shape of a case of a rule. */
 export const caseShape: InputShape = {
   ...createMapShape(membersOfRuleCases),
-  checkedElsewhere: {
+  editorKeywords: {
     required: ["name"],
     allOf: [
       requireOneOf("mutate", "validate"),
@@ -110,5 +110,5 @@ export const casesShape: InputShape = {
   expected: "a list of cases",
   type: "array",
   items: caseShape,
-  checkedElsewhere: { minItems: 1 },
+  editorKeywords: { minItems: 1 },
 };

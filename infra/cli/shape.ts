@@ -30,7 +30,7 @@ interface JsonSchema {
   /** A condition that no keyword can express. Editors don't check it. */
   isFit?(value: unknown): boolean;
   /** Keywords for editors only. In commands, other code checks the same conditions, with its own messages. */
-  checkedElsewhere?: Readonly<Record<string, unknown>>;
+  editorKeywords?: Readonly<Record<string, unknown>>;
 }
 
 export type InputShape = JsonSchema & { expected: string };
@@ -171,7 +171,7 @@ export const toJsonSchema = (shape: JsonSchema): Record<string, unknown> => {
   const {
     expected,
     isFit: _,
-    checkedElsewhere,
+    editorKeywords,
     properties,
     items,
     additionalProperties,
@@ -191,6 +191,6 @@ export const toJsonSchema = (shape: JsonSchema): Record<string, unknown> => {
     ...(additionalProperties !== undefined && {
       additionalProperties: additionalProperties && toJsonSchema(additionalProperties),
     }),
-    ...checkedElsewhere,
+    ...editorKeywords,
   };
 };

@@ -124,8 +124,9 @@ export type ReportMistake = (path: ConfigPath, sentence: string) => void;
 
 /** Returns the cluster of the option --cluster. Without the option, postern.yaml must have only one cluster. */
 export const chooseCluster = (config: PosternConfig, name: string | undefined): [string, ClusterConfig] => {
+  const [first, ...others] = config.clusters.keys();
   const names = [...config.clusters.keys()].join(", ");
-  const chosen = name ?? (config.clusters.size === 1 ? names : undefined);
+  const chosen = name ?? (others.length === 0 ? first : undefined);
   if (chosen === undefined) throw new Complaint(`--cluster is missing; it must name one of ${names}`);
   const cluster = config.clusters.get(chosen);
   if (cluster === undefined) throw new Complaint(`postern.yaml has no cluster "${chosen}"; it has ${names}`);

@@ -40,7 +40,7 @@ export const connectShape: InputShape = {
     manifests: describeText("a folder of manifests that rules read instead of a cluster, on this machine only"),
   } satisfies Record<keyof ClusterConnectConfig, InputShape>),
   description: "how rules read the cluster",
-  checkedElsewhere: {
+  editorKeywords: {
     oneOf: [...credentialMembers.map((member) => ({ type: "object", required: [member] })), { type: "null" }],
   },
 };
@@ -65,7 +65,7 @@ export const serviceShape: InputShape = {
       type: "string",
       isFit: (value) => parseServiceName(String(value)) !== undefined,
       description: "the Service of the relay: its namespace and name, and its port if that isn't 443",
-      checkedElsewhere: { pattern: servicePattern.source.replaceAll(/\?<\w+>/g, "") },
+      editorKeywords: { pattern: servicePattern.source.replaceAll(/\?<\w+>/g, "") },
     },
     ca: describeText("the CA certificates of the relay: PEM, its base64, or a file with PEM"),
   }),

@@ -42,7 +42,7 @@ const limits = { alone: 60, interactive: 300 };
 /** The most bytes that a command may print. */
 const mostBytes = 1024 * 1024;
 
-/** Returns a source of credentials. It runs the plugin first, when the credentials expire, and if they are refused. */
+/** Returns a source of credentials. Runs the plugin at the first use, when they expire, and if they are refused. */
 export const createExecCredentialSource = (
   exec: unknown,
   target: ExecTarget,
@@ -71,6 +71,7 @@ export const createExecCredentialSource = (
 /** Reads the member `exec` of a kubeconfig's user. Throws if it is not valid. */
 const parsePlugin = (exec: unknown, file: string): ExecPlugin => {
   const { apiVersion, command, args, env, interactiveMode, installHint } = toMap(exec);
+  // The caller puts the source of the kubeconfig first: "--kubeconfig FILE finds exec in FILE with no command".
   const fail = (sentence: string) => new Error(`finds exec in ${file} with ${sentence}`);
   if (!isText(command) || command === "") throw fail("no command");
   if (!isText(apiVersion) || !apiVersions.includes(apiVersion))

@@ -37,7 +37,7 @@ interface KubeconfigChoice {
   /** True if the user named the files by an option or a variable. Programs in other kubeconfigs don't run. */
   isNamedByUser: boolean;
   context?: string | undefined;
-  /** The context to use if it exists and `context` isn't set. */
+  /** The context to use if it exists and `context` isn't set. If it doesn't exist, the current context is used. */
   preferred?: string | undefined;
 }
 
@@ -46,8 +46,8 @@ const unnamedCluster = "local";
 
 /**
  * Returns the kubeconfigs in the variable KUBECONFIG and the context for a cluster; undefined if the variable is not
- * set. The context must have the cluster's name. Only if postern.yaml names no clusters, the current context is good
- * enough.
+ * set. The context must have the cluster's name. If postern.yaml names no clusters, the current context is used unless
+ * there is a context "local".
  */
 export const chooseKubeconfigOfVariable = (cluster: string, context?: string): KubeconfigChoice | undefined => {
   const files = (process.env.KUBECONFIG ?? "").split(delimiter).filter(Boolean);
@@ -205,6 +205,7 @@ const readContext = async ({ files, context: chosen, preferred, isNamedByUser }:
     throw new Error(
       `would trust any server, by insecure-skip-tls-verify in ${cluster.file}; name its certificate-authority`,
     );
+  // The message names exec only if Postern would run the program.
   if (user.content["auth-provider"] !== undefined)
     throw new Error(
       `would ignore auth-provider in ${user.file}; use a user with a token${isNamedByUser ? ", exec" : ""} or a client certificate`,

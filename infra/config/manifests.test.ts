@@ -9,7 +9,7 @@ import { readConfig } from "../project/project.ts";
 
 const folder = await createTestFolder();
 
-/** Reads any objects, and reports a fault in the second document. */
+/** Reads any objects. Reports two faults if there is a second document: one at a path in it, and one without a path. */
 const read = (documents: readonly unknown[]) => {
   const path = ["spec", "rules", 1, "missing"];
   const faults = documents.length < 2 ? [] : [{ sentence: "is wrong", document: 1, path }, "has no place"];
@@ -58,7 +58,8 @@ describe("objects of a setting", () => {
         "\n---\n",
       ),
     );
-    // The file doesn't have the last part of the fault's path.
+    // The file has no spec.rules.1.missing, where `read` reports the first fault, so the position is that of
+    // spec.rules.1. The second fault has no position.
     const place = "postern.yaml:4 rules.reading.settings.policies bad.yaml";
     await assert.rejects(readPolicies("bad.yaml"), {
       message: `${place}:9:7: is wrong\n${place}: has no place`,

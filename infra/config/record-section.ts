@@ -55,7 +55,7 @@ export const recordSectionShape: InputShape = {
     },
   },
   additionalProperties: false,
-  checkedElsewhere: { required: ["bucket"], patternErrorMessage: "must be a map with a bucket, or off" },
+  editorKeywords: { required: ["bucket"], patternErrorMessage: "must be a map with a bucket, or off" },
 };
 
 /** Adds defaults to the section `record`, and reports a missing bucket and paths that can't be parsed. */

@@ -75,7 +75,7 @@ const createSubjectsShape = (description: string, pattern?: string): InputShape 
   type: "array",
   items: { type: "string", minLength: 1, ...(pattern !== undefined && { pattern }) },
   isFit: (value) => toList(value).length > 0,
-  checkedElsewhere: { minItems: 1 },
+  editorKeywords: { minItems: 1 },
 });
 
 /** Returns the shape of a text in one line. */
@@ -94,6 +94,7 @@ const exceptionShape: InputShape = {
     users: createSubjectsShape("the users, by name"),
     groups: createSubjectsShape("the groups of users, by name"),
     namespaces: createSubjectsShape("the namespaces, by name", dnsLabel.source),
+    // An enum without values accepts no value.
     namespaceLabels: createEnumShape(
       "left out: functions don't see the labels of a namespace; namespaces of an exception are listed by name",
     ),
@@ -114,7 +115,7 @@ const exceptionShape: InputShape = {
   expected: "a map with until, owner, reason, and users, groups or namespaces",
   required: ["until", "owner", "reason"],
   isFit: (value) => ["users", "groups", "namespaces"].some((kind) => getOwn(value, kind) !== undefined),
-  checkedElsewhere: { anyOf: [{ required: ["users"] }, { required: ["groups"] }, { required: ["namespaces"] }] },
+  editorKeywords: { anyOf: [{ required: ["users"] }, { required: ["groups"] }, { required: ["namespaces"] }] },
 };
 
 /** The members of a rule's config in postern.yaml. */
@@ -144,12 +145,12 @@ const ruleMembers: Record<string, InputShape> = {
         namespaces: {
           ...textListShape,
           description: "the namespaces, by name",
-          checkedElsewhere: { items: { type: "string", pattern: dnsLabel.source } },
+          editorKeywords: { items: { type: "string", pattern: dnsLabel.source } },
         },
         namespaceLabels: {
           ...allowNull(mapShape),
           description: "the labels of namespaces",
-          checkedElsewhere: {
+          editorKeywords: {
             propertyNames: { pattern: labelKey.source },
             additionalProperties: { type: "string", pattern: labelValue.source },
           },
@@ -163,7 +164,7 @@ const ruleMembers: Record<string, InputShape> = {
           type: "array",
           items: exceptionShape,
           isFit: (value) => toList(value).length <= mostExceptions,
-          checkedElsewhere: { maxItems: mostExceptions },
+          editorKeywords: { maxItems: mostExceptions },
         },
       }),
     ),
@@ -179,7 +180,10 @@ const ruleMembers: Record<string, InputShape> = {
 const createCountShape = (description: string): InputShape => {
   return { expected: "a whole number from 1", description, type: "integer", minimum: 1 };
 };
-const onlyGeneralShape = createEnumShape("in the general rules section, because a rule's function serves all clusters");
+/** An enum without values: accepts no value. */
+const refusedInClustersShape = createEnumShape(
+  "in the general rules section, because a rule's function serves all clusters",
+);
 
 /** The shape of a rule's config in the general `rules`, which hold for all clusters. */
 export const generalRuleShape = allowNull(
@@ -194,7 +198,7 @@ export const generalRuleShape = allowNull(
   }),
 );
 export const clusterRuleShape = allowNull(
-  createMapShape({ ...ruleMembers, reserved: onlyGeneralShape, warm: onlyGeneralShape }),
+  createMapShape({ ...ruleMembers, reserved: refusedInClustersShape, warm: refusedInClustersShape }),
 );
 
 /** A rule's config while postern.yaml is being read. `checkMergedRuleConfigs` turns it into a RuleConfig. */
@@ -357,9 +361,9 @@ const fillServiceSettings = (
     if (Object.hasOwn(sectionSettings, service))
       complain([service], `must be left out, because ${place} names a kubeconfig`);
     if (getSetting(sectionSettings, place) === undefined) continue;
-    const found = services.get(file) ?? `${file} is not read here`;
-    if (typeof found === "string") complain(place.split("."), found);
-    else filled = { ...filled, [service]: { ...Reflect.get(settings, service), ...found } };
+    const settingsOrFault = services.get(file) ?? `${file} is not read here`;
+    if (typeof settingsOrFault === "string") complain(place.split("."), settingsOrFault);
+    else filled = { ...filled, [service]: { ...Reflect.get(settings, service), ...settingsOrFault } };
   }
   return filled;
 };
@@ -395,13 +399,16 @@ const readManifestSetting = (
   if (parts.length === 0) return value;
   return parts.flatMap((part, index): object[] => {
     const partPath = typeof value === "string" ? path : [...path, index];
-    const found = typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [];
-    if (typeof found === "string") {
-      complain(partPath, found);
+    const manifestsOrFault = typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [];
+    if (typeof manifestsOrFault === "string") {
+      complain(partPath, manifestsOrFault);
       return [];
     }
+    // An object that postern.yaml itself contains has no source, and is read alone.
     const files =
-      typeof part === "string" ? [...Map.groupBy(found, ({ source }) => source)] : [[undefined, []] as const];
+      typeof part === "string"
+        ? [...Map.groupBy(manifestsOrFault, ({ source }) => source)]
+        : [[undefined, []] as const];
     return files.flatMap(([source, manifests]) => {
       const { objects, faults } = read(source ? manifests.map(({ object }) => object) : [part]);
       for (const fault of faults) {

@@ -20,7 +20,7 @@ import { validateConfig } from "./validation.ts";
 const readText = (file: string) => readFileSync(join(packageRoot, file), "utf8");
 const catalogue = await readCatalogue();
 const names = catalogue.map(({ name }) => name);
-// Infinity is a number for editors and commands; two keywords are of editors only.
+// Editors and commands accept YAML's .inf as a number, so strictNumbers is off. The two added keywords are for editors.
 const ajv = new Ajv({ allowUnionTypes: true, strictTypes: false, strictNumbers: false, strictRequired: false });
 ajv.addVocabulary(["errorMessage", "patternErrorMessage"]);
 const configSchema = await buildConfigSchema(catalogue, names);
@@ -128,12 +128,13 @@ function assertNoFalseAlarm(validate: ValidateFunction, check: (text: string) =>
     fc.constantFrom<unknown>(null, "", "off", "a", 0, 1, 2, -1, 0.5, 1e300, true, [], {}),
     fc.string(),
   );
-  const other = fc.oneof(scalar, fc.constantFrom(...values), fc.array(scalar, { maxLength: 2 }));
-  const key = fc.oneof(
+  const newValue = fc.oneof(scalar, fc.constantFrom(...values), fc.array(scalar, { maxLength: 2 }));
+  const newKey = fc.oneof(
     fc.constantFrom(...new Set(values.flatMap((value) => (isMap(value) ? Object.keys(value) : [])))),
     fc.string(),
   );
-  const change = fc.record({ at: fc.nat(), kind: fc.constantFrom("replace", "delete", "rename", "add"), other, key });
+  const kind = fc.constantFrom("replace", "delete", "rename", "add");
+  const change = fc.record({ place: fc.nat(), kind, newValue, newKey });
   let refusals = 0;
   fc.assert(
     fc.property(fc.constantFrom(...files), fc.array(change, { minLength: 1, maxLength: 2 }), (file, changes) => {
@@ -151,25 +152,26 @@ function assertNoFalseAlarm(validate: ValidateFunction, check: (text: string) =>
   assert.ok(refusals > 100, `only ${refusals} files were refused`);
 }
 
+/** A change of a file: at which of its places, and the new value or key for it. */
 interface Change {
-  at: number;
+  place: number;
   kind: string;
-  other: unknown;
-  key: string;
+  newValue: unknown;
+  newKey: string;
 }
 
 /** Returns a copy of a value that is changed at one of its places. */
-function applyChange(value: unknown, { at, kind, other, key }: Change): unknown {
+function applyChange(value: unknown, { place, kind, newValue, newKey }: Change): unknown {
   const copy = structuredClone(value);
   const places = listValues(copy).flatMap((holder) =>
     typeof holder === "object" && holder !== null ? Object.keys(holder).map((name) => [holder, name] as const) : [],
   );
-  const [holder, name] = places[at % places.length] ?? [];
-  if (holder === undefined || name === undefined) return other;
-  if (kind === "replace") Reflect.set(holder, name, other);
-  else if (kind === "add") Reflect.set(holder, Array.isArray(holder) ? holder.length : key, other);
+  const [holder, name] = places[place % places.length] ?? [];
+  if (holder === undefined || name === undefined) return newValue;
+  if (kind === "replace") Reflect.set(holder, name, newValue);
+  else if (kind === "add") Reflect.set(holder, Array.isArray(holder) ? holder.length : newKey, newValue);
   else {
-    if (kind === "rename" && isMap(holder)) holder[key] = holder[name];
+    if (kind === "rename" && isMap(holder)) holder[newKey] = holder[name];
     Reflect.deleteProperty(holder, name);
   }
   return copy;

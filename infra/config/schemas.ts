@@ -67,7 +67,7 @@ export const buildConfigSchema = async (
     );
     return {
       ...createMapShape({}),
-      checkedElsewhere: {
+      editorKeywords: {
         properties: Object.fromEntries(references),
         patternProperties: Object.fromEntries(
           references.map(([name, schema]) => [`^${buildPluginPattern(name)}$`, schema]),

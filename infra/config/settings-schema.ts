@@ -67,6 +67,7 @@ export const buildSettingsSchema = (
 
   const schema = describeMembers(settings, "");
   const properties = schema.properties as Record<string, Keywords>;
+  // Settings may be a copy of the plugin's configuration file, which has apiVersion and kind.
   for (const key of settingsHeader) properties[key] ??= {};
   // A setting with objects may name one file or folder of manifests.
   for (const key of Object.keys(manifests)) properties[key] = { ...properties[key], type: ["array", "string"] };

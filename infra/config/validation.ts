@@ -47,7 +47,7 @@ const keyVersion = { type: "integer", minimum: 1 };
 const keyVersionKeywords = {
   description: "raised to replace the cluster's key: a number, or two (`[1, 2]`) while both are accepted",
   default: 1,
-  checkedElsewhere: {
+  editorKeywords: {
     anyOf: [keyVersion, { type: "array", items: keyVersion, minItems: 1, maxItems: 2 }, { type: "null" }],
   },
 };
@@ -91,17 +91,17 @@ export const createConfigShape = (
     clusters: {
       ...allowNull(createMapShape({}, allowNull(clusterShape))),
       description: "the clusters; without them there is one, called local",
-      checkedElsewhere: { minProperties: 1, propertyNames: { pattern: dnsLabel.source } },
+      editorKeywords: { minProperties: 1, propertyNames: { pattern: dnsLabel.source } },
     },
     stages: {
       ...allowNull(createMapShape({}, stageShape)),
       description: "the account and the region of stages, by the name of the stage; commands refuse others",
-      checkedElsewhere: { propertyNames: { pattern: stagePattern.source } },
+      editorKeywords: { propertyNames: { pattern: stagePattern.source } },
     },
     groups: {
       ...allowNull(createMapShape({}, allowNull(textListShape))),
       description: "rules that share one webhook entry and one function, by the name of the group",
-      checkedElsewhere: {
+      editorKeywords: {
         propertyNames: { pattern: ruleNamePattern.source },
         additionalProperties: { type: "array", items: members, minItems: 1 },
       },
