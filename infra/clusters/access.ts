@@ -18,6 +18,7 @@ export interface ClusterCredentialOptions {
   /** The context of the kubeconfig to use if it exists and `context` isn't set. */
   preferred?: string | undefined;
   identity?: (() => Promise<AwsKeys>) | undefined;
+  /** Checks before each change of the cluster that the command still has the stage's lock. */
   guard?: StageLockGuard;
   /** The folder of postern.yaml. Paths in postern.yaml are relative to it. */
   folder?: string;

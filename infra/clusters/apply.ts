@@ -147,7 +147,10 @@ const losesEntries = async (api: ClusterApi, wanted: DeployedObject): Promise<bo
 /** Milliseconds that API servers may take until they use a changed webhook configuration. */
 const noticeMilliseconds = 300;
 
-/** Deletes validating entries of rules that lose all entries. The mutating entries of these rules are deleted later. */
+/**
+ * Deletes all validating entries that aren't wanted any more if one of their rules loses its mutating entry, too. The
+ * mutating entries are deleted later: a rule must not validate objects that it doesn't mutate any more.
+ */
 const deleteRetiredEntries = async (
   api: ClusterApi,
   all: DeployedObject[],
@@ -216,7 +219,7 @@ export const deletePosternObjects = async (
   configurationName: string,
 ): Promise<DeployedObjectChange[]> => {
   const changes: DeployedObjectChange[] = [];
-  const all = await listUnwanted(api, [], configurationName);
+  const all = await listDeployed(api, configurationName);
   const [mutating = [], validating = []] = listEntryNamesByKind(all);
   for (const live of all) {
     changes.push(...(await deleteObject(api, live)));
@@ -281,6 +284,7 @@ const buildBusyComplaint = ({ cluster }: ClusterApi, object: DeployedObject) =>
 /** Returns the wanted object, with the labels, annotations and data that others have added in the cluster. */
 const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): DeployedObject => {
   const controllerFields = wanted.kind === "Secret" || wanted.kind === "ServiceAccount" ? live : {};
+  // The type has no managedFields. The default is only there so that the member can be left out.
   const { managedFields: _, ...metadata } = { managedFields: undefined, ...live.metadata };
   return {
     ...controllerFields,
@@ -296,6 +300,9 @@ const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): Deployed
 /** Reports whether an object must be created again, because a binding's roleRef and a Secret's type are immutable. */
 const mustBeRecreated = (live: DeployedObject, wanted: DeployedObject) =>
   !isDeepStrictEqual(live.roleRef, wanted.roleRef) || (wanted.kind === "Secret" && live.type !== wanted.type);
+
+/** Returns all objects of a deployment in a cluster, in the order in which to delete them. */
+const listDeployed = (api: ClusterApi, name: string) => listUnwanted(api, [], name);
 
 /** Returns the objects of a deployment in a cluster that aren't wanted, in the order in which to delete them. */
 const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: string): Promise<DeployedObject[]> => {
@@ -327,7 +334,7 @@ export const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[ma
 /** Reports whether Postern has created a webhook configuration: by its label, or by the names of all entries. */
 const isOurs = (configuration: DeployedObject) => {
   const entries = toNamedWebhookEntries(configuration.webhooks);
-  return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => domain.test(name)));
+  return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => posternDomain.test(name)));
 };
 
 /** Returns the reference to the functions' ServiceAccount. */
@@ -353,7 +360,7 @@ const findUnusedAccount = async (api: ClusterApi, name: string): Promise<Deploye
  */
 export const listOwnObjects = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
   const account = await api.get(toAccountReference(name));
-  return sortObjects([...(account && isLabelled(account) ? [account] : []), ...(await listUnwanted(api, [], name))]);
+  return sortObjects([...(account && isLabelled(account) ? [account] : []), ...(await listDeployed(api, name))]);
 };
 
 const deletionMilliseconds = 30_000;
@@ -405,7 +412,7 @@ export const findEntriesCallingUrls = async (
   return found.flat().flatMap(({ kind, metadata, webhooks }) =>
     toNamedWebhookEntries(webhooks).flatMap((entry) => {
       const { url, service } = toMap(entry.clientConfig);
-      const mayCall = service !== undefined && domain.test(entry.name);
+      const mayCall = service !== undefined && posternDomain.test(entry.name);
       return mayCall || baseUrls.some((base) => isUnderBase(url, base))
         ? [{ kind, name: metadata.name, entry: entry.name }]
         : [];
@@ -432,13 +439,13 @@ interface WebhookEntryTarget {
   phase: Phase;
 }
 
-const domain = /\.postern\.dev$/;
+const posternDomain = /\.postern\.dev$/;
 
 /** Returns the rule, variant and phase that each entry calls. They are in its name: VARIANT.RULE.postern.dev. */
 export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookEntryTarget[] =>
   sortObjects(manifests).flatMap(({ kind, webhooks }) =>
     toNamedWebhookEntries(webhooks).map(({ name }): WebhookEntryTarget => {
-      const [rule = "", variant] = name.replace(domain, "").split(".").reverse();
+      const [rule = "", variant] = name.replace(posternDomain, "").split(".").reverse();
       const phase = kind === "MutatingWebhookConfiguration" ? "mutate" : "validate";
       return { rule, ...(variant !== undefined && { variant }), phase };
     }),

@@ -62,6 +62,7 @@ const describeEach = (object: DeployedObject, words: string): DeployedObjectDiff
     : entries.map(({ name }) => toEntryDifference(object, name, ` ${words}`));
 };
 
+/** Describes how an object differs. `words` follow its name in the sentence: ` is missing`, or a colon and a field. */
 const toObjectDifference = (object: DeployedObject, words: string): DeployedObjectDifference => {
   const { kind, metadata } = object;
   const sentence = hideUrlKeys(`${describeObject(toReference(object))}${words}`);

@@ -14,8 +14,8 @@ import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 import { createInspectedCluster } from "./inspected-cluster.ts";
 import { inspectClusterForSettings } from "./inspection.ts";
 
-// The rule of these tests has entries and rights that depend on objects: in files that postern.yaml names, or in the
-// cluster.
+// The rule of these tests, `follower`, has entries and rights that depend on objects: on those of its setting `wanted`,
+// which are in postern.yaml or in files that it names, and on the Wishes in the cluster, whose names `kinds` gets.
 
 const folder = await createTestFolder();
 

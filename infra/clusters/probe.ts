@@ -32,8 +32,8 @@ interface EndpointProbeLimits {
   pause: number;
   timeoutSeconds: number;
   /**
-   * A time in milliseconds since 1970. Until then, AWS may still answer as before a change of an alias, a permission or
-   * a route.
+   * A time in milliseconds since 1970. Until then, a change of an alias, a permission or a route may still spread in
+   * AWS, so some answers may be as before it.
    */
   spreadingUntil: number;
   /** True if a function has just got the right to read the cluster, so that EKS may not know it yet. */
@@ -147,8 +147,9 @@ export const probeForFailingEntries = async (
 
 /**
  * Reports whether an endpoint's answer may be wrong only because a change in AWS has no effect yet:
- * - 500 or 404 of API Gateway, and 403 of a function URL, if a permission or a route is new
- * - 404 of the version before, which may not know a new key
+ * - 403 of a function URL, and 404 or 500 of API Gateway, if a permission or a route is new. A 500 with a Status comes
+ *   from the function itself.
+ * - 404 of the function's version before, which may not know a new key
  * - 503 of a function that can't read its cluster yet
  */
 const mayBeSpreading = (answer: HttpsAnswer | UnansweredError, hasNewRights: boolean): boolean =>
