@@ -82,7 +82,7 @@ export const readRegisteredCluster = async (
         entries.some(
           (entry) => getRuleNameOfEntry({ name: String(entry.name) }) === rule && entry.failurePolicy === "Fail",
         ),
-      slow: (sentence) => notes.push(sentence),
+      warnOfLongWait: (sentence) => notes.push(sentence),
     },
   );
   const isWanted = ({ kind, metadata }: DeployedObject) =>

@@ -285,7 +285,7 @@ describe("webhook entries", () => {
     const withoutTimeouts = config.map(([name, section]) => [name, { ...section, timeoutSeconds: undefined }] as const);
     const listSlow = (config: object) => {
       const slow: string[] = [];
-      buildFor(JSON.stringify(config), { slow: (sentence) => slow.push(sentence) }, all);
+      buildFor(JSON.stringify(config), { warnOfLongWait: (sentence) => slow.push(sentence) }, all);
       return slow;
     };
     const pattern =

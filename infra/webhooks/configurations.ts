@@ -13,7 +13,7 @@ import {
 } from "./entry.ts";
 import { buildGroupWebhookEntry, groupCompatibleRules, listSharedEntryConflicts } from "./groups.ts";
 import { buildObjectLabels } from "./labels.ts";
-import { explainEntry } from "./native-policies.ts";
+import { explainWhyNotNative } from "./native-policies.ts";
 import { describeUsualWaits, findLongWaits, type LongWait, type TimedEntry } from "./waits.ts";
 
 /** How webhook configurations are built. */
@@ -32,8 +32,8 @@ export interface WebhookConfigurationOptions {
    * group.
    */
   harden: boolean | ((name: string) => boolean);
-  /** Is called with a warning about entries that could delay a request too long. Otherwise, they are an error. */
-  slow?(sentence: string): void;
+  /** Is called with a warning about entries that could delay a request too long. Without it, they are an error. */
+  warnOfLongWait?(sentence: string): void;
 }
 
 /** The Service of a relay, and a path without a key. The relay adds the key. */
@@ -80,11 +80,11 @@ export const buildWebhookConfigurations = (
   );
   if (conflicts.length > 0) throw new Complaint(conflicts.join("\n"));
   const entries = buildEntries(catalogue, cluster, registration);
-  const slow = findLongWaits(entries).map(
+  const warnings = findLongWaits(entries).map(
     (wait) => `${wait.sentence}; ${suggestShorterWait(catalogue, cluster, registration, wait)}`,
   );
-  if (slow.length > 0 && registration.slow === undefined) throw new Complaint(slow.join("\n"));
-  for (const sentence of slow) registration.slow?.(sentence);
+  if (warnings.length > 0 && registration.warnOfLongWait === undefined) throw new Complaint(warnings.join("\n"));
+  for (const sentence of warnings) registration.warnOfLongWait?.(sentence);
   return createConfigurations(registration.name, entries);
 };
 
@@ -180,7 +180,7 @@ const buildWebhooks = (
     const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
     if (group === undefined)
       return buildRuleWebhookEntries(listed, phase, setup, isHardened(registration, listed.name))
-        .filter((variantEntry) => explainEntry(setup, variantEntry, cluster) !== undefined)
+        .filter((variantEntry) => explainWhyNotNative(setup, variantEntry, cluster) !== undefined)
         .map((variantEntry) => {
           const webhook = toWebhook(listed.name, phase, variantEntry, registration);
           // At most one variant of a rule gets a request. But if the variants are policies, several can match it.
@@ -217,6 +217,7 @@ const toWebhook = (
     clientConfig: {
       url: address(rule, path),
       ...(ca && { caBundle: encodeBase64(ca) }),
+      // When the entry is written to the cluster, `callThroughRelay` replaces the clientConfig by this.
       ...(service && { relay: buildRelayClientConfig(service, `/${rule}/${path}`, relayCa) }),
     },
     rules: match.map((row) => ({ scope: "*", ...row })),

@@ -101,9 +101,10 @@ export const buildRuleWebhookEntry = (
   if (match.length === 0)
     throw new Complaint(`${place}/${file} has a ${phase} function, but its match selects no requests for it`);
   const failurePolicy = chooseFailurePolicy(setup, harden && rule.guards === true);
+  const sparesVital = failurePolicy === "Fail" && !rule.everywhere;
   return {
     match,
-    exempt: chooseExemptions(name, match, setup, failurePolicy === "Fail" && !rule.everywhere),
+    exempt: chooseExemptions(name, match, setup, sparesVital),
     conditions: {
       ...selectPhase(rule.authorizedBy, phase, settings),
       ...selectPhase(rule.matchConditions, phase, settings),

@@ -66,6 +66,7 @@ const buildMemberCondition = (
   const namespaces = exempt.namespaces?.filter((namespace) => !exemptForAll.namespaces?.includes(namespace)) ?? [];
   const resources = exempt.resources?.filter((key) => !exemptForAll.resources?.includes(key)) ?? [];
   const parts = [
+    // The group's match contains each member's, so a member's match of the same length is the same.
     ...(dropDuplicates(match).length === groupMatch.length
       ? []
       : [joinWithOr(dropDuplicates(match).map(buildMatchCondition))]),

@@ -51,7 +51,7 @@ export const toPolicySupport = (kubernetes: string | undefined): PolicySupport |
 /** Returns, for each policy of a cluster's rules, where it is evaluated. */
 export const placePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig): PolicyPlacement[] =>
   listPolicyEntries(catalogue, cluster).map(({ listed, setup, variantEntry }) => {
-    const reason = explainEntry(setup, variantEntry, cluster);
+    const reason = explainWhyNotNative(setup, variantEntry, cluster);
     const policy = variantEntry.native.policy.metadata.name;
     return { rule: listed.name, policy, native: reason === undefined, ...(reason !== undefined && { reason }) };
   });
@@ -70,7 +70,7 @@ export const describePlacements = (placements: readonly PolicyPlacement[]): stri
 /** Returns the policies and bindings for a cluster's API server. `name` is the name of the webhook configurations. */
 export const buildNativePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] =>
   listPolicyEntries(catalogue, cluster)
-    .filter(({ setup, variantEntry }) => explainEntry(setup, variantEntry, cluster) === undefined)
+    .filter(({ setup, variantEntry }) => explainWhyNotNative(setup, variantEntry, cluster) === undefined)
     .flatMap((entry) => buildNativeObjects(entry, name));
 
 /**
@@ -97,7 +97,7 @@ interface PolicyEntry {
   variantEntry: VariantWebhookEntry & { native: NativePolicy };
 }
 
-/** Lists the entries of rules whose policies a cluster's API server can evaluate itself. */
+/** Lists the entries of rules with policies that an API server might evaluate itself: each is a variant of its rule. */
 const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig): PolicyEntry[] =>
   catalogue.flatMap((listed) => {
     const setup = rules.get(listed.name);
@@ -110,7 +110,7 @@ const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig)
   });
 
 /** Returns why the API server can't evaluate a policy itself; undefined if it can. */
-export const explainEntry = (
+export const explainWhyNotNative = (
   { mode, record, exempt }: RuleConfig,
   { native, entry }: VariantWebhookEntry,
   { policySupport }: Pick<ClusterConfig, "policySupport">,
@@ -180,7 +180,10 @@ const buildNativeObjects = (
   ];
 };
 
-/** Returns the validationActions of a binding in a mode: outside of `enforce`, Warn or Audit is in place of Deny. */
+/**
+ * Returns the validationActions of a binding in a mode: outside of `enforce`, Warn or Audit is in place of Deny. `off`
+ * is only there for the type: a rule that is off has no bindings.
+ */
 const softenActions = (actions: readonly string[], mode: RuleConfig["mode"]): string[] => {
   const insteadOfDeny = { warn: "Warn", audit: "Audit", enforce: "Deny", off: "Audit" }[mode];
   return [...new Set(actions.map((action) => (action === "Deny" ? insteadOfDeny : action)))];

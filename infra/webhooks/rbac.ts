@@ -34,6 +34,7 @@ const listFunctionNeeds = (
     name,
     members: reading.filter((listed) => members.includes(listed)),
   }));
+  // The function of a group only mutates. A member that also validates has a function of its own for that.
   const singleRules = reading.filter(
     (listed) => listed.phases.includes("validate") || !groups.some(({ members }) => members.includes(listed)),
   );

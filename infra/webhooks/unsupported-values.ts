@@ -57,7 +57,10 @@ const [conditional, addition] = ["_?_:_", "_+_"];
 /** CEL functions that return a list of the Go type []string, which API servers can't convert to a list of an object. */
 const textListFunctions = ["split", "findAll"];
 
-/** Reports whether a value is a list of `textListFunctions`, or a sum with lists or maps, also in a variable. */
+/**
+ * Reports whether a value is a list that one of `textListFunctions` returns, or a sum of lists of which one has lists
+ * or maps as elements. The value of a variable is that of its expression.
+ */
 const isUnconvertedList = (value: Expression, variables: Variables): boolean => {
   if (isCall(value, conditional)) return listParts(value).some((part) => isUnconvertedList(part, variables));
   if (value.kind === "call")
@@ -68,7 +71,7 @@ const isUnconvertedList = (value: Expression, variables: Variables): boolean => 
   return variable !== undefined && isUnconvertedList(variable, variables);
 };
 
-/** Reports whether a sum has a part such as `[{"a": 1}]` or `[[1]]`: a list with maps or lists. */
+/** Reports whether an operand of a sum of lists has lists or maps as elements, such as `[{"a": 1}]` or `[[1]]`. */
 const addsParts = (sum: Expression): boolean =>
   listParts(sum).some(
     (part) =>
@@ -79,7 +82,7 @@ const addsParts = (sum: Expression): boolean =>
 /** Reports whether a value in a JSON patch may be a list or a map with an `Object{}` in it, such as `[Object{}]`. */
 export const mayNestObject = (text: string): boolean => !isSafePatch(parseExpression(text));
 
-/** Reports whether no value in the JSON patches of an expression has an `Object{}` in a list or a map. */
+/** Reports whether API servers convert all values in an expression's JSON patches: none has a nested `Object{}`. */
 const isSafePatch = (expression: Expression): boolean => {
   if (expression.kind === "struct" && removeDot(expression.name) === "JSONPatch")
     return expression.fields.every(({ name, value }) => (name === "value" ? isSafeOperand(value) : hasNoObject(value)));

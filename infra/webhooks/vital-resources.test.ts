@@ -13,7 +13,7 @@ import { evaluateMatchCondition } from "../testing/cel-condition.ts";
 import { buildExemptConditions, buildRuleWebhookEntries } from "./entry.ts";
 import { listVitalResourcesByWildcard, vitalResources } from "./vital-resources.ts";
 
-const rows = readRows<{ matches: [name: string, match: Partial<RequestMatch>[], exempt: string[] | "all"][] }>(
+const rows = readRows<{ matches: [name: string, match: Partial<RequestMatch>[], expected: string[] | "all"][] }>(
   import.meta.filename,
 );
 
@@ -28,18 +28,18 @@ const buildRequest = (group: string, path: string, operation: Operation): Admiss
   } as AdmissionRequest;
 };
 
-/** Reports whether the condition of vital resources lets a request through. */
-const isLetThrough = (resources: string[], request: AdmissionRequest) =>
+/** Reports whether an entry with these exempt resources sends a request to its rule: its conditions are then true. */
+const isSentToRule = (resources: string[], request: AdmissionRequest) =>
   Object.values(buildExemptConditions({ resources })).every((cel) => evaluateMatchCondition(cel, request));
 
 describe("the vital resources that a match covers only by a wildcard", () => {
-  for (const [name, match, exempt] of rows.matches)
-    it(`are ${exempt === "all" ? "all" : exempt.length || "none"} for ${name}`, () => {
+  for (const [name, match, expected] of rows.matches)
+    it(`are ${expected === "all" ? "all" : expected.length || "none"} for ${name}`, () => {
       const completed = match.map(
         (row): RequestMatch => ({ apiGroups: [""], apiVersions: ["*"], resources: [], operations: ["*"], ...row }),
       );
       const all = vitalResources.map(({ group, path }) => toResourceKey(group, path));
-      assert.deepEqual(listVitalResourcesByWildcard(completed), exempt === "all" ? all : exempt);
+      assert.deepEqual(listVitalResourcesByWildcard(completed), expected === "all" ? all : expected);
     });
 });
 
@@ -51,8 +51,8 @@ describe("the condition of vital resources", () => {
   it("the condition is false for each vital resource, even if its subresource is an empty text", () => {
     for (const { group, path } of vitalResources) {
       const request = buildRequest(group, path, "UPDATE");
-      assert.equal(isLetThrough(all, request), false, path);
-      if (!path.includes("/")) assert.equal(isLetThrough(all, { ...request, subResource: "" }), false, path);
+      assert.equal(isSentToRule(all, request), false, path);
+      if (!path.includes("/")) assert.equal(isSentToRule(all, { ...request, subResource: "" }), false, path);
     }
   });
 
@@ -68,7 +68,7 @@ describe("the condition of vital resources", () => {
     ["coordination.k8s.io", "leases/status"],
   ] as const)
     it(`is true for ${path} in the group "${group}"`, () =>
-      assert.equal(isLetThrough(all, buildRequest(group, path, "UPDATE")), true));
+      assert.equal(isSentToRule(all, buildRequest(group, path, "UPDATE")), true));
 });
 
 describe("the entries of the catalogue, with the settings of each case,", async () => {
@@ -90,7 +90,7 @@ describe("the entries of the catalogue, with the settings of each case,", async 
               (row) => ["*", group].some((one) => row.apiGroups.includes(one)) && row.resources.includes(path),
             );
             const isMatched = match.some((row) => matchesRequest(row, request));
-            const isCalled = isMatched && isLetThrough(exempt.resources ?? [], request);
+            const isCalled = isMatched && isSentToRule(exempt.resources ?? [], request);
             assert.equal(isCalled, isMatched && isNamed, `${operation} of ${path}: ${JSON.stringify(match)}`);
           }
     });

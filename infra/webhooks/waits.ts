@@ -94,6 +94,7 @@ export const describeUsualWaits = (entries: TimedEntries): string => {
     const seconds = operations.map((operation) => findWait(entries, group, path, operation).seconds);
     return { path, seconds: Math.max(...seconds) };
   });
+  // Leases are always shown, because nodes and leaders fail first if their writes wait.
   const shown = waits.filter(({ path, seconds }) => path === "leases" || seconds > 0);
   return `if endpoints hang, writes wait at most: ${shown.map(({ path, seconds }) => `${path} ${seconds} s`).join(", ")}`;
 };
@@ -124,7 +125,7 @@ const findWait = (entries: TimedEntries, group: string, path: string, operation:
     isRepeatable: alternatives.some(({ webhook }) => webhook.reinvocationPolicy === "IfNeeded"),
   }));
   // If a later endpoint is slow but answers with a change, earlier endpoints are called again. That is counted only for
-  // vital writes: what is safe for other writes is far enough below the API server's limit of 34 s.
+  // vital writes: the limit for other writes (`mostSeconds`) leaves enough time below the API server's limit of 34 s.
   const repeated = isVital(group, path) ? calls.slice(0, -1).filter(({ isRepeatable }) => isRepeatable) : [];
   const mutatingSeconds = [...calls, ...repeated].reduce((sum, call) => sum + call.seconds, 0);
   const seconds = mutatingSeconds + (slowest?.webhook.timeoutSeconds ?? 0);

@@ -78,7 +78,7 @@ export const createCallableClusterRules = async (
     harden,
     // Webhook entries with too costly matchConditions are only reported: check evaluates them in this process, not in
     // an API server.
-    slow: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
+    warnOfLongWait: (sentence) => slow.push(`${sentence}; postern manifests refuses that`),
   });
   const targets = new Map<string, EndpointTarget>();
   const ruleNames = new Map<string, string>();
