@@ -93,6 +93,7 @@ const coldStartSeconds = { usual: 0.15, readsCluster: 0.3 };
 const reviewMilliseconds = { usual: 5, readsCluster: 30 };
 /** The gigabytes of a million log lines: the function's for each review, and the gateway's for each call. */
 const logGigabytes = { review: 0.75, access: 0.25 };
+/** The millions of calls in a month that have the first, higher price of `prices.gateway`. */
 const firstGatewayMillions = 300;
 const secondsInPeriod = 30 * 24 * 3600;
 
@@ -267,6 +268,7 @@ export const estimateStageCosts = async (
       phases: listed.phases.length,
       warm: warm ?? 0,
       uses,
+      // The months are estimated as if all reviews were of the first kind.
       ledger: uses ? computeLedgerDollars(uses[0]) : 0,
     };
   });

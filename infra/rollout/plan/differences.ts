@@ -86,6 +86,7 @@ const compareAlias = (
   const sentences: string[] = [];
   const released = newest.rules[rule]?.version;
   const wanted = versions.find(({ version }) => version === released);
+  // If the rule isn't disarmed, `ruleVersion` is the alias's version. Its number may differ if its content is the same.
   if (!disarmed && released !== undefined && !(wanted && hasSameContent(ruleVersion, wanted)))
     sentences.push(
       `the alias live of ${rule} points at version ${live.version}, and release r${newest.id} has version ${released}`,

@@ -8,7 +8,10 @@ export const listDifferentSettings = (left: LambdaVersionContent, right: LambdaV
   ...listDifferentKeys(left.stackSettings, right.stackSettings).map((name) => settingNames[name]),
 ];
 
-/** Groups the environment variables of a function by what a plan calls them: keys, ledger and environment. */
+/**
+ * Groups the environment variables of a function by what a plan calls them: keys, ledger and environment. Of the other
+ * variables that Postern sets, only those for keys can differ between versions of a function.
+ */
 const groupVariables = ({ POSTERN_LEDGER: ledger, ...others }: Record<string, string>) => {
   const variables = Object.entries(others);
   const keys = Object.fromEntries(variables.filter(([name]) => name.startsWith("POSTERN_")));

@@ -9,7 +9,8 @@ import { parseConfig } from "../../project/project.ts";
 import type { Release } from "../versions/releases.ts";
 import { chooseFailClosedRules, createStageCountsReader, type PresentEntries } from "./hardening.ts";
 
-// Which rules fail closed, by the lines in the logs of a stage. test/aws/fleet.test.ts has the same with real reviews.
+// These tests check which rules fail closed after certain lines in the logs of a stage. test/aws/fleet.test.ts checks
+// the same after real reviews.
 const rule = "always-pull-images";
 const catalogue = [await readRule(join(getFunctionsFolder(), rule), rule)];
 const [hour, now] = [3_600_000, Date.now()];

@@ -30,8 +30,8 @@ export const readEndpointType = (template: StackTemplate | undefined): "http" | 
 
 /**
  * Returns the CloudFormation template, with the functions of rules that are off but stay, and its differences from the
- * deployed one. If it would only delete resources, and the deployment changes nothing else (`hasOtherChanges`), they
- * stay until a later deployment.
+ * deployed one. Resources that the template lacks are deleted together with another change of the stack or of the
+ * deployment (`hasOtherChanges`). Without one, they stay until a later deployment.
  */
 export const planStack = (
   stage: string,

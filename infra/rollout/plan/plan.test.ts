@@ -34,7 +34,8 @@ interface RuleRow {
   name: string;
   /** The package's hash of the code and its config, if they differ from the function's. */
   logic?: string;
-  share?: { settings: object; mode?: "warn" };
+  /** The rule's config in the cluster `local`. */
+  config?: { settings: object; mode?: "warn" };
   wanted?: Partial<PackagedRule["wanted"]>;
   stackSettings?: Partial<LambdaStackSettings>;
   isNew?: boolean;
@@ -117,8 +118,8 @@ const buildRelease = (id: number, rules: Record<string, string>, overrides: Part
   clusters: {},
   rules: Object.fromEntries(
     Object.entries(rules).map(([name, version]) => {
-      const { logic, config: share } = buildPart(name);
-      return [name, { version, logic, share, phases: ["validate" as const], earlier: [] }];
+      const { logic, config } = buildPart(name);
+      return [name, { version, logic, share: config, phases: ["validate" as const], earlier: [] }];
     }),
   ),
   ...overrides,
@@ -143,13 +144,13 @@ describe("the plan of a rule", () => {
     assert.deepEqual([plan.part, plan.known], [part, known]);
     return { changes: plan.changes, settings: plan.settings };
   };
-  const buildShare = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
+  const buildConfig = (settings: object, mode?: "warn"): Partial<PackagedRule> => ({
     config: { rule: name, clusters: { local: buildClusterConfig(settings, mode) } },
   });
   for (const {
     name: plan,
     logic = "logic",
-    share,
+    config,
     wanted,
     stackSettings,
     isNew,
@@ -158,7 +159,7 @@ describe("the plan of a rule", () => {
     settings = [],
   } of rows.rules)
     it(`is ${plan}`, () => {
-      const part = buildPart(name, { logic, ...(share && buildShare(share.settings, share.mode)) });
+      const part = buildPart(name, { logic, ...(config && buildConfig(config.settings, config.mode)) });
       const { disarmed } = state;
       const until = new Date(disarmed?.until ?? 0);
       const known = buildState(name, { ...state, ...(disarmed && { disarmed: { ...disarmed, until } }) });
@@ -179,8 +180,8 @@ describe("the plan of a rule", () => {
     const older = buildRelease(1, { a: "1" });
     const newer = buildRelease(2, { a: "2" });
     if (newer.rules.a) newer.rules.a.share = { rule: name, clusters: { local: buildClusterConfig({ minimum: 9 }) } };
-    const part = buildPart(name, buildShare({ minimum: 2 }));
-    part.wanted.codeSha256 = "other";
+    const part = buildPart(name, buildConfig({ minimum: 2 }));
+    part.wanted.codeSha256 = "other"; // The bundle contains the settings.
     assert.deepEqual(planRule(part, buildState(name), [newer, older]).settings, [
       "local.settings.minimum: nothing → 2",
     ]);
@@ -217,9 +218,9 @@ describe("the settings that differ", () => {
   };
   it("the settings that differ include the setting `logs`", () => {
     const release = buildRelease(1, { a: "1" });
-    const share = { rule: "a", clusters: { "prod-eu": buildClusterConfig({}) } };
-    if (release.rules.a) release.rules.a.share = share;
-    const part = buildPart("a", { config: { ...share, logs: "minimal" } });
+    const config = { rule: "a", clusters: { "prod-eu": buildClusterConfig({}) } };
+    if (release.rules.a) release.rules.a.share = config;
+    const part = buildPart("a", { config: { ...config, logs: "minimal" } });
     const [change] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"]);
     assert.deepEqual(change?.settings, ['logs: nothing → "minimal"']);
   });
@@ -393,7 +394,7 @@ describe("the log group of a single function, which older versions of Postern cr
     assert.deepEqual([Object.keys(template.Resources).length, stack.removed], [500, ["BLogGroup"]]);
   });
 
-  it("an old log group is never the log group of the stage or of its gateway", () => {
+  it("a log group that is not of a single function, such as the gateway's, leaves the stack at once", () => {
     for (const other of ["/aws/vendedlogs/postern-test", "/other"])
       assert.deepEqual(plan(addToStack({ ...group, Properties: { LogGroupName: other } }), true), [
         undefined,

@@ -61,7 +61,7 @@ export interface DeploymentPlan {
   notes: string[];
 }
 
-/** Reads the state of each rule's function: its alias, its versions, and whether it is disarmed. */
+/** Reads the state of each rule's function: its alias, its versions, and whether it is disarmed (allows everything). */
 export const readFunctionStates = async (
   stage: AwsStage,
   rules: string[],
@@ -99,6 +99,7 @@ export const planRuleChanges = (
       if (released && released.logic !== part.logic) changes.push("code");
       if (settings.length > 0) changes.push("settings");
       changes.push(...listDifferentSettings(state.ruleVersion, part.wanted));
+      // The content differs, and these comparisons have found nothing else.
       if (changes.length === 0) changes.push("code");
     }
     // Weights at the alias are those of a canary that a command has started and not ended.
