@@ -102,8 +102,9 @@ export const deleteAccessEntries = async (
 };
 
 /**
- * Returns a function that reports whether an access entry may be deleted. With --write, the cluster may call a function
- * until the files are applied, so the access entry of a role that the stack still has is not deleted.
+ * Returns a function that reports whether an obsolete access entry may be deleted. With --write, the cluster has its
+ * old webhook entries until the user applies the files. The functions that they call need their access entries until
+ * then, so the access entries of roles in the stack are kept.
  */
 const createUnusedPredicate = ({ write }: Targets, outputs: Record<string, string>) => {
   const roles = write === undefined ? [] : Object.values(outputs);
@@ -113,6 +114,7 @@ const createUnusedPredicate = ({ write }: Targets, outputs: Record<string, strin
 /** Throws if the stage may not create access entries in a cluster. Changes nothing. */
 export const requireAccessEntryRights = async (targets: Targets, name: string): Promise<void> => {
   const entries = await openAccessEntries(targets, name);
+  // This throws if the stage may not list or describe access entries.
   await entries?.compare([]);
   await entries?.requireCreateRight();
 };

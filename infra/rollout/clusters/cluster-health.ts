@@ -114,7 +114,7 @@ export const probeClusterHealth = async (
   return health;
 };
 
-/** Throws the first line of a complaint. Further lines have a command for administrators, only for deployments. */
+/** Throws the first line of a complaint. The other lines have a command that gives deployments a right. */
 const rethrowFirstLine = (error: unknown): never => {
   const [first = ""] = requireComplaint(error).message.split("\n");
   throw new Complaint(first, 3);

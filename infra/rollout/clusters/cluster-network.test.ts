@@ -8,15 +8,16 @@ interface Row {
   name: string;
   network?: Partial<EksNetwork & { hasRelay: boolean }>;
   isInVpc?: boolean;
-  asking?: string[];
+  /** The rules that read the cluster. */
+  readingRules?: string[];
   findings: string[];
 }
 
 describe("the findings about an EKS cluster's network", () => {
-  for (const { name, network, isInVpc = false, asking = [], findings } of readRows<Row[]>(import.meta.filename))
+  for (const { name, network, isInVpc = false, readingRules = [], findings } of readRows<Row[]>(import.meta.filename))
     it(`begin with the expected sentences for ${name}`, () => {
       const eksNetwork = { egress: "AWS_MANAGED", hasPublicEndpoint: true, publicRanges: ["0.0.0.0/0"], ...network };
-      const found = describeEksNetwork(eksNetwork, asking, isInVpc);
+      const found = describeEksNetwork(eksNetwork, readingRules, isInVpc);
       assert.equal(found.length, findings.length, found.join("\n"));
       for (const [index, sentence] of findings.entries())
         assert.equal(found[index]?.slice(0, sentence.length), sentence);

@@ -167,6 +167,7 @@ const planObjects = async (
     const objects = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await findDifferences(api, objects, webhookConfigurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || isAsReleased) return { differences: found };
+    // The relay's key is in no object of the cluster, so the differences from the release stay to do.
     if (hasRelay) return { differences };
     return { differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
   } catch (error) {

@@ -5,13 +5,16 @@ import { toStackSettings } from "../../aws/lambda-functions.ts";
 import { type FunctionState, type RecordedKeyVersions, requireRollbackTarget } from "./disarm.ts";
 
 const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
-const usual: EndpointConfig = { rule: "a", usual: setup, clusters: {} };
-const listing: EndpointConfig = { rule: "a", clusters: { east: setup } };
-const withGone: EndpointConfig = { ...usual, clusters: { east: { ...setup, keyVersions: [] } } };
-const withNext: EndpointConfig = { ...usual, clusters: { east: { ...setup, keyVersions: [1, 2] } } };
-const record = (inUse: Record<string, number[]>, target: EndpointConfig): RecordedKeyVersions => ({ inUse, target });
+// Configs of the version to roll back to, by the key versions that they accept.
+const anyCluster: EndpointConfig = { rule: "a", usual: setup, clusters: {} };
+const onlyEast: EndpointConfig = { rule: "a", clusters: { east: setup } };
+const anyButEast: EndpointConfig = { ...anyCluster, clusters: { east: { ...setup, keyVersions: [] } } };
+const eastAlsoWithTwo: EndpointConfig = { ...anyCluster, clusters: { east: { ...setup, keyVersions: [1, 2] } } };
+const record = (inUse: Record<string, number[]>, rollbackConfig: EndpointConfig): RecordedKeyVersions => {
+  return { inUse, rollbackConfig };
+};
 
-// A hash of the accepted key versions. Versions of an older Postern have a list of key versions instead.
+// Variables with a hash of the accepted key versions. Versions of an older Postern have a list of them instead.
 const [hash, otherHash] = [{ CLUSTERS: "x" }, { CLUSTERS: "y" }];
 const [east, eastAndWest] = [{ ACCEPTS: "east.1" }, { ACCEPTS: "east.1,west.1" }];
 
@@ -25,16 +28,16 @@ const rows: [
 ][] = [
   ["has the live version's hash", hash, hash],
   ["has another hash, and no release is known", hash, otherHash, undefined, true],
-  ["accepts all keys in use", hash, otherHash, record({ new: [1], east: [2] }, withNext)],
-  ["refuses a cluster in use", hash, otherHash, record({ east: [1] }, withGone), true],
-  ["refuses one of two keys in use", hash, otherHash, record({ east: [1, 2] }, usual), true],
+  ["accepts all keys in use", hash, otherHash, record({ new: [1], east: [2] }, eastAlsoWithTwo)],
+  ["refuses a cluster in use", hash, otherHash, record({ east: [1] }, anyButEast), true],
+  ["refuses one of two keys in use", hash, otherHash, record({ east: [1, 2] }, anyCluster), true],
   ["lists the same keys as the live version", east, east],
   ["lists more keys than the live version", eastAndWest, east],
-  ["lists fewer keys than the live version", east, eastAndWest, record({ east: [1] }, listing), true],
-  ["lists all keys in use, and the live version has a hash", east, hash, record({ east: [1] }, listing)],
-  ["doesn't list a new cluster in use", east, hash, record({ east: [1], new: [1] }, listing), true],
+  ["lists fewer keys than the live version", east, eastAndWest, record({ east: [1] }, onlyEast), true],
+  ["lists all keys in use, and the live version has a hash", east, hash, record({ east: [1] }, onlyEast)],
+  ["doesn't list a new cluster in use", east, hash, record({ east: [1], new: [1] }, onlyEast), true],
   ["lists keys, the live version has a hash, and no release is known", east, hash, undefined, true],
-  ["has a hash, and the live version a list", hash, east, record({ east: [1] }, usual)],
+  ["has a hash, and the live version a list", hash, east, record({ east: [1] }, anyCluster)],
   ["has a hash, the live version a list, and no release is known", hash, east, undefined, true],
   ["has neither variable, like the live version", {}, {}],
   ["has neither variable, unlike the live version", {}, east, undefined, true],

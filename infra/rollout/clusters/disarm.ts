@@ -89,8 +89,8 @@ export const readFunctionState = async (
 export interface RecordedKeyVersions {
   /** The key versions that are accepted now, by cluster. */
   inUse: Record<string, readonly number[]>;
-  /** The config of the version to roll back to. */
-  target: EndpointConfig;
+  /** The config of the version to roll back to, which has the key versions that this version accepts. */
+  rollbackConfig: EndpointConfig;
 }
 
 /** What releases record of a rule: the versions that went live, and the clusters' keys. */
@@ -162,7 +162,7 @@ const hasKeyVersionsOf = (
   return (
     recorded !== undefined &&
     Object.entries(recorded.inUse).every(([name, versions]) => {
-      const accepted = findClusterSetup(recorded.target, name)?.keyVersions ?? [];
+      const accepted = findClusterSetup(recorded.rollbackConfig, name)?.keyVersions ?? [];
       return versions.every((version) => accepted.includes(version));
     })
   );

@@ -29,20 +29,20 @@ const getPart = ({ kind, webhooks }: DeployedObject): Part => {
 
 /** Writes a cluster's objects to its files, or only to those in `chosen`. Returns a text for the progress report. */
 export const writeClusterFiles = async (
-  { write = ".", keyFrom = unreplacedKey }: Pick<DeploymentTargets, "write" | "keyFrom">,
+  { write = ".", keyFrom: textForKey = unreplacedKey }: Pick<DeploymentTargets, "write" | "keyFrom">,
   cluster: string,
   manifests: DeployedObject[],
   chosen: readonly Part[] = parts,
 ): Promise<string> => {
   await mkdir(write, { recursive: true });
-  const written = insertKeyIntoUrls(manifests, `${cluster}.${keyFrom}`).map(callThroughRelay);
+  const written = insertKeyIntoUrls(manifests, `${cluster}.${textForKey}`).map(callThroughRelay);
   const objects = Map.groupBy(written, getPart);
   for (const part of chosen)
     await writeFile(getFile(write, cluster, part), `${head}\n${formatYamlDocuments(objects.get(part) ?? [])}`);
   return `written to ${getFile(write, cluster, "entries")}`;
 };
 
-/** Returns the webhook entries in a cluster's files. Throws if `deploy --write` has not written one of the files. */
+/** Returns the webhook entries in a cluster's files, if they exist. Throws if `--write` has not written one of them. */
 export const readWrittenEntries = async (folder: string, cluster: string): Promise<WebhookEntry[]> => {
   const texts = new Map<Part, string>();
   for (const part of parts) {

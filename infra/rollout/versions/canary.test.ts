@@ -97,7 +97,7 @@ const [a, b]: [CanaryVersionPair, CanaryVersionPair] = [
 ];
 const getFunctionName = (rule: string) => `postern-test-${rule}`;
 
-/** Creates functions of a stage that have only aliases. */
+/** Creates a stand-in for a stage's functions that can only read and move their aliases. */
 const createAliases = (trials: CanaryVersionPair[]) => {
   const aliases = new Map<string, LiveAlias>(
     trials.map(({ rule, old }) => [rule, { version: old, weights: {}, revision: "0" }]),

@@ -19,7 +19,7 @@ describe("a version without CUE", () => {
 });
 
 describe("any version", () => {
-  it("cases with expressions of CEL are left out, because a version has only those of its settings", async () => {
+  it("cases with CEL are left out, because a version can evaluate only the expressions in its settings", async () => {
     const listed = (await readCatalogue()).find(({ name }) => name === "validating-admission-policy");
     assert.ok(listed);
     const expressions: string[] = [];

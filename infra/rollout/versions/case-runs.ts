@@ -97,7 +97,7 @@ export const findRulesServedInBothPhases = (served: CatalogueRule[]): RuleServed
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
       .flatMap((rule) => {
         const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
-        // The own function of a rule in a group only validates. Such a rule is returned once, for its group's function.
+        // The group's function mutates for a member, and the member's own validates. It is returned once, with both.
         const isOnlyValidator = servedRule.members === undefined && isGrouped;
         return isOnlyValidator ? [] : [{ rule, mutator: servedRule.name, validator: rule.name }];
       }),
@@ -118,6 +118,7 @@ export const checkPhasePairCompatibility = async (
   const cases = (await readCases(rule)).filter(
     (ruleCase) => ruleCase.mutate !== undefined && ruleCase.becomes !== undefined,
   );
+  // Only a mutator can be the function of a group, which needs the name of the member.
   const member = mutator === rule.name ? {} : { member: rule.name };
   const readRefusal = async (version: string, ruleCase: Case, object: unknown) => {
     const event = buildInvocationEvent(rule, ruleCase);
@@ -127,7 +128,7 @@ export const checkPhasePairCompatibility = async (
     return outcome?.allowed === false ? outcome.status?.message : undefined;
   };
   const found = await runInParallel(atOnce, cases, async (ruleCase) => {
-    if (!isValidated(rule, ruleCase)) return [];
+    if (!validatesWrittenObject(rule, ruleCase)) return [];
     const sentences: string[] = [];
     for (const [writer, checker] of [
       [old, fresh],
@@ -151,8 +152,8 @@ export const checkPhasePairCompatibility = async (
   return found.flat().slice(0, maxReported);
 };
 
-/** Reports whether a rule validates the request of a case. */
-const isValidated = (rule: CatalogueRule, ruleCase: Case): boolean => {
+/** Reports whether a rule validates the object that the request of a case writes. A DELETE request writes none. */
+const validatesWrittenObject = (rule: CatalogueRule, ruleCase: Case): boolean => {
   const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule.rule, ruleCase);
   const { request } = buildReview(rule, ruleCase);
   const rows = selectPhase(variantRule.match, "validate", settings) ?? [];

@@ -35,8 +35,9 @@ export const moveEveryAlias = async (
     const [rule, to] = [part.name, versions.get(part.name) ?? ""];
     // `known` is undefined for a rule that the stack has just created. Its alias points at its first version.
     const from = known?.live ?? (await functions.readAlias(rule));
-    const isDisarmed = known?.disarmed !== undefined && known.ruleVersion.version === to;
-    if (isDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
+    // A disarmed rule (it allows everything for some time) stays disarmed, unless it gets a new version.
+    const staysDisarmed = known?.disarmed !== undefined && known.ruleVersion.version === to;
+    if (staysDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
     const wasReleased = releases.all.some(({ rules }) => rules[rule]?.version === from.version);
     moves.push({ rule, from, to, wasReleased });
   }

@@ -71,6 +71,7 @@ const requireCompatibility = async (
   const before = new Map(
     plan.parts.flatMap(({ part: { name }, known }) => {
       const version = known?.ruleVersion.version ?? "";
+      // No release has the first version of a function if its first deployment failed. No cluster calls it yet.
       return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
     }),
   );

@@ -18,7 +18,7 @@ interface Entries {
 }
 interface VersionRow {
   phases: AnsweringLambdaVersion["phases"];
-  /** In what the setup of the cluster shop differs from the usual setup. */
+  /** How the setup of the cluster `shop` differs from the default of these tests. */
   own?: Partial<ClusterSetup>;
   variants?: Config["variants"];
 }
@@ -51,7 +51,8 @@ const buildRecord = (entries: Entries = allEntries, keyVersion = 1): ReleasedClu
 };
 const buildVersion = ({ phases, own, variants }: VersionRow): AnsweringLambdaVersion => {
   const shop = { keyVersions: [1], mode: "enforce" as const, settings: {}, ...own };
-  return { phases, share: { rule: "a", clusters: { shop }, ...(variants && { variants }) } };
+  const config: Config = { rule: "a", clusters: { shop }, ...(variants && { variants }) };
+  return { phases, share: config };
 };
 
 describe("entries without a serving function", () => {
@@ -77,9 +78,9 @@ describe("entries without a serving function", () => {
 describe("entries of a cluster without a section of its own", () => {
   const usual = { keyVersions: [1], mode: "enforce" as const, settings: {} };
   const refused = { ...usual, keyVersions: [], mode: "off" as const };
-  const served = new Map<string, AnsweringLambdaVersion>([
-    ["a", { phases: ["mutate"], share: { rule: "a", usual, clusters: { gone: refused, same: "gone" } } }],
-  ]);
+  // The cluster `same` has the setup of the cluster `gone`.
+  const config: Config = { rule: "a", usual, clusters: { gone: refused, same: "gone" } };
+  const served = new Map<string, AnsweringLambdaVersion>([["a", { phases: ["mutate"], share: config }]]);
   const find = (cluster: string, keyVersion = 1) =>
     findOrphanedEntries(cluster, buildRecord({ mutating: ["a"] }, keyVersion), served).map(({ why, isKey }) => [
       why,

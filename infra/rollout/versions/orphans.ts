@@ -8,7 +8,7 @@ import type { ReleasedCluster } from "./releases.ts";
 /** What is known of a Lambda version that answers webhook calls. */
 export interface AnsweringLambdaVersion {
   phases: Phase[];
-  /** The rule's part of postern.yaml, from which the version was built. */
+  /** The config with which the version was built. Releases store it by this name. */
   share: EndpointConfig;
 }
 
@@ -32,8 +32,9 @@ export const findOrphanedEntries = (
     if (version === undefined) return [];
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
     const toOrphan = (why: string, { isKey = false } = {}) => [{ entry, phase, why, isKey }];
-    const { variants: usualVariants = {} } = version.share;
-    const setup = findClusterSetup(version.share, cluster);
+    const { share: config } = version;
+    const { variants: usualVariants = {} } = config;
+    const setup = findClusterSetup(config, cluster);
     if (setup === undefined || setup.keyVersions.length === 0)
       return toOrphan(`doesn't know cluster ${cluster}`, { isKey: true });
     if (!setup.keyVersions.includes(keyVersion))

@@ -8,7 +8,7 @@ const buildCluster = (keyVersion: number, url = "https://host/{cluster}.{key}/a/
   keyVersion,
   hardened: ["a"],
   since: { a: "then", b: "now" },
-  probed: { a: 3, b: 6 },
+  probed: { a: 3, b: 6 }, // the numbers of probes
   manifests: [
     { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", metadata: { name: "postern:a" }, rules: [] },
     {

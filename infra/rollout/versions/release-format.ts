@@ -5,7 +5,7 @@ import type { DeployedObject } from "../../clusters/api.ts";
 // is stored once, in the list `values`, and clusters have its index there. A release with many equal clusters so stays
 // small.
 
-/** The part of a release that is stored differently. */
+/** The part of a release whose stored form is not that of `Release`, where its members are explained. */
 interface ReleaseWithClusters {
   clusters: Record<string, RecordedCluster>;
 }
@@ -17,7 +17,10 @@ interface RecordedCluster {
 }
 
 interface StoredRelease {
-  /** The numbers are indexes of `values`. `since` has, for each time, the index of a list of rules. */
+  /**
+   * The numbers are indexes of `values`. `since` has times as its keys, because many rules have the same time: the
+   * value of a time is the list of rules that have had entries since then.
+   */
   clusters: Record<string, { manifests: number[]; since: Record<string, number>; probed?: number }>;
   /** A webhook configuration in this list has, in place of each webhook entry, the index of the entry in this list. */
   values: unknown[];
@@ -45,8 +48,8 @@ export const createReleaseFormatter = () => {
     };
     const clusters = Object.entries(release.clusters).map(([name, cluster]) => {
       const { manifests, since, probed, ...rest } = cluster;
-      const times = Map.groupBy(Object.entries(since), ([, time]) => time);
-      const rules = [...times].map(([time, some]) => [time, storeValue(JSON.stringify(some.map(([rule]) => rule)))]);
+      const byTime = Map.groupBy(Object.entries(since), ([, time]) => time);
+      const rules = [...byTime].map(([time, some]) => [time, storeValue(JSON.stringify(some.map(([rule]) => rule)))]);
       const stored = { ...rest, manifests: manifests.map(storeObject), since: Object.fromEntries(rules) };
       return [name, probed ? { ...stored, probed: storeValue(formatOnce(probed)) } : stored] as const;
     });
@@ -57,7 +60,7 @@ export const createReleaseFormatter = () => {
 
 /**
  * Parses a stored release. Postern alone writes the release objects in the bucket, so the shape of their JSON is not
- * checked.
+ * checked. A release without `values` is of an older version of Postern.
  */
 export const parseRelease = <T extends ReleaseWithClusters>(text: string): T => {
   const stored: T | StoredRelease = JSON.parse(text);

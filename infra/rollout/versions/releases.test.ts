@@ -7,7 +7,7 @@ const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
 const buildRelease = (overrides: Partial<Release> = {}): Release => {
   return { id: 1, at: "", by: "team", complete: true, rules: {}, clusters: {}, ...overrides };
 };
-/** A release of an older version of Postern, which lists all clusters in the config of each rule. */
+/** A release of an older version of Postern, which lists all clusters in the config of each rule (`share`). */
 const oldRelease = buildRelease({
   rules: {
     a: {

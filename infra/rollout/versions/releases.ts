@@ -14,7 +14,7 @@ export interface ReleasedRule {
   version: string;
   /** The hash of the rule's code, without its rule config. */
   logic: string;
-  /** The rule's part of postern.yaml. */
+  /** The rule's part of postern.yaml: the config of its function. */
   share: EndpointConfig;
   phases: Phase[];
   /** The versions of the rule that were live before `version`, the newest first. */
@@ -66,7 +66,7 @@ export interface Release {
    */
   kubernetes?: Record<string, string>;
   rules: Record<string, ReleasedRule>;
-  /** The rules that may have warm environments. A rule is recorded from before their start until their release. */
+  /** The rules that may have warm environments: recorded before these are requested, until they are deleted. */
   warm?: string[];
   /** All clusters. A cluster that this deployment has not updated is recorded as in the release before. */
   clusters: Record<string, ReleasedCluster>;
@@ -158,8 +158,8 @@ export const getAcceptedKeyVersions = ({ accepts, rules }: Release): Record<stri
 
 /**
  * Returns the clusters whose keys functions refuse: an earlier release had them, and postern.yaml doesn't name them any
- * more. The values are the public keys that may have signed a cluster's URLs. If functions accept none of these keys
- * any more, the cluster is left out.
+ * more. The values are the public keys that may have signed a cluster's URLs. A cluster is left out if functions accept
+ * none of these keys any more, because its calls are refused anyway.
  */
 export const findRefusedClusters = (
   newest: Release | undefined,
@@ -168,10 +168,10 @@ export const findRefusedClusters = (
 ): Record<string, string> => {
   if (newest === undefined) return {};
   const accepted = publicKeys.split(",");
-  const last = Object.keys(getAcceptedKeyVersions(newest)).map(
+  const clustersOfNewest = Object.keys(getAcceptedKeyVersions(newest)).map(
     (name) => [name, newest.keys?.accepted ?? publicKeys] as const,
   );
-  const all = Object.entries({ ...newest.refused, ...Object.fromEntries(last) });
+  const all = Object.entries({ ...newest.refused, ...Object.fromEntries(clustersOfNewest) });
   const mayCall = (keys: string) => keys.split(",").some((key) => accepted.includes(key));
   return Object.fromEntries(all.filter(([name, keys]) => !clusters.has(name) && mayCall(keys)));
 };
@@ -180,7 +180,10 @@ export const findRefusedClusters = (
 export const listReleasedClusters = (release: Release | undefined): [string, ReleasedCluster][] =>
   Object.entries(release?.clusters ?? {}).sort(([left], [right]) => (left < right ? -1 : 1));
 
-/** Returns the release to roll back to: the last one before the live one that has no version of an earlier rollback. */
+/**
+ * Returns the release to roll back to: the last complete one before the live one that has no version that a rollback
+ * has replaced. A release that a rollback has created stands for the one that it restored.
+ */
 export const requireRollbackRelease = (all: Release[]): Release => {
   const newest = findRestoredRelease(all, all[0]);
   const replaced = findRolledBackVersions(all);

@@ -64,10 +64,12 @@ export const rollBackOne = async (
   const requested = isRelease ? getReleasedVersion(requireRelease(all, to), rule) : to;
   const released = all.length === 0 ? undefined : listReleasedVersions(all, rule);
   const { previous, weights, version: live } = await readFunctionState(stage.functions, rule, released);
+  // A rollback during a canary ends the canary and keeps the main version.
   const wanted = requested ?? (Object.keys(weights).length > 0 ? live : previous);
   const releasedRule = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
   if (newest && releasedRule) requireNoOrphans(newest, new Map([[rule, releasedRule]]), `version ${wanted} of ${rule}`);
-  const recorded = newest && releasedRule && { inUse: getAcceptedKeyVersions(newest), target: releasedRule.share };
+  const rollbackConfig = releasedRule?.share;
+  const recorded = newest && rollbackConfig && { inUse: getAcceptedKeyVersions(newest), rollbackConfig };
   const version = await rollBackAlias(stage.functions, rule, wanted, { released, recorded });
   const lastReleased = newest?.rules[rule];
   if (releases && newest && lastReleased && releasedRule && lastReleased.version !== version) {
@@ -150,37 +152,41 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   // records the versions that were live before this deployment.
   const findLastGoodRelease = () =>
     differsFromRelease ? findReleaseBeforeMoves(releases.all, newest) : requireRollbackRelease(releases.all);
-  const target = to === undefined ? findLastGoodRelease() : requireRelease(releases.all, to);
-  const states = readable.filter(({ rule }) => Object.hasOwn(target.rules, rule));
+  const restored = to === undefined ? findLastGoodRelease() : requireRelease(releases.all, to);
+  const states = readable.filter(({ rule }) => Object.hasOwn(restored.rules, rule));
   // This checks every rule's version before the alias of any rule is moved.
   const inUse = getAcceptedKeyVersions(newest);
   for (const state of states) {
-    const share = target.rules[state.rule]?.share;
-    const recorded = share && { inUse, target: share };
-    requireRollbackTarget(state, getReleasedVersion(target, state.rule), { recorded });
+    const rollbackConfig = restored.rules[state.rule]?.share;
+    const recorded = rollbackConfig && { inUse, rollbackConfig };
+    requireRollbackTarget(state, getReleasedVersion(restored, state.rule), { recorded });
   }
-  const lost = Object.values(target.clusters).flatMap(({ manifests }) =>
+  const lost = Object.values(restored.clusters).flatMap(({ manifests }) =>
     listCalledRules(manifests).filter((rule) => !deployedRules.includes(rule)),
   );
   if (lost[0] !== undefined)
     throw new Complaint(
-      `release r${target.id} has entries for ${lost[0]}, whose function doesn't exist any more; run postern deploy instead`,
+      `release r${restored.id} has entries for ${lost[0]}, whose function doesn't exist any more; run postern deploy instead`,
       1,
     );
-  const release: Release = { ...newest, like: target.like ?? target.id, rules: { ...newest.rules, ...target.rules } };
-  if (target.id === newest.id) delete release.like;
-  const served = new Map(Object.entries(target.rules));
-  // These clusters are updated before aliases move: they have entries that the target's versions don't answer.
+  const release: Release = {
+    ...newest,
+    like: restored.like ?? restored.id,
+    rules: { ...newest.rules, ...restored.rules },
+  };
+  if (restored.id === newest.id) delete release.like;
+  const served = new Map(Object.entries(restored.rules));
+  // These clusters are updated before aliases move: they have entries that the restored versions don't answer.
   const early = listReleasedClusters(newest).flatMap(([name, recorded]) =>
     findOrphanedEntries(name, recorded, served).length > 0 ? [name] : [],
   );
   const unchosen = early.find((name) => !targets.clusters.includes(name));
   if (unchosen !== undefined)
     throw new Complaint(
-      `cluster ${unchosen} has entries that release r${target.id} doesn't answer; roll back that cluster, too, by leaving out --cluster`,
+      `cluster ${unchosen} has entries that release r${restored.id} doesn't answer; roll back that cluster, too, by leaving out --cluster`,
       1,
     );
-  const failures = await applyRelease(targets, release, target, early);
+  const failures = await applyRelease(targets, release, restored, early);
   if (failures.length > 0) {
     // Webhook entries may already be deleted from some clusters; the release must record that.
     await releases
@@ -193,25 +199,25 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   }
   await progress.step("aliases", async () => {
     const moved = await runInParallel(atOnce, states, (state) =>
-      moveRule(stage, state, getReleasedVersion(target, state.rule)).catch((error) => {
+      moveRule(stage, state, getReleasedVersion(restored, state.rule)).catch((error) => {
         faults.push(toSentence(error));
         return false;
       }),
     );
     return `${moved.filter(Boolean).length} moved`;
   });
-  for (const rule of newest.warm?.filter((name) => Object.hasOwn(target.rules, name)) ?? []) {
-    const cold = await describeColdVersion(stage.functions, rule, getReleasedVersion(target, rule));
+  for (const rule of newest.warm?.filter((name) => Object.hasOwn(restored.rules, name)) ?? []) {
+    const cold = await describeColdVersion(stage.functions, rule, getReleasedVersion(restored, rule));
     if (cold !== undefined) progress.say(`${cold}; postern deploy starts them`);
   }
   const late = targets.clusters.filter((name) => !early.includes(name));
-  faults.push(...(await applyRelease(targets, release, target, late)));
+  faults.push(...(await applyRelease(targets, release, restored, late)));
   const withdrawn = Object.entries(newest.rules).flatMap(([rule, { version }]) =>
-    target.rules[rule] === undefined || target.rules[rule].version === version ? [] : [`${rule}@${version}`],
+    restored.rules[rule] === undefined || restored.rules[rule].version === version ? [] : [`${rule}@${version}`],
   );
   const saved = await saveRelease(releases, { ...release, withdrawn }, progress);
   if (faults.length > 0)
-    throw new Complaint(`release r${target.id} could not be restored everywhere:\n${faults.join("\n")}`, 1);
+    throw new Complaint(`release r${restored.id} could not be restored everywhere:\n${faults.join("\n")}`, 1);
   return saved;
 };
 
@@ -232,24 +238,24 @@ const moveRule = async ({ functions }: AwsStage, { rule, live }: FunctionState, 
 };
 
 /**
- * Applies the objects of the release `target` to clusters, and records that in `release`. Returns a sentence for each
+ * Applies the objects of the release `restored` to clusters, and records that in `release`. Returns a sentence for each
  * cluster that failed.
  */
 const applyRelease = async (
   targets: Omit<DeploymentTargets, "harden">,
   release: Release,
-  target: Release,
+  restored: Release,
   names: string[],
 ): Promise<string[]> => {
   const { stage, progress, clusters } = targets;
   const changed = names.filter((name) => {
-    const [current, wantedCluster] = [release.clusters[name], target.clusters[name]];
+    const [current, wantedCluster] = [release.clusters[name], restored.clusters[name]];
     if (!clusters.includes(name) || !current || !wantedCluster) return false;
     return JSON.stringify(current.manifests) !== JSON.stringify(wantedCluster.manifests);
   });
   const failures: string[] = [];
   for (const name of changed) {
-    const [current, wantedCluster] = [release.clusters[name], target.clusters[name]];
+    const [current, wantedCluster] = [release.clusters[name], restored.clusters[name]];
     if (current === undefined || wantedCluster === undefined) continue;
     await progress
       .step(`cluster ${name}: entries`, async () => {

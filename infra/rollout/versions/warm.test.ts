@@ -12,7 +12,7 @@ interface Row {
   wanted?: number;
   live?: string;
   changes?: string[];
-  there?: WarmVersion[]; // what Lambda has
+  existing?: WarmVersion[]; // what Lambda has
   /** True if the newest release records that the rule may have warm environments. */
   recorded?: boolean;
   isOff?: boolean;
@@ -38,7 +38,7 @@ const createFunctions = (...lists: WarmVersion[][]) => {
 };
 
 describe("the plan of a rule's warm environments", () => {
-  for (const { name, wanted, live, changes = [], there = [], recorded, isOff, says } of rows)
+  for (const { name, wanted, live, changes = [], existing = [], recorded, isOff, says } of rows)
     it(name, async () => {
       // The plan reads only these parts of a rule.
       const change = {
@@ -47,7 +47,7 @@ describe("the plan of a rule's warm environments", () => {
         changes,
       } as RuleChangePlan;
       const newest = { warm: recorded ? ["a"] : [] } as Partial<Release> as Release;
-      const [plan] = await planWarmEnvironments(createFunctions(there).functions, isOff ? [] : [change], newest);
+      const [plan] = await planWarmEnvironments(createFunctions(existing).functions, isOff ? [] : [change], newest);
       assert.deepEqual(plan?.changes ?? [], says);
     });
 });

@@ -22,27 +22,30 @@ export const planWarmEnvironments = (
   const wanting = ruleChanges.flatMap(({ part: { name, warm } }) => (warm === undefined ? [] : [name]));
   return runInParallel(atOnce, [...new Set([...wanting, ...(newest?.warm ?? [])])], async (rule) => {
     const change = planned.get(rule);
-    const there = await functions.listWarmVersions(rule);
+    const existing = await functions.listWarmVersions(rule);
     const wanted = change?.part.warm ?? 0;
-    return { rule, wanted, there, changes: describeWarmChanges(change, wanted, there) };
+    return { rule, wanted, there: existing, changes: describeWarmChanges(change, wanted, existing) };
   });
 };
 
 const countWarm = (count: number) => formatCount(count, "warm environment");
 
-/** Describes the changes to a rule's warm environments: those to start, and those of other versions to release. */
-const describeWarmChanges = (change: RuleChangePlan | undefined, wanted: number, there: WarmVersion[]): string[] => {
-  const isSame = change !== undefined && change.changes.length === 0;
-  const kept = isSame && wanted > 0 ? change.known?.ruleVersion.version : undefined;
-  const now = there.find(({ version }) => version === kept);
+/**
+ * Describes the changes to a rule's warm environments: those to start, and those of other versions to release. `change`
+ * is undefined if the rule is off.
+ */
+const describeWarmChanges = (change: RuleChangePlan | undefined, wanted: number, existing: WarmVersion[]): string[] => {
+  const keepsVersion = change !== undefined && change.changes.length === 0;
+  const keptVersion = keepsVersion && wanted > 0 ? change.known?.ruleVersion.version : undefined;
+  const kept = existing.find(({ version }) => version === keptVersion);
   const sentences: string[] = [];
-  if (wanted > 0 && !isSame) sentences.push(`${countWarm(wanted)} on the new version`);
-  else if (wanted > 0 && !isReady(now, wanted))
+  if (wanted > 0 && !keepsVersion) sentences.push(`${countWarm(wanted)} on the new version`);
+  else if (wanted > 0 && !isReady(kept, wanted))
     sentences.push(
-      `${countWarm(wanted)} on version ${kept}${now ? `, which has ${now.count} (${now.status})` : ", which has none"}`,
+      `${countWarm(wanted)} on version ${keptVersion}${kept ? `, which has ${kept.count} (${kept.status})` : ", which has none"}`,
     );
-  for (const { version, count } of there)
-    if (version !== kept) sentences.push(`no longer ${countWarm(count)} on version ${version}`);
+  for (const { version, count } of existing)
+    if (version !== keptVersion) sentences.push(`no longer ${countWarm(count)} on version ${version}`);
   return sentences;
 };
 
@@ -60,10 +63,10 @@ export const startWarmEnvironments = async (
   versions: ReadonlyMap<string, string>,
   requireMayContinue: () => Promise<void>,
 ): Promise<void> => {
-  const starting = plan.warm.flatMap(({ rule, wanted, there }) => {
+  const starting = plan.warm.flatMap(({ rule, wanted, there: existing }) => {
     const version = versions.get(rule);
     const needsWarm = version !== undefined && wanted > 0;
-    const warm = there.find((candidate) => candidate.version === version);
+    const warm = existing.find((candidate) => candidate.version === version);
     return needsWarm && !isReady(warm, wanted) ? [{ rule, version, wanted }] : [];
   });
   if (starting.length === 0) return;
