@@ -80,7 +80,10 @@ const createStageBucket = async (job: DeploymentJob) => {
     progress.say("the bucket of this stage was deleted, with all its releases; it is created again");
 };
 
-/** Throws if a cluster has webhook entries of another stage: the credentials are then wrong, and nothing is created. */
+/**
+ * Throws if a cluster has webhook entries of another stage: the credentials are then wrong, and nothing is created.
+ * With --write, the clusters' entries aren't read.
+ */
 const requireNoOtherStage = async (job: DeploymentJob) => {
   if (job.write !== undefined) return;
   for (const name of job.clusters) await requireOwnEntries(await openTargetCluster(job, name), job);
@@ -154,6 +157,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   if (job.write !== undefined) await reportOtherFiles(job);
   const continuesUnfinished = releases.all[0]?.complete === false;
   const warm = await releaseOldWarmEnvironments(prepared, live);
+  // A deployment for some clusters doesn't complete a release that other clusters may lack.
   await releases.save({ ...release, warm, complete: isForAllClusters(job) || !continuesUnfinished });
   await deleteOldVersions(prepared, release);
   const where = job.clusters.length === 0 ? "" : ` in ${job.clusters.join(", ")}`;
@@ -178,7 +182,7 @@ const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
 const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map<string, OrphanedWebhookEntry[]> => {
   const orphansByCluster = new Map<string, OrphanedWebhookEntry[]>();
   const newVersions = new Map(
-    plan.parts.map(({ part: { name, listed, config: share } }) => [name, { phases: listed.phases, share }]),
+    plan.parts.map(({ part: { name, listed, config } }) => [name, { phases: listed.phases, share: config }]),
   );
   for (const [name, recorded] of listReleasedClusters(releases.all[0])) {
     if (listEntries(recorded.manifests).length === 0 || job.forgotten?.includes(name)) continue;
@@ -273,14 +277,14 @@ const buildRelease = (
   live: Map<string, string>,
 ): Release => {
   const [newest] = releases.all;
-  const rules = plan.parts.map(({ part: { name, logic, config: share, listed }, known }) => {
+  const rules = plan.parts.map(({ part: { name, logic, config, listed }, known }) => {
     const version = live.get(name) ?? "";
     // Without releases, the history begins with the live version.
     const last = newest ? newest.rules[name] : known && { version: known.ruleVersion.version, earlier: [] };
     // A version that was released before keeps its recorded logic and rule config.
     const before = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
     const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((id) => id !== version);
-    const current = { version, logic, share, phases: listed.phases };
+    const current = { version, logic, share: config, phases: listed.phases };
     return [name, { ...(before ?? current), earlier: earlier.slice(0, keptVersions) }] as const;
   });
   const clusters = Object.entries(newest?.clusters ?? {}).filter(([name]) => !job.forgotten?.includes(name));
@@ -309,7 +313,8 @@ const updateClusters = async (
   if (keyring === undefined) throw new Complaint(`stage ${plan.identity.stage} has no keys`, 3);
   const outputs = await job.stage.stack.readOutputs();
   const plans = new Map(plan.clusters.map((clusterPlan) => [clusterPlan.cluster, clusterPlan]));
-  // A cluster without differences has its entries already, and the release records them.
+  // A cluster without differences has its entries already, and the release records them. With --write, the files of all
+  // clusters are written.
   const pending = job.clusters.filter((name) => job.write !== undefined || plans.get(name)?.differences.length !== 0);
   for (let first = 0; first < pending.length; first += job.wave) {
     await requireMayContinue();
@@ -326,7 +331,7 @@ const updateClusters = async (
 
 /**
  * Deletes old versions. These stay: the first version, versions that the release records, the live version, a version
- * in a canary, and the version that a disarmed one replaces.
+ * in a canary and, if the live version is disarmed (it allows everything), the version that it replaces.
  */
 const deleteOldVersions = async ({ job, plan }: PreparedDeployment, release: Release) => {
   const { functions } = job.stage;

@@ -63,7 +63,7 @@ export const destroyStage = async (options: DestroyOptions): Promise<string> => 
     await removeAws(stage, options.progress, lock);
     return `stage ${stage.name} is deleted\n${formatStageContents(options, contents)}`;
   };
-  return lockStage(stage, "postern destroy", destroy, { optional: true });
+  return lockStage(stage, "postern destroy", destroy, { mayLackBucket: true });
 };
 
 /** The maximum milliseconds to wait for AWS, so that webhook entries can be deleted also while AWS doesn't answer. */

@@ -55,15 +55,15 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
         "this stage has one key, but a rotation needs the old and the new one; run postern rotate again",
         3,
       );
-    const keys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
+    const oldKeys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => ({ cluster, key: formatLoggedKey(old, version) })),
     );
-    const relays = clustersWithRelay.map((cluster) => {
+    const relayKeys = clustersWithRelay.map((cluster) => {
       const { keyVersions = [] } = job.config.clusters.get(cluster) ?? {};
       return { cluster, key: formatLoggedKey(fresh, keyVersions.at(-1)) };
     });
     // Operators give relays their new URLs: wait until no call has an old key, and each relay has used its new one.
-    await awaitUnused(job, { keys, relays }, retirement);
+    await awaitKeyChange(job, { oldKeys, relayKeys }, retirement);
     keyring = await deleteAllKeysButNewest(parameters);
     job.progress.say("functions stop accepting the old key");
     await redeploy(job, keyring, lock);
@@ -83,11 +83,11 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: O
     };
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is [${old}, ${fresh}]`);
     await redeploy(await writeConfig([old, fresh]), keyring, lock);
-    const keys = keyring.signers.map((signer) => ({ cluster: name, key: formatLoggedKey(signer, old) }));
+    const oldKeys = keyring.signers.map((signer) => ({ cluster: name, key: formatLoggedKey(signer, old) }));
     const hasRelay = job.config.clusters.get(name)?.service !== undefined;
     if (hasRelay) tellOperatorsOfRelays(job, [name]);
-    const current = formatLoggedKey(keyring.current, fresh);
-    await awaitUnused(job, { keys, relays: hasRelay ? [{ cluster: name, key: current }] : [] }, retirement);
+    const relayKeys = hasRelay ? [{ cluster: name, key: formatLoggedKey(keyring.current, fresh) }] : [];
+    await awaitKeyChange(job, { oldKeys, relayKeys }, retirement);
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is ${fresh}`);
     await redeploy(await writeConfig(fresh), keyring, lock);
     return `the key of ${name} is replaced; commit postern.yaml`;
@@ -157,13 +157,13 @@ const tellOperatorsOfRelays = ({ stage, progress }: DeploymentJob, clusters: str
  * Waits until no cluster uses its old key, and until each relay has sent a review with its new key. Without such a
  * review, a relay may still have the old key.
  */
-const awaitUnused = async (
+const awaitKeyChange = async (
   { stage, progress }: DeploymentJob,
-  { keys, relays }: { keys: UsedKey[]; relays: UsedKey[] },
+  { oldKeys, relayKeys }: { oldKeys: UsedKey[]; relayKeys: UsedKey[] },
   { unused, patience, every = 30_000 }: OldUrlKeyWaits,
 ) => {
   const start = Date.now();
-  let waiting = relays;
+  let waiting = relayKeys;
   await progress.step("the old key", async (tell) => {
     for (;;) {
       const now = Date.now();
@@ -173,7 +173,7 @@ const awaitUnused = async (
         new Date(now - unused),
         new Date(now),
       );
-      const usedKeys = keys.filter((key) => rows.some((row) => isUse(row, key)));
+      const usedKeys = oldKeys.filter((key) => rows.some((row) => isUse(row, key)));
       const users = [...new Set(usedKeys.map(({ cluster }) => cluster))];
       waiting = waiting.filter((used) => !rows.some((row) => isUse(row, used) && !isDryRun(row)));
       tell(Math.min(now - start, unused) / 1000, unused / 1000);
@@ -185,7 +185,7 @@ const awaitUnused = async (
         );
       if (now - start >= patience)
         throw new Complaint(
-          `the old key is still used by ${users.join(", ") || "an unknown caller"}; once it is no longer used, run postern rotate again`,
+          `the old key is still used by ${users.join(", ")}; once it is no longer used, run postern rotate again`,
           1,
         );
       await wait(every);

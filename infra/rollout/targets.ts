@@ -175,8 +175,8 @@ type InspectionTargets = Pick<DeploymentTargets, "stage" | "file" | "deployer" |
 /**
  * Inspects a cluster: some rules have settings that depend on the cluster's content, such as its policies, and the API
  * server can evaluate some policies itself. `before` is what the last release records of the cluster: the kinds of
- * policies that its API server didn't apply. They count until its minor version changes. With `isPlan` and with
- * --write, a cluster may be unreachable: the version in postern.yaml then says which policies it can evaluate.
+ * policies that its API server didn't apply. Until its minor version changes, functions evaluate these kinds. With
+ * --write, or if a plan (`isPlan`) can't reach it, the version in postern.yaml says which policies it can evaluate.
  */
 export const inspectClusterOfDeployment = async (
   targets: InspectionTargets,

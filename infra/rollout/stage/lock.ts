@@ -41,7 +41,7 @@ export interface StageLock {
   check(): Promise<void>;
   /** Aborted when a renewal finds that another command has the lock. */
   signal: AbortSignal;
-  /** Deletes the lock if this command still has it. The command then makes its last changes without a lock. */
+  /** Deletes the lock if this command still has it. `destroy` then deletes the stack, with the bucket of the lock. */
   release(): Promise<void>;
 }
 
@@ -50,7 +50,7 @@ interface StageLockOptions {
   /** Takes the lock even if another command has it. That command stops before its next change. */
   overriding?: boolean;
   /** Runs the command without a lock if the stage has no bucket. */
-  optional?: boolean;
+  mayLackBucket?: boolean;
 }
 
 /**
@@ -61,11 +61,11 @@ export const lockStage = async <T>(
   stage: AwsStage,
   what: string,
   act: (lock: StageLock) => Promise<T>,
-  { overriding = false, optional = false }: StageLockOptions = {},
+  { overriding = false, mayLackBucket = false }: StageLockOptions = {},
 ): Promise<T> => {
   const { guard } = stage;
   const takenLock = await takeStageLock(stage, what, overriding);
-  if (takenLock === undefined && !optional) {
+  if (takenLock === undefined && !mayLackBucket) {
     requireChangeableStack(stage.name, await stage.stack.readStatus());
     throw new Complaint(
       `stage ${stage.name} has no bucket: nothing was deployed to it, or its bucket was deleted; postern deploy creates it`,
