@@ -1,5 +1,8 @@
+import { once } from "node:events";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { type AddressInfo, connect } from "node:net";
 import { join } from "node:path";
+import { createServer } from "node:tls";
 import { asksCluster } from "#lib/needs.ts";
 import type { ValidatePolicy } from "#lib/policy/types.ts";
 import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
@@ -8,7 +11,8 @@ import { bundleRule } from "../../infra/build/bundle.ts";
 import { getCasePhase } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readRule } from "../../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
-import { readOrCreateServerCertificate, type WebhookUrlSigner } from "../../infra/keys/keys.ts";
+import { readOrCreateServerCertificate, type ServerCertificate, type WebhookUrlSigner } from "../../infra/keys/keys.ts";
+import { buildDynamoDbVariables, createLedgerTable, startDynamoDb } from "../aws/dynamodb.ts";
 import { runtimeClient } from "../aws/tools.ts";
 import { start } from "../runtime/runtime-api.ts";
 import { createCpuShare, readCpuMilliseconds, wholeCoreMemory } from "./cpu-share.ts";
@@ -40,7 +44,10 @@ interface ColdStart {
   times: ComparedStarts;
 }
 
-/** Measures the starts of all rules except rules that keep a ledger, and rules that read only outside the cluster. */
+/**
+ * Measures the starts of all rules except rules that keep a ledger (see `measureLedgerStarts`), and rules that read only
+ * outside the cluster.
+ */
 export const measureColdStarts = async (
   catalogue: CatalogueRule[],
   signer: WebhookUrlSigner,
@@ -180,6 +187,78 @@ export const compareRuleWithEmptyHandler = async (
   return { bytes, times };
 };
 
+/** Measures the starts of event-rate-limit with an event, which changes a value in DynamoDB Local. */
+export const measureLedgerStarts = async (
+  signer: WebhookUrlSigner,
+  folder: string,
+  rounds: number,
+): Promise<BenchResult> => {
+  await using running = new AsyncDisposableStack();
+  const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+  const dynamoDb = await startDynamoDb();
+  running.defer(dynamoDb.stop);
+  const tls = running.use(await openTls(certificate, dynamoDb.url));
+  const table = "postern-bench";
+  await createLedgerTable(dynamoDb.url, table);
+  const caFile = join(folder, "ca.pem");
+  await writeFile(caFile, certificate.ca);
+  const variables = { ...buildDynamoDbVariables(tls.url), POSTERN_LEDGER: table, NODE_EXTRA_CA_CERTS: caFile };
+
+  const name = "event-rate-limit";
+  const listed = await readRule(join(getFunctionsFolder(), name), name);
+  const limits = [{ type: "Server", qps: 1000, burst: 1000 }];
+  const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, { limits }), folder);
+  const path = `/${signer.signSegment(benchCluster, 1)}/${name}/validate`;
+  const place = join(folder, name);
+  await writeFile(join(place, "event.json"), JSON.stringify(buildHttpApiEvent(path, toBody(eventReview))));
+  const empty = await writeHandler(join(folder, "empty"), emptyHandler);
+  const createStart = (handlerFolder: string) => () =>
+    measureStart(handlerFolder, join(place, "event.json"), signer.publicKey, { variables });
+  const times = await measureInTurn(rounds, createStart(empty.folder), createStart(place), 1);
+  return {
+    what: `${name}, with its ledger`,
+    ...summarizeStarts(times),
+    bar: 1.8,
+    kilobytes: { bundle: bytes / 1024, bar: 67 },
+  };
+};
+
+/** Opens a server that passes on what it gets by TLS to a URL without TLS. */
+const openTls = async ({ cert, key }: ServerCertificate, url: string) => {
+  const server = createServer({ cert, key }, (near) => {
+    const far = connect(Number(new URL(url).port), "127.0.0.1");
+    near.pipe(far).pipe(near);
+    for (const socket of [near, far]) socket.on("error", () => near.destroy());
+    near.on("close", () => far.destroy());
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address() as AddressInfo;
+  return { url: `https://127.0.0.1:${port}`, [Symbol.asyncDispose]: async () => void server.close() };
+};
+
+const eventReview: AdmissionReview = {
+  version: "v1",
+  request: {
+    uid: "u",
+    kind: { group: "", version: "v1", kind: "Event" },
+    resource: { group: "", version: "v1", resource: "events" },
+    name: "cart.17f0",
+    namespace: "shop",
+    operation: "CREATE",
+    userInfo: { username: "system:node:n1", groups: ["system:nodes"] },
+    object: {
+      apiVersion: "v1",
+      kind: "Event",
+      metadata: { name: "cart.17f0", namespace: "shop" },
+      involvedObject: { apiVersion: "v1", kind: "Pod", name: "cart", namespace: "shop" },
+      reason: "Pulled",
+      source: { component: "kubelet", host: "n1" },
+    },
+    oldObject: null,
+    dryRun: false,
+  },
+};
+
 const emptyHandler = "exports.handler = async () => ({ statusCode: 200 });\n";
 const byHand = "by-hand";
 const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
@@ -212,12 +291,18 @@ const toBody = ({ request }: AdmissionReview) =>
  * Measures one start under Lambda's own runtime client. Once the function has started, it gets the fraction of a core
  * that Lambda gives a function with `memory` MB.
  */
-const measureStart = async (folder: string, event: string, publicKey: string, memory = 256): Promise<StartTimes> => {
+const measureStart = async (
+  folder: string,
+  event: string,
+  publicKey: string,
+  { memory = 256, variables = {} }: { memory?: number; variables?: Record<string, string> } = {},
+): Promise<StartTimes> => {
   using share = createCpuShare(memory);
   const body = JSON.parse(await readFile(event, "utf8"));
+  const environment = { ...buildEnvironment(folder, publicKey, memory), ...variables };
   const begun = performance.now();
   const ready = { pid: 0, time: Number.NaN, cpu: Number.NaN };
-  const running = await start(join(runtimeClient, "index.mjs"), buildEnvironment(folder, publicKey, memory), {
+  const running = await start(join(runtimeClient, "index.mjs"), environment, {
     ready: (pid) => {
       share?.limit(pid);
       Object.assign(ready, { pid, time: performance.now(), cpu: readCpuMilliseconds(pid) });
@@ -273,7 +358,9 @@ export const compareCueColdStartsWithCueWasm = async (
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), cueWasmHandler);
   const createScriptStart = (place: string) => async () => {
-    const { start, answer } = await measureStart(place, join(place, "event.json"), signer.publicKey, 1024);
+    const { start, answer } = await measureStart(place, join(place, "event.json"), signer.publicKey, {
+      memory: 1024,
+    });
     return start + answer;
   };
   return measureRatiosInTurn(rounds, createScriptStart(alone.folder), createScriptStart(join(folder, name)));

@@ -70,11 +70,15 @@ const sections: Record<string, Section> = {
     rounds: 15,
     async measure({ signer, folder, rounds, leaveOut }) {
       if (!(await canMeasureStarts(leaveOut))) return { results: [], text: "" };
-      const { measureColdStarts } = await import("./cold-starts.ts");
-      leaveOut(
-        "cold starts leave out rules that keep a ledger or ask only services outside the cluster, which don't exist here",
-      );
-      const results = await measureColdStarts(await readCatalogue(), signer, folder, rounds);
+      const { measureColdStarts, measureLedgerStarts } = await import("./cold-starts.ts");
+      const { findDynamoDb } = await import("../aws/tools.ts");
+      leaveOut("cold starts leave out rules that ask only services outside the cluster, which don't exist here");
+      const dynamoDb = findDynamoDb();
+      if ("missing" in dynamoDb) leaveOut(`cold starts with the ledger are left out, for ${dynamoDb.missing}`);
+      const results = [
+        ...(await measureColdStarts(await readCatalogue(), signer, folder, rounds)),
+        ...("missing" in dynamoDb ? [] : [await measureLedgerStarts(signer, folder, rounds)]),
+      ];
       return { results, text: describeBenchResults("COLD START, over an empty handler", results) };
     },
   },
