@@ -37,21 +37,15 @@ export const parseTimeout = (value: string): number | undefined => {
 const createLateFailure = () => new Failure(504, "the rule did not answer in time");
 
 /** Resolves to the value of `answer`, or rejects if that takes longer than `milliseconds`. */
-export const rejectWhenLate = async <T>(
+export const rejectWhenLate = <T>(
   answer: Promise<T>,
   milliseconds: number,
   createFailure: () => Error = createLateFailure,
-): Promise<T> => {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(createFailure()), Math.max(0, milliseconds));
+): Promise<T> =>
+  new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(createFailure()), Math.max(0, milliseconds));
+    answer.then(resolve, reject).then(() => clearTimeout(timer));
   });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-};
 
 /** Calls `evaluate`. If it returns a promise, this is rejected after `milliseconds`. */
 export const evaluateInTime = <T>(milliseconds: number, evaluate: (milliseconds: number) => T | Promise<T>) => {

@@ -86,11 +86,14 @@ export const runAdmissionChain = async (
     if (changes.length === 0) return context.sent ?? mutated.object;
     return isWritten ? mutated.object : restoreEmptyMembers(mutated.object, context.sent);
   };
-  if (!isGone) result = await context.store?.(assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() }));
+  const created = isGone ? filled : assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() });
+  if (!isGone) result = await context.store?.(created);
   if (result?.undecided !== undefined) run.undecided.push(`API validation: ${result.undecided}`);
   if (result?.status) return buildTrace(object, [result.status]);
-  const completed = assignGeneratedMetadata({ ...filled, object });
-  const last = result?.object === undefined ? completed : { ...completed, object: result.object };
+  const last =
+    result?.object === undefined
+      ? assignGeneratedMetadata({ ...filled, object })
+      : { ...created, object: result.object };
   const validation = { ...run, attributes: last };
   for (const group of groupValidating(select(hooks.validating))) {
     const refusals = await validate(validation, group);

@@ -100,7 +100,8 @@ const findTypeFault = ({ response }: JsonMap): string | undefined => {
   const place = "AdmissionReview.response";
   if (response == null) return undefined;
   if (!isMap(response)) return describeMismatch(response, `struct field ${place}`, "v1.AdmissionResponse");
-  for (const [key, value] of Object.entries(response)) {
+  for (const key of Object.keys(response)) {
+    const value = response[key];
     if (!Object.hasOwn(fields, key) || value === null) continue;
     const type = fields[key] ?? "";
     const fault = checkType(value, type, `AdmissionResponse.response.${key}`);
