@@ -92,12 +92,12 @@ export const createAwsStageClients = (name: string): AwsStage => {
 
 /**
  * Runs `act` with the stage of the option --stage. If postern.yaml has account and region of the stage, it first throws
- * if the command runs in others. `isEmergency`: the command must work even if AWS doesn't answer.
+ * if the command runs in others. `worksWithoutAws`: the command must work even if AWS doesn't answer.
  */
 export const runInStage = async <T>(
   options: ParsedOptions,
   act: (stage: AwsStage) => Promise<T>,
-  { isEmergency = false } = {},
+  { worksWithoutAws = false } = {},
 ): Promise<T> => {
   const name = options.text("stage");
   if (name === undefined) throw new Complaint("--stage must name the stage, for instance --stage prod");
@@ -105,14 +105,14 @@ export const runInStage = async <T>(
     throw new Complaint(
       `--stage takes a name such as prod, not "${name}": it must begin with a letter, and have at most 21 lower-case letters, digits and hyphens`,
     );
-  return rethrowAwsErrorsAsComplaints(async () => act(await openPinnedStage(name, isEmergency)));
+  return rethrowAwsErrorsAsComplaints(async () => act(await openPinnedStage(name, worksWithoutAws)));
 };
 
 /** Opens a stage, but only in the account and region that postern.yaml names for this stage. */
-const openPinnedStage = async (name: string, isEmergency: boolean): Promise<AwsStage> => {
+const openPinnedStage = async (name: string, worksWithoutAws: boolean): Promise<AwsStage> => {
   const stage = createAwsStageClients(name);
   const pin = await readStagePin(name);
-  if (isEmergency) return openStageInEmergency(stage, pin);
+  if (worksWithoutAws) return openStageInEmergency(stage, pin);
   // Reading the identity here reports missing credentials once, before any call of AWS does.
   await stage.readIdentity();
   if (pin === undefined) return stage;

@@ -109,12 +109,12 @@ export default {
 } satisfies Command;
 
 const parseHardenAfter = (options: ParsedOptions): number => {
-  const number = options.number("harden-after") ?? 1000;
-  if (number === 0) throw new Complaint("--harden-after takes a number from 1, not 0; --harden does it at once");
-  return number;
+  const reviews = options.number("harden-after") ?? 1000;
+  if (reviews === 0) throw new Complaint("--harden-after takes a number from 1, not 0; --harden does it at once");
+  return reviews;
 };
 
-/** Reads --soften: names of rules, of their plugins, or of groups. */
+/** Reads --soften, which makes rules fail open again: names of rules, of their plugins, or of groups. */
 const parseSoften = (
   options: ParsedOptions,
   { catalogue, config }: Pick<DeploymentJob, "catalogue" | "config">,

@@ -71,6 +71,6 @@ export default {
       writeOutput(`${await destroyStage({ ...destruction, url: options.text("url") })}\n`);
       return 0;
     };
-    return runInStage(options, destroy, { isEmergency: configsOnly !== undefined });
+    return runInStage(options, destroy, { worksWithoutAws: configsOnly !== undefined });
   },
 } satisfies Command;

@@ -43,7 +43,7 @@ export default {
   },
 } satisfies Command;
 
-const differences = `${formatPage("background/kinitiras-differences.md")} lists where kinitiras does something else.`;
+const kinitirasHint = `${formatPage("background/kinitiras-differences.md")} lists where kinitiras does something else.`;
 
 /**
  * Prints what each policy in a file does, or its faults. Returns the exit code. The modules are imported only here,
@@ -58,7 +58,7 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
     ]);
   const manifests = await readPolicyManifests([file]);
   const explanations = await explainPolicyManifests(manifests, (source) => evaluateCue(source));
-  const end = partitionManifests(manifests).kinitiras.length > 0 ? `\n${differences}\n` : "";
+  const end = partitionManifests(manifests).kinitiras.length > 0 ? `\n${kinitirasHint}\n` : "";
   if (asJson) writeJson(explanations);
   else writeOutput(`${explanations.map(formatExplanation).join("\n")}${end}`);
   return explanations.some(({ faults }) => faults.length > 0) ? 1 : 0;
@@ -92,6 +92,7 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
     ],
     guards: rule.guards === true,
     suggests: rule.suggest !== undefined,
+    // `since` begins with the oldest version's values. The rule changed in the other versions.
     ...(rule.since && { differsFrom: Object.keys(rule.since).slice(1) }),
     ...(rule.variants && { entries: listEntryNames({ ...listed, phases, rule }) }),
     ...(rule.upstreamPlugin && {

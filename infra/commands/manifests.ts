@@ -132,6 +132,7 @@ const readRelay = (options: ParsedOptions, { service: configured }: ClusterConfi
   const other = ["url", "urls", "stage", "key-from"].find((name) => options.text(name) !== undefined);
   if (found !== undefined && other !== undefined)
     throw new Complaint(`--${other} can't be combined with a relay, which has the address of the rules and the key`);
+  // A relay in postern.yaml has a `ca` of its own, which replaces the option's.
   return found && { ca: String(ca), ...found };
 };
 

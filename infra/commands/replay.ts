@@ -83,7 +83,7 @@ const run = async (
   if (against === tried) throw new Complaint(`--against and --with are both ${against}; two versions are compared`);
   if (config !== undefined && ![against, tried].includes("working-tree"))
     throw new Complaint("--config needs --with working-tree or --against working-tree");
-  // The versions are built one after the other, because each build uses both processors.
+  // The versions are built one after the other, because one build alone uses several processors.
   const sides = [await openReplaySide(against, sideOptions), await openReplaySide(tried, sideOptions)] as const;
   const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };
   const results = replayAll(readRecordings(words), terms);

@@ -45,6 +45,7 @@ export default {
     const { id, like } = await runInStage(options, (stage) =>
       rollBackAll({ ...project, stage, deployer, progress }, options.text("to")),
     );
+    // Without `like`, the rollback returned to the newest release, which is the one before this rollback's release.
     writeOutput(`all rules are as in release r${like ?? id - 1}; this is now release r${id}\n`);
   },
 } satisfies Command;

@@ -266,6 +266,7 @@ const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
   return { states, standings, faults };
 };
 
+/** Returns what is printed of a release as JSON. `like` is the release that a rollback returned to. */
 const summarizeRelease = (release: Release | undefined) => {
   if (release === undefined) return null;
   const { id, at, by, complete, like } = release;

@@ -49,12 +49,12 @@ export default {
   },
 } satisfies Command;
 
-/** Prints results as they arrive, and remarks and a summary at the end. Returns the exit code. */
+/** Prints results as they arrive, then remarks and a summary that counts each `noun`. Returns the exit code. */
 const reportResults = async (
   runCases: AsyncIterable<TestResult>,
   options: ParsedOptions,
-  what: string,
-  listRemarks: () => PolicyRemarks = () => ({ warnings: [], untested: [] }),
+  noun: "test" | "case",
+  listRemarks?: () => PolicyRemarks,
 ): Promise<number> => {
   const output = options.text("output");
   const all: TestResult[] = [];
@@ -67,16 +67,16 @@ const reportResults = async (
     rule = test.rule;
     writeOutput(formatTestResult(test));
   }
-  const { warnings, untested } = listRemarks();
+  const { warnings, untested } = listRemarks?.() ?? { warnings: [], untested: [] };
   const remarks = [
     ...warnings,
     ...untested.map(({ file, line, policy, sentence }) => `${file}:${line} ${policy}: ${sentence}`),
   ];
-  if (output === "json") writeJson({ cases: all, ...(what === "case" && { warnings, untested }) });
+  if (output === "json") writeJson({ cases: all, ...(listRemarks && { warnings, untested }) });
   else if (output === "junit") writeOutput(formatJunit(all, { notes: remarks }));
   else {
     const lines = remarks.map((line) => `- ${toOneLine(line)}\n`);
-    writeOutput(`${lines.length > 0 ? `\nWhat to look at:\n${lines.join("")}` : ""}\n${formatTestSummary(all, what)}`);
+    writeOutput(`${lines.length > 0 ? `\nWhat to look at:\n${lines.join("")}` : ""}\n${formatTestSummary(all, noun)}`);
   }
   return toExitCode(all);
 };

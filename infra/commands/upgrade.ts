@@ -54,6 +54,7 @@ const compare = async (
   const inspecting = clusters.flatMap(([, cluster]) => findRulesInspectingCluster(catalogue, cluster));
   const notes = bundles === undefined ? [] : listNotes(inspecting, recordings);
   const hasAnswers = bundles !== undefined && recordings.length > 0;
+  // The JSON stays open for the answers, which `compareAnswers` writes one after the other.
   await writeToOutput(
     isJson
       ? `${JSON.stringify({ ...found, notes }).slice(0, -1)},"answers":${hasAnswers ? "" : "null"}`

@@ -16,8 +16,11 @@ export interface ModuleExports {
   buffer(size: number): number;
   /** Makes the server by the options in the buffer. */
   setUp(length: number): bigint;
-  /** Answers the request in the buffer, which is a header with an object and the object that it replaces. */
-  answer(header: number, object: number, old: number): bigint;
+  /**
+   * Answers the request in the buffer: a header, an object and the object that it replaces. Returns the address of the
+   * answer in the upper 32 bits, and its length in the lower ones.
+   */
+  answer(headerLength: number, objectLength: number, oldLength: number): bigint;
   collectGarbage(): void;
 }
 

@@ -8,6 +8,7 @@ import type { WasmModule } from "./webassembly.ts";
 /** What a worker is started with. */
 export interface KubernetesWorkerData {
   module: WasmModule;
+  /** The file with the memory of a module that has a server. */
   imageFile: string;
   options: ServerOptions;
 }
@@ -36,7 +37,7 @@ const instance = await createInstance(
   imageFile,
 );
 try {
-  // The image has a server with the options that are none.
+  // The server in the image was made without options.
   if (Object.keys(options).length > 0) instance.setUp(options);
   send({ ready: true });
 } catch (error) {

@@ -119,11 +119,11 @@ export const describeBindings = (files: AdmissionPolicies): string[] => [
 ];
 
 /** The members of a case that are Kubernetes objects. */
-const decoded = ["mutate", "validate", "oldObject", "becomes"] as const;
+const objectMembers = ["mutate", "validate", "oldObject", "becomes"] as const;
 
 /** Finds fields in the objects of a case that an API server doesn't know, and values that it refuses. */
 export const findObjectMistakes = (ruleCase: Case): { path: string[]; sentence: string }[] =>
-  decoded.flatMap((member) => {
+  objectMembers.flatMap((member) => {
     const object = ruleCase[member];
     if (object === undefined) return [];
     const { apiVersion = "", kind = "" } = object;
@@ -180,7 +180,7 @@ export const completeExpectations = (ruleCase: Case, { outcome }: RuleDecision):
     actual !== undefined && actual.replace(start, "") === expected ? actual : expected;
   return {
     ...ruleCase,
-    // If the request was refused, the object is not compared.
+    // If the request was refused unexpectedly, only that is reported: the case then expects the unchanged object.
     ...(status && ruleCase.mutate && ruleCase.refused === undefined && { becomes: ruleCase.mutate }),
     ...(ruleCase.refused !== undefined && { refused: complete(ruleCase.refused, status?.message, beforeMessage) }),
     ...(ruleCase.warnings && {
@@ -212,6 +212,7 @@ export const observeCase = async (
 const describeMatch = (policy: AnyPolicy, observations: readonly PolicyObservation[]): PolicyMatch => {
   const name = formatPolicyName(policy);
   const observationsOfPolicy = observations.filter((observation) => formatPolicyName(observation.policy) === name);
+  // Fields other than matchConditions are evaluated only if the policy matches.
   if (observationsOfPolicy.some((observation) => "field" in observation && observation.field !== "matchConditions"))
     return { policy: name, matched: true };
   const reasons = observationsOfPolicy.flatMap((observation) => {

@@ -133,6 +133,7 @@ const warnOfPolicy = (manifest: Manifest, policy: AnyPolicy, files: AdmissionPol
   return [
     ...(isBound(policy, files) ? [] : [warn([], "no file has a binding of it: without one, it does nothing")]),
     ...warnOfResources(policy.spec.matchConstraints, warn),
+    // For instance "the files must have the CustomResourceDefinition geese.example.com: …".
     ...(fault
       ? [warn(["spec", "mutations"], `spec.mutations: the files ${fault.replace(" among its policies", "")}`)]
       : []),

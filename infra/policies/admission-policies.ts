@@ -13,10 +13,7 @@ import { findPosition } from "../manifests/positions.ts";
 
 /** The manifests in files of policies, by kind. */
 export interface PolicyManifests {
-  /**
-   * Policies of kinitiras. If there are no admission policies, it has all manifests, so that a wrong API group is
-   * reported as a mistake.
-   */
+  /** Policies of kinitiras. */
   kinitiras: Manifest[];
   /** ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. */
   admission: Manifest[];
@@ -24,7 +21,10 @@ export interface PolicyManifests {
   others: Manifest[];
 }
 
-/** Separates kinitiras' policies, Kubernetes' admission policies, and other manifests. */
+/**
+ * Separates kinitiras' policies, Kubernetes' admission policies, and other manifests. If there are no admission
+ * policies, all manifests count as kinitiras' policies, so that a wrong API group is reported as a mistake.
+ */
 export const partitionManifests = (manifests: readonly Manifest[]): PolicyManifests => {
   const groups = Map.groupBy(manifests, ({ object: { apiVersion, kind } }) => {
     const { group } = splitApiVersion(String(apiVersion));

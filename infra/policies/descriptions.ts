@@ -204,6 +204,7 @@ const describeOrigin = (origin: OriginOverrider): string => {
   const members = isMap
     ? joinWords(formatPairs(origin[type]))
     : joinWords((origin.tolerations ?? []).map(describeToleration));
+  // With `replace: true`, upstream ignores the operation, and sets the whole map or list.
   if (operation === "remove" && origin.replace !== true)
     return members
       ? `removes ${type} ${isMap ? joinWords(Object.keys(payload ?? {})) : members}`

@@ -48,7 +48,7 @@ interface RuleWithTestedPolicies {
   /** The keys of the rule's settings that contain the policies. */
   policyKeys: string[];
   /** For rules that evaluate admission policies. */
-  admission?: TestedAdmissionPolicies;
+  admissionPolicies?: TestedAdmissionPolicies;
 }
 
 /** A case, and the rules that evaluate it, in the order in which an API server would call them. */
@@ -72,19 +72,25 @@ export const findRulesForPolicies = (
     if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
     const policiesBySetting = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
     const settings = mergeWithDefaults(setups.get(name)?.settings ?? rule.settings ?? {}, policiesBySetting);
-    return [{ listed: { ...listed, rule: { ...rule, match, settings } }, policyKeys: Object.keys(policiesBySetting) }];
+    return [
+      {
+        listed: { ...listed, rule: { ...rule, match: matchEverything, settings } },
+        policyKeys: Object.keys(policiesBySetting),
+      },
+    ];
   });
 
 /** Matches all requests, because cases are evaluated without webhook entries. */
-const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
+const matchEverything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
 
 /** Returns the rules that evaluate the admission policies of files. The rules match all requests. */
 export const findRulesForAdmissionPolicies = (files: AdmissionPolicies): RuleWithTestedPolicies[] => {
   const values = files.others.map(({ object }) => object);
   const objects = requireObjects(values, (index) => formatFieldPosition(files.others[index] as Manifest, []));
   return [...new Set(files.policies.map(({ rule }) => rule))].map((listed) => {
-    const admission = createTestedPolicies(listed, files, objects);
-    return { listed: { ...listed, rule: { ...listed.rule, match } }, policyKeys: ["policies"], admission };
+    const rule = { ...listed.rule, match: matchEverything };
+    const admissionPolicies = createTestedPolicies(listed, files, objects);
+    return { listed: { ...listed, rule }, policyKeys: ["policies"], admissionPolicies };
   });
 };
 
@@ -103,15 +109,16 @@ export const readPolicyCases = async (
     const formatPlace = (path: readonly string[]) => `${file}:${findLine([index, ...path])} "${ruleCase.name}"`;
     const complain = (path: string[], sentence: string) => new Complaint(`${formatPlace(path)} ${sentence}`);
     const found = rules.filter(({ listed }) => listed.phases.includes(phase));
-    const admission = found.filter((rule) => rule.admission);
-    const others = found.filter((rule) => !rule.admission);
+    const admissionRules = found.filter((rule) => rule.admissionPolicies);
+    const otherRules = found.filter((rule) => !rule.admissionPolicies);
     if (found.length === 0) throw complain([phase], `says ${phase}, which no rule does that reads such policies`);
-    const [configured = found[0] as RuleWithTestedPolicies] = others;
+    // If rules of other policies than admission policies evaluate the case, its settings are for them.
+    const [configured = found[0] as RuleWithTestedPolicies] = otherRules;
     const fault = findCaseSettingsFault(configured, ruleCase.settings);
     if (fault !== undefined) throw complain(["settings"], fault);
-    const mistake = findAdmissionCaseMistake(admission, ruleCase);
+    const mistake = findAdmissionCaseMistake(admissionRules, ruleCase);
     if (mistake !== undefined) throw complain(mistake.path, mistake.sentence);
-    const place = { file, line: findLine([index]), rules: [...admission, ...others] };
+    const place = { file, line: findLine([index]), rules: [...admissionRules, ...otherRules] };
     const objects = ruleCase.needs?.objects;
     if (objects === undefined) return { ...place, ruleCase };
     const formatObject = (at: number) => `${formatPlace(["needs", "objects", String(at)])} needs.objects[${at}]`;
@@ -130,7 +137,7 @@ const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], rule
     if (ruleCase.operation === "CONNECT") return { path: ["operation"], sentence: sentence("the operation CONNECT") };
     return undefined;
   }
-  const policies = rules.flatMap(({ admission }) => admission?.policies ?? []);
+  const policies = rules.flatMap(({ admissionPolicies }) => admissionPolicies?.policies ?? []);
   const names = policies.map(({ metadata: { name } }) => name);
   if (!policies.some((policy) => isSelected(policy, ruleCase))) {
     const sentence = `has the variant ${JSON.stringify(ruleCase.variant)}, which is no policy; ${describeKnownWords(ruleCase.variant ?? "", names)}`;
@@ -164,7 +171,7 @@ export const runPolicyCase = async (
   report: (observations: Awaited<ReturnType<typeof observeCase>>["observations"]) => void = () => {},
 ): Promise<TestResult> => {
   const { name, fails } = ruleCase;
-  const tested = rules.flatMap(({ admission }) => admission ?? []);
+  const tested = rules.flatMap(({ admissionPolicies }) => admissionPolicies ?? []);
   const toResult = (because: string[], notes: string[] = [], policies: PolicyMatch[] = []): TestResult => {
     const result = because.length === 0 ? "passed" : "failed";
     const lines = [...because, ...notes].map((text) => text.replace(/\s*\n\s*/g, " "));
@@ -184,6 +191,7 @@ export const runPolicyCase = async (
     if (tested.length === 0) return toResult(describeCaseDifferences(filled, decision));
     const differences = describeCaseDifferences(completeExpectations(filled, decision), decision);
     const { mistakes = [], notes = [] } = describeMatches(ruleCase, matches, decision.outcome.allowed);
+    // Where other rules evaluate the case, too, it may be about their policies. Then such a mistake is only a note.
     const isAdmissionOnly = rules.length === tested.length;
     return toResult(
       [...differences, ...(isAdmissionOnly ? mistakes : [])],
@@ -209,6 +217,7 @@ const describeMatches = (
   const names = matched.join(", ");
   if (ruleCase.unmatched && matched.length > 0)
     return { mistakes: [`no admission policy should match, but ${names} does`] };
+  // A refusal names its policy. Otherwise, if only some policies matched, a note names these.
   if (matched.length > 0) return isAllowed && matches.length > matched.length ? { notes: [`evaluated: ${names}`] } : {};
   if (ruleCase.unmatched || !isAllowed || ruleCase.refused !== undefined) return {};
   const reasons = matches.map(({ policy, because }) => `${policy} doesn't match: ${because}`);
@@ -227,8 +236,9 @@ const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], ruleCas
     object = applyOutcomePatch(object, decision.outcome) as KubernetesObject;
   }
   const outcomes = decisions.map(({ outcome }) => outcome);
-  const fillsDefaults = rules.some(({ admission }) => admission);
-  const value = fillsDefaults ? fillDefaults(object, ruleCase.kubernetes).object : object;
+  // An API server sets defaults after an admission policy has changed an object.
+  const needsDefaults = rules.some(({ admissionPolicies }) => admissionPolicies);
+  const value = needsDefaults ? fillDefaults(object, ruleCase.kubernetes).object : object;
   return {
     refused: decisions.some(({ refused }) => refused),
     operations: 0, // Cases state no number of operations.
@@ -242,7 +252,10 @@ const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], ruleCas
 };
 
 /** Evaluates a case by one rule. Admission policies of the case are put into the rule's settings. */
-const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, ruleCase: Case): Promise<RuleDecision> => {
+const evaluateWithRule = (
+  { listed, admissionPolicies }: RuleWithTestedPolicies,
+  ruleCase: Case,
+): Promise<RuleDecision> => {
   const evaluate = (given: Case) =>
     evaluateCase(
       listed,
@@ -250,10 +263,10 @@ const evaluateWithRule = ({ listed, admission }: RuleWithTestedPolicies, ruleCas
       buildCaseReview(listed, given),
       createRecordedCluster(given.needs ?? {}, given.kubernetes),
     );
-  if (admission === undefined) return evaluate(ruleCase);
-  const objects = listCaseObjects(ruleCase, admission.objects);
+  if (admissionPolicies === undefined) return evaluate(ruleCase);
+  const objects = listCaseObjects(ruleCase, admissionPolicies.objects);
   const { variant: _, ...rest } = ruleCase;
-  const settings = { policies: admission.selectObjects(ruleCase, objects) };
+  const settings = { policies: admissionPolicies.selectObjects(ruleCase, objects) };
   return evaluate({ ...rest, settings, needs: { ...ruleCase.needs, objects } });
 };
 
@@ -323,12 +336,12 @@ const caseShape = createMapShape({
 /** Describes a mistake in the settings of a case; undefined if there is none. */
 const findCaseSettingsFault = (
   { listed: { rule }, policyKeys }: RuleWithTestedPolicies,
-  expected: object | undefined,
+  caseSettings: object | undefined,
 ): string | undefined => {
-  const [mistake] = findSettingsMistakes(rule, expected ?? {});
+  const [mistake] = findSettingsMistakes(rule, caseSettings ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
-  const twice = policyKeys.find((key) => Object.hasOwn(expected ?? {}, key));
-  if (twice !== undefined) return `can't have settings.${twice}: they are those that are tested`;
-  const fault = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, expected));
+  const policyKey = policyKeys.find((key) => Object.hasOwn(caseSettings ?? {}, key));
+  if (policyKey !== undefined) return `can't have settings.${policyKey}: they are those that are tested`;
+  const fault = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, caseSettings));
   return fault && `can't have these settings: it ${fault}`;
 };

@@ -16,7 +16,7 @@ const changing: Case = {
 const listed = toCatalogueRule("notes", { summary: "Notes.", match: [] });
 const review = buildReview(listed, changing);
 
-/** Returns the answer of a function. */
+/** Returns the answer of a function, which must have a decision (`made`). */
 const answerWith = (outcome: ReviewOutcome, entry = changing) => {
   const answer = parseReplayedReviewOutcome(buildReviewResponse(review, outcome), entry, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));

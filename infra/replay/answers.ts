@@ -44,6 +44,7 @@ export const readRecordedAnswer = (ruleCase: Case): ReplayedReviewOutcome => {
     return { made: { verdict: "denied", ...status, warnings, audit } };
   }
   if (ruleCase.admitted === undefined && becomes === undefined) return { fault: "it has no recorded answer" };
+  // A case without `becomes` expects that the object doesn't change.
   return { made: { ...toAdmission(mutate, becomes ?? mutate), warnings, audit } };
 };
 
@@ -76,6 +77,7 @@ const toAdmission = (
   before: KubernetesObject | undefined,
   after: unknown,
 ): Pick<ReplayDecision, "verdict" | "object"> => {
+  // A case for `validate` has no object that could change.
   if (before === undefined) return { verdict: "allowed" };
   return { verdict: isDeepStrictEqual(before, after) ? "allowed" : "changed", object: after };
 };

@@ -73,6 +73,7 @@ export const writeReplayJson = async (
   let separator = "\n";
   for await (const result of results) {
     countResult(counts, result);
+    // Nothing differs, or neither version evaluates the rule.
     if (result.state === "alike" || result.state === "neither") continue;
     const printed =
       result.state === "unreadable"

@@ -97,6 +97,7 @@ async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerat
     const text = line.text?.trim();
     if (!isRecorded && handWrittenLines === undefined && (text === "" || text?.startsWith("#") || text === "---"))
       continue;
+    // A line without text is too long or not UTF-8. Counted as a recording, it doesn't make the other lines unreadable.
     if (handWrittenLines === undefined && (isRecorded || text === undefined || /^-\s*\{\s*"/.test(text))) {
       isRecorded = true;
       if (text !== "") yield parseRecording(line);

@@ -16,7 +16,9 @@ export const openReleasedVersion = async (
   if (newest === undefined) throw new Complaint(`nothing was released in stage ${name} yet; postern deploy does that`);
   const isLive = releaseOrLive === "live";
   const release = isLive ? newest : requireRelease(releases, releaseOrLive);
-  const configs = new Map(Object.entries(release.rules).map(([functionName, { share }]) => [functionName, share]));
+  const configs = new Map(
+    Object.entries(release.rules).map(([functionName, { share: config }]) => [functionName, config]),
+  );
   const versions = new Map<string, Promise<string>>();
   const findVersion = (functionName: string): Promise<string> => {
     const version =

@@ -6,7 +6,7 @@ import { createReplaySideOfVersion, findRuleModeAndSettings, findServingFunction
 
 interface Row {
   name: string;
-  /** Which config in the YAML file the version has; otherwise, it has `given`. */
+  /** The member of the YAML file that is the configuration in the version. Without `of`, that is `given`. */
   of?: "config" | "group";
   given?: object;
   cluster?: string;

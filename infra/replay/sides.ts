@@ -60,6 +60,7 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     const now = entry.now === undefined ? new Date() : new Date(entry.now);
     const exception = findException(configured.exceptions, review.request, now);
     if (exception) return { ...readRecordedAnswer(admitByException(entry, exception)), mode: configured.mode };
+    // A group's function evaluates the rule that the event names as `member`.
     const member = hasMember(servingFunction.config, rule) ? rule : undefined;
     const result = await version.invoke(servingFunction, {
       ...buildReplayEvent(request),
@@ -88,7 +89,8 @@ const admitByException = ({ refused: _, becomes: __, ...entry }: Case, exception
  */
 const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
   const { version, request } = review;
-  // A recording without needs means that the rule read nothing. A case written by hand states all that its rule reads.
+  // A rule whose recording has no needs read nothing, so any read fails (`reads: []`). A case written by hand has no
+  // `reads`: objects that it doesn't state don't exist.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;
   return {
     phase: getCasePhase(entry),
@@ -143,6 +145,7 @@ export const findRuleModeAndSettings = (
     const choices = [...names, ...(isOnInUnnamedClusters ? ["or another one"] : [])].join(", ");
     return { fault: `--cluster must say in which cluster it is asked: ${choices}` };
   }
+  // A cluster with the same setup as another cluster has only the name of that one.
   const setupOrName = getOwn(clusters, cluster) ?? general;
   const found = typeof setupOrName === "string" ? getOwn(clusters, setupOrName) : setupOrName;
   if (found === undefined || isRefused(found))
@@ -164,13 +167,13 @@ export const findRuleModeAndSettings = (
   };
   if (variant === undefined) return configured;
 
-  const usual = getOwn(getOwn(functionConfig, "variants"), variant);
+  const generalVariantSettings = getOwn(getOwn(functionConfig, "variants"), variant);
   const variantSettings = getOwn(getOwn(found, "variants") ?? getOwn(functionConfig, "variants"), variant);
   if (variantSettings === undefined) return { absent: `has no variant ${variant} of it` };
   const mergedSettings = mergeWithDefaults(settings, variantSettings);
   // The function will merge the variant's general settings over the settings in the event. The replay isn't possible
   // if this changes the settings in the event.
-  if (!isDeepStrictEqual(mergeWithDefaults(mergedSettings, usual), mergedSettings))
+  if (!isDeepStrictEqual(mergeWithDefaults(mergedSettings, generalVariantSettings), mergedSettings))
     return { fault: `the settings that variant ${variant} has in ${cluster} can't be sent` };
   return { ...configured, settings: mergedSettings };
 };

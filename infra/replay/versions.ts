@@ -66,6 +66,7 @@ const buildBundlesOfCommit = async (commit: string, version: VersionBuild): Prom
 /** Builds the functions of a version without changing its checkout. Returns the folder of the bundles. */
 const buildBundlesOfCheckout = async (folder: string, version: VersionBuild): Promise<string> => {
   if (await hasFolderOption(folder, version)) return buildIn(folder, version);
+  // An older version builds into its own checkout, so a copy of the checkout is built.
   const place = join(await version.scratch.folder(), "tree");
   await copyProject(folder, place);
   await installPackages(place, folder, version);
@@ -140,6 +141,7 @@ const hasFolderOption = async (place: string, { name, scratch }: VersionBuild): 
  */
 const buildIn = async (place: string, version: VersionBuild, { isCopy = false } = {}): Promise<string> => {
   const { name, request, scratch } = version;
+  // A caller that passes no copy has already found that the version has --to.
   const canChooseFolder = !isCopy || (await hasFolderOption(place, version));
   const out = canChooseFolder ? await scratch.folder() : join(place, "dist");
   const build = async (rules: readonly string[]): Promise<void> => {

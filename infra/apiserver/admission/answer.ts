@@ -134,9 +134,10 @@ const checkType = (value: unknown, type: string, place: string): string | undefi
 };
 
 const describeMismatch = (value: unknown, place: string, type: string): string =>
-  `json: cannot unmarshal ${getTypeName(value)} into Go ${place ? `${place} of type` : "value of type"} ${type}`;
+  `json: cannot unmarshal ${describeJsonValue(value)} into Go ${place ? `${place} of type` : "value of type"} ${type}`;
 
-const getTypeName = (value: unknown): string => {
+/** Returns Go's words for a JSON value in a decoding error. A number that no integer field can hold is stated. */
+const describeJsonValue = (value: unknown): string => {
   if (Array.isArray(value)) return "array";
   if (typeof value === "boolean") return "bool";
   return typeof value === "number" && !Number.isSafeInteger(value) ? `number ${value}` : typeof value;

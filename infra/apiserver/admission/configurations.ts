@@ -8,9 +8,9 @@ type Fault = string | undefined;
 
 /** What minors of Kubernetes check differently in webhook configurations. */
 interface ConfigurationChecks {
-  /** The faults of a Service without a name or a namespace. */
-  unnamedService: string;
-  unplacedService: string;
+  /** The error texts for a Service without a name, and for one without a namespace. */
+  missingServiceNameText: string;
+  missingServiceNamespaceText: string;
   /** Names with `staticSuffix` are for configurations in files: first there is a warning of them, later a refusal. */
   isStaticNameWarned: boolean;
   isStaticNameRefused: boolean;
@@ -21,10 +21,10 @@ interface ConfigurationChecks {
 /** The error texts and checks of webhook configurations that differ between minors of Kubernetes. */
 const checksSince: Since<Partial<ConfigurationChecks>> = {
   "1.0": {
-    unnamedService: "Required value: service name is required",
-    unplacedService: "Required value: service namespace is required",
+    missingServiceNameText: "Required value: service name is required",
+    missingServiceNamespaceText: "Required value: service namespace is required",
   },
-  "1.34": { unnamedService: "Required value", unplacedService: "Required value" },
+  "1.34": { missingServiceNameText: "Required value", missingServiceNamespaceText: "Required value" },
   "1.36": { isStaticNameWarned: true },
   "1.37": { isStaticNameRefused: true, excluded: excludedReviews },
 };
@@ -162,8 +162,8 @@ const checkClientConfig = (value: unknown, checks: Partial<ConfigurationChecks>)
   if (caBundle != null && typeof caBundle !== "string") return ".clientConfig.caBundle must be a text";
   if (service != null) {
     const { name, namespace } = isMap(service) ? service : {};
-    if (!name) return `.clientConfig.service.name: ${checks.unnamedService}`;
-    return namespace ? undefined : `.clientConfig.service.namespace: ${checks.unplacedService}`;
+    if (!name) return `.clientConfig.service.name: ${checks.missingServiceNameText}`;
+    return namespace ? undefined : `.clientConfig.service.namespace: ${checks.missingServiceNamespaceText}`;
   }
   const fault = typeof url === "string" ? findUrlFault(url) : "must be a text";
   return fault && `.clientConfig.url: Invalid value: ${JSON.stringify(url)}: ${fault}`;

@@ -30,7 +30,7 @@ export const createConvertibleRequestObjects = (
   { kind, object, oldObject }: AdmissionAttributes,
   convert: ImitatedServerFunctions["convert"],
 ): ConvertibleRequestObjects => {
-  // A getter instead would keep the objects until a full garbage collection: V8 makes a hidden class of its own for it.
+  // For a getter `latest`, V8 would make a hidden class that keeps the objects until a full garbage collection.
   const view = {
     latest: { kind, object, oldObject },
     as: (wanted: GroupVersionKind) => {
@@ -136,16 +136,12 @@ const matchObject = (selector: LabelSelector, { latest: { object, oldObject } }:
 
 /** Returns the labels of an object; undefined for kinds without metadata, which are the options of CONNECT requests. */
 const getLabels = (object: unknown): Record<string, string> | undefined => {
-  if (!isMap(object) || connections.has(String(object.kind))) return undefined;
+  if (!isMap(object) || connectOptionKinds.test(String(object.kind))) return undefined;
   const { labels } = isMap(object.metadata) ? object.metadata : {};
   return isMap(labels) ? (labels as Record<string, string>) : {};
 };
 
-const connections = new Set(
-  ["PodExecOptions", "PodAttachOptions", "PodPortForwardOptions", "PodProxyOptions", "ServiceProxyOptions"].concat(
-    "NodeProxyOptions",
-  ),
-);
+const connectOptionKinds = /^(PodExec|PodAttach|PodPortForward|PodProxy|ServiceProxy|NodeProxy)Options$/;
 
 /** Returns the resource and kind with which a hook's rules match a request; undefined if none matches. */
 const findInvocation = (
@@ -217,7 +213,7 @@ const evaluateConditions = (
       : buildConditionRequest(attributes, kind);
   let errors: string[] = [];
   let unsupported: string | undefined;
-  let isFalse: string | undefined;
+  let falseCondition: string | undefined;
   const budget = cel.createBudget();
   for (const { name, expression } of hook.matchConditions) {
     const result = cel.compile(expression, kubernetes)(
@@ -228,13 +224,13 @@ const evaluateConditions = (
       unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${result.unsupported}`;
     else if ("exhausted" in result) {
       // The API server evaluates all conditions before it looks at one, and none counts if they cost too much.
-      [errors, isFalse] = [[result.exhausted], undefined];
+      [errors, falseCondition] = [[result.exhausted], undefined];
       break;
     } else if ("error" in result) errors.push(result.error);
-    else if (!result.holds) isFalse ??= name;
+    else if (!result.holds) falseCondition ??= name;
   }
   // One false condition is enough to skip the hook, whatever the others evaluate to.
-  if (isFalse !== undefined) return { skipped: `its condition ${JSON.stringify(isFalse)} is false` };
+  if (falseCondition !== undefined) return { skipped: `its condition ${JSON.stringify(falseCondition)} is false` };
   if (unsupported !== undefined) return { unsupported };
   if (errors.length === 0) return { invocation };
   if (hook.failurePolicy === "Ignore")

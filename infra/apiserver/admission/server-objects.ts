@@ -27,7 +27,7 @@ const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
-/** Returns a value without null members, except in maps with any keys. Parts without nulls are shared. */
+/** Returns a value without null members, but keeps those of `mapMembers`. Parts without nulls are shared. */
 const dropNulls = (value: unknown, key = ""): unknown => {
   if (Array.isArray(value)) {
     const read = value.map((element) => dropNulls(element));
@@ -53,7 +53,7 @@ const dropNulls = (value: unknown, key = ""): unknown => {
 export const isSameBesidesEmptyMembers = (left: unknown, right: unknown): boolean =>
   isMap(left) && !isBuiltInObject(left) ? isSame(left, right) : isSameObject(left, right);
 
-/** Members that are maps in Kubernetes' types; an empty map counts as absent. */
+/** Members that are maps with free keys in Kubernetes' types; an empty map counts as absent. */
 const mapMembers = new Set(
   "labels annotations data binaryData stringData matchLabels nodeSelector limits requests capacity selector".split(" "),
 );
@@ -111,6 +111,7 @@ export const countsEmptyPatchAsChange = ({
     const earlier: unknown[] = Array.isArray(before) ? before : [];
     return managedFields.some((field) => !earlier.some((earlierField) => isSame(field, earlierField)));
   }
+  // Objects in files have no managedFields: this predicts whether an API server would add an entry to them.
   if (subResource && subResource !== "status") return false;
   return (
     hasContent(object) &&
@@ -177,7 +178,10 @@ const podParts = new Map<string | undefined, (spec: JsonMap, before: JsonMap) =>
   ],
 ]);
 
-/** Returns the old containers with the new resources. New containers with other names are kept: they are invalid. */
+/**
+ * Returns the old containers with the new resources. If containers were added, removed, renamed or moved, returns the
+ * new ones, so that API validation refuses them.
+ */
 const resizeContainers = (now: unknown, before: unknown): unknown => {
   if (!Array.isArray(now) || !Array.isArray(before)) return now;
   const isOther = now.length !== before.length || now.some(({ name }, index) => name !== before[index].name);

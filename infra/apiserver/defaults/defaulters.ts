@@ -75,7 +75,7 @@ const fillRollingUpdate = (strategy: JsonMap, usual: JsonMap): void => {
   if (strategy.type === "RollingUpdate") strategy.rollingUpdate = { ...usual, ...getMember(strategy, "rollingUpdate") };
 };
 
-/** Sets absent numbers to 0, as in the API server's internal version; only a RollingUpdate has none that are absent. */
+/** Sets absent numbers to 0, as in the API server's internal version. A RollingUpdate has its defaults. */
 const fillRollingUpdateWithZeros = ({ rollingUpdate }: JsonMap): void => {
   if (isMap(rollingUpdate)) Object.assign(rollingUpdate, { maxUnavailable: 0, maxSurge: 0, ...rollingUpdate });
 };
@@ -183,7 +183,7 @@ export const selectDefaulters = (kubernetes?: string): Defaulters => {
   return { ...mergeSince(defaultersSince, kubernetes), ...mergeSince(podDefaulters, kubernetes) };
 };
 
-/** Returns the effects of a minor's conversions by type. */
+/** Returns, by type, what a minor's conversion to the internal version and back changes. */
 export const selectConversions = (kubernetes?: string): Defaulters => {
   return { ...conversions, ...mergeSince(podConversions, kubernetes) };
 };

@@ -132,7 +132,7 @@ describe("a quantity", () => {
 
 describe("a time", () => {
   it("times become UTC", () => assert.equal(normalizeTime("2026-01-02T01:00:00.5+02:00"), "2026-01-01T23:00:00Z"));
-  it("a time keeps microseconds", () => {
+  it("a time with microseconds keeps its six decimals, and is invalid without them", () => {
     assert.equal(normalizeMicroTime("2026-01-02T01:00:00.000001+02:00"), "2026-01-01T23:00:00.000001Z");
     assert.equal(normalizeMicroTime("2026-01-02T01:00:00Z"), undefined);
   });

@@ -1,7 +1,7 @@
 import { getOwn, isMap, isObject } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeSince } from "#lib/since.ts";
-import { type Defaulter, podPreparations } from "./pods.ts";
+import { type Preparation, podPreparations } from "./pods.ts";
 import { type DecodingReport, findKubernetesTypeDecoder, type ReadingStep } from "./typed-reading.ts";
 
 /** An object after decoding and defaulting, with what decoding found. */
@@ -56,25 +56,25 @@ export const prepareForStorage = (object: KubernetesObject, kubernetes?: string)
 };
 
 /** Returns a value with the prepared Pod or Pod template at a path. All else is shared. */
-const preparePart = (value: unknown, [step, ...rest]: string[], prepare: Defaulter): unknown => {
+const preparePart = (value: unknown, [step, ...rest]: string[], prepare: Preparation): unknown => {
   if (!isMap(value)) return value;
   if (step !== undefined) {
     const inner = getOwn(value, step);
     return isMap(inner) ? { ...value, [step]: preparePart(inner, rest, prepare) } : value;
   }
   const part = { ...value };
-  // What preparations change.
-  for (const [member, changed] of Object.entries(changedParts))
+  for (const [member, changed] of Object.entries(preparedFields))
     if (isMap(part[member])) {
       const copy = { ...part[member] };
       for (const name of changed) if (isObject(copy[name])) copy[name] = copyElements(copy[name]);
       part[member] = copy;
     }
-  prepare(part, part);
+  prepare(part);
   return part;
 };
 
-const changedParts = {
+/** The fields of a Pod or Pod template that preparations change. Their values are copied first. */
+const preparedFields = {
   metadata: ["annotations"],
   spec: ["resources", "initContainers", "containers", "ephemeralContainers"],
 };

@@ -7,8 +7,8 @@ import type { Since } from "#lib/since.ts";
 import { formatRoundedResourceAmount } from "./scalars.ts";
 
 /**
- * Fills in the API server's defaults in decoded fields, in place. Only in the undecoded `original` do an absent list
- * and an empty list differ.
+ * Fills in the API server's defaults in decoded fields, in place. `original` has the fields before decoding, which
+ * drops empty lists and rounds amounts.
  */
 export type Defaulter = (fields: JsonMap, original: JsonMap) => void;
 
@@ -64,6 +64,7 @@ export const podConversions: Since<Defaulters> = {
     PodSpec: (spec) => copyServiceAccount(spec),
     PodStatus: (status) => copyPodIp(status),
   },
+  // Since 1.37, `podDefaulters` and `podPreparations` make these changes.
   "1.37": { Pod: undefined, PodTemplateSpec: undefined, PodSpec: undefined, PodStatus: undefined },
 };
 
@@ -71,8 +72,11 @@ const deletePodResources = (pod: JsonMap): void => {
   delete getMember(pod, "spec").resources;
 };
 
+/** Changes a Pod or a Pod template in place. */
+export type Preparation = (object: JsonMap) => void;
+
 /** What the API server changes in Pods and templates after mutating webhooks and before validating ones. */
-export const podPreparations: Since<Defaulters> = {
+export const podPreparations: Since<Readonly<Record<string, Preparation | undefined>>> = {
   // Before 1.34, the feature gate of pod-level resources (`spec.resources`) is off, so the field is dropped.
   "1.0": {
     Pod: (pod) => {
@@ -96,7 +100,7 @@ export const podPreparations: Since<Defaulters> = {
 /** The deprecated annotation of a container's AppArmor profile, without the container's name. */
 const appArmorAnnotation = "container.apparmor.security.beta.kubernetes.io/";
 
-/** Returns the containers whose AppArmor profile is in an annotation or in a field. */
+/** Returns the containers whose annotations and fields may state AppArmor profiles: all, but none on Windows. */
 const listAppArmorContainers = (spec: JsonMap): JsonMap[] =>
   getMember(spec, "os").name === "windows"
     ? []
@@ -203,19 +207,20 @@ const defaultRequests = (resources: JsonMap): void => {
 };
 
 const isHuge = (resource: string) => resource.startsWith("hugepages-");
-const isShared = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
+/** Reports whether `spec.resources` of a Pod may have a resource. */
+const isPodLevelResource = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
 
 /**
  * Adds missing pod-level limits and requests (`spec.resources`) to a pod that sets some of them: the sums of its
- * containers. `original` has the
- * amounts before rounding.
+ * containers. `original` has the amounts before rounding.
  */
 const completePodResources = (spec: JsonMap, original: JsonMap): void => {
   const resources = getMember(spec, "resources");
-  if (addHugePageLimits(resources, original)) addRequests(resources, original);
+  addHugePageLimits(resources, original);
+  if (Object.keys(getAmounts(resources, "limits")).length > 0) addRequests(resources, original);
 };
 
-/** Completes pod-level resources as from 1.37 on: also requests of a pod without limits, and other limits. */
+/** Completes pod-level resources as since 1.37: pods without limits get requests, too, and requests get limits. */
 const completeAllPodResources = (spec: JsonMap): void => {
   const resources = getMember(spec, "resources");
   if (Object.keys({ ...getAmounts(resources, "limits"), ...getAmounts(resources, "requests") }).length === 0) return;
@@ -226,7 +231,7 @@ const completeAllPodResources = (spec: JsonMap): void => {
   const sums = formatAmounts(
     sumContainers(spec, "limits"),
     (name) =>
-      isShared(name) &&
+      isPodLevelResource(name) &&
       Object.hasOwn(requests, name) &&
       !Object.hasOwn(limits, name) &&
       containers.every((container) => Object.hasOwn(getAmounts(getMember(container, "resources"), "limits"), name)),
@@ -237,17 +242,16 @@ const completeAllPodResources = (spec: JsonMap): void => {
 
 const maximizeAmount = (amount: string, other = "0"): string => (compareQuantities(other, amount) > 0 ? other : amount);
 
-/** Adds pod-level limits of huge pages; returns false if the pod has no pod-level limits then. */
-const addHugePageLimits = (resources: JsonMap, original: JsonMap): boolean => {
+/** Adds pod-level limits of huge pages to a pod that has pod-level limits or requests. */
+const addHugePageLimits = (resources: JsonMap, original: JsonMap): void => {
   const [limits, requests] = [getAmounts(resources, "limits"), getAmounts(resources, "requests")];
-  if (Object.keys(limits).length + Object.keys(requests).length === 0) return false;
+  if (Object.keys(limits).length + Object.keys(requests).length === 0) return;
   const limited = formatAmounts(
     sumContainers(original, "limits"),
     (resource) => isHuge(resource) && !Object.hasOwn(requests, resource),
   );
   const all = { ...limited, ...limits };
   if (Object.keys(all).length > 0) resources.limits = all;
-  return Object.keys(all).length > 0;
 };
 
 /** Adds pod-level requests: the sums of the containers' requests, and else the pod-level limits. */
@@ -256,7 +260,9 @@ const addRequests = (resources: JsonMap, original: JsonMap): void => {
     sumContainers(original, "requests"),
     (resource) => resource === "cpu" || resource === "memory",
   );
-  const limitsAsked = Object.entries(getAmounts(resources, "limits")).filter(([resource]) => isShared(resource));
+  const limitsAsked = Object.entries(getAmounts(resources, "limits")).filter(([resource]) =>
+    isPodLevelResource(resource),
+  );
   const requests = { ...Object.fromEntries(limitsAsked), ...requested, ...getAmounts(resources, "requests") };
   if (Object.keys(requests).length > 0) resources.requests = requests;
 };

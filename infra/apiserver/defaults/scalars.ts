@@ -11,7 +11,8 @@ const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50,
 export const normalizeQuantity = (quantity: string | number): string | undefined => {
   const text = String(quantity).trim();
   const amount = parseQuantity(text);
-  return amount && (findKeptScale(text) === undefined ? canonicalizeQuantity(amount) : text);
+  const isCanonical = findCanonicalScale(text) !== undefined;
+  return amount && (isCanonical ? text : canonicalizeQuantity(amount));
 };
 
 /**
@@ -21,7 +22,7 @@ export const normalizeQuantity = (quantity: string | number): string | undefined
 export const normalizeResourceAmount = (value: string | number): string | undefined => {
   const text = String(value).trim();
   const amount = parseQuantity(text);
-  const scale = findKeptScale(text);
+  const scale = findCanonicalScale(text);
   if (amount === undefined || (scale !== undefined && scale >= -3)) return amount && text;
   return roundToThousandths(amount);
 };
@@ -32,14 +33,18 @@ export const formatRoundedResourceAmount = (amount: Quantity): string =>
 const roundToThousandths = (amount: Quantity): string =>
   canonicalizeQuantity({ ...amount, nanos: roundUpToThousandths(amount) * 1_000_000n });
 
-/** Returns the power of ten of the last digit if apimachinery keeps a quantity's text unchanged; else undefined. */
-const findKeptScale = (text: string): number | undefined => {
+/**
+ * Returns the power of ten of the last digit if apimachinery takes a quantity's text for canonical; else undefined. The
+ * numbers are those of apimachinery's ParseQuantity, which estimates how many decimal digits an int64 holds.
+ */
+const findCanonicalScale = (text: string): number | undefined => {
   if (text === "0") return 0;
   const [, integer = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
   const digits = (integer || "0") + fraction;
   const power = binary[suffix];
   if (power !== undefined) {
     const isShort = fraction === "" && 14 - digits.length - Math.trunc((power * 3) / 10) >= 0;
+    // A multiple of 8 may be a multiple of 1024, which has another suffix in canonical form.
     return isShort && Number(digits) % 8 !== 0 ? 0 : undefined;
   }
   const scale = (decimal[suffix] ?? Number(suffix.slice(1))) - fraction.length;

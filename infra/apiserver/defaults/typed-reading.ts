@@ -37,7 +37,9 @@ export type ReadingStep = "request" | "patch";
 
 /** Decoders of the built-in kinds, as a minor of Kubernetes has them. */
 interface KubernetesTypes {
+  /** The name of each kind's type, by API version and kind. */
   kinds: Record<string, Record<string, string>>;
+  /** The type of each member, as a word of types.json, by type and member. */
   types: Record<string, Record<string, string>>;
   /** The functions that complete a struct after its members were read. */
   finishers: readonly Defaulters[];
@@ -63,7 +65,7 @@ const selectTypes = (kubernetes: string | undefined, step: ReadingStep): Kuberne
   return found;
 };
 
-/** Returns the decoder of a kind in a minor of Kubernetes, or in the newest one. */
+/** Returns the decoder with which a minor of Kubernetes, or the newest one, reads a kind in a step. */
 export const findKubernetesTypeDecoder = (
   apiVersion: string,
   kind: string,
@@ -85,11 +87,15 @@ export const listKnownFields = (
   const { kinds, types } = selectTypes(kubernetes, "request");
   let word = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
   for (const step of path) {
-    const type = word?.replace(/^[?*]+/, "") ?? "";
+    const type = dropOptionalMarks(word);
+    // In a list ("[") and a map ("{"), the step is an index or a key.
     word = /^[[{]/.test(type) ? type.slice(1) : getOwnMember(types[type] ?? {}, String(step));
   }
-  return Object.keys(types[word?.replace(/^[?*]+/, "") ?? ""] ?? {});
+  return Object.keys(types[dropOptionalMarks(word)] ?? {});
 };
+
+/** Returns a word of types.json without the marks of members that may be absent. */
+const dropOptionalMarks = (word = ""): string => word.replace(/^[?*]+/, "");
 
 const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined =>
   Object.hasOwn(fields, key) ? fields[key] : undefined;
@@ -144,7 +150,7 @@ const createMapDecoder = (element: TypeDecoder): TypeDecoder => ({
   read: (value, reading) => {
     if (isAbsent(value)) return null;
     if (!isMap(value)) return addMisfit(value, "a map", reading);
-    // Each key is there already, so that `__proto__` is set like any other.
+    // The copy already has all keys as its own. So an assignment to `__proto__` doesn't change the prototype.
     const result: JsonMap = { ...value };
     for (const key of Object.keys(result)) result[key] = decodeChild(key, result[key], element, reading);
     return result;
@@ -153,7 +159,7 @@ const createMapDecoder = (element: TypeDecoder): TypeDecoder => ({
 });
 
 /** The Kubernetes types whose resource quantities the API server doesn't round to thousandths when it decodes them. */
-const exact = ["Overhead", "NodeAllocatableResourceClaimStatus"];
+const typesWithExactResources = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 
 /** Decodes an object with known members, such as a PodSpec, and sets its defaults. */
 const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDecoder => {
@@ -165,7 +171,8 @@ const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDec
     const found = shapes.get(member);
     const word = found ? undefined : getOwnMember(words, member);
     if (word === undefined) return found;
-    const isExact = exact.includes(name);
+    // Quantities in maps are amounts of resources ("resource"): the API server rounds them, except in some types.
+    const isExact = typesWithExactResources.includes(name);
     const full = word.replace("?", "");
     const resolved = {
       shape: getDecoder(isExact ? full : full.replace("{quantity", "{resource"), kubernetes),

@@ -38,6 +38,7 @@ interface KindDescription {
   resource: string;
   namespaced: boolean;
   subresources?: readonly string[];
+  /** True if API servers don't serve the kind by default. */
   off?: boolean;
 }
 
@@ -129,7 +130,7 @@ const createResourceKind = (
 const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByName => {
   const kinds = new Map(listStandardKinds(kubernetes).map(toKindEntry));
   for (const [name, kind] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
-    // A CustomResourceDefinition replaces a known kind only in kinitiras' group, which is also in standardKinds.
+    // The kinds of kinitiras are known even without a CustomResourceDefinition, which replaces them if there is one.
     if (!kinds.has(name) || kind.kind.group === policyGroup) kinds.set(name, kind);
   }
   return kinds;
@@ -171,10 +172,10 @@ const standardKindsByMinor = new Map<string | undefined, readonly ResourceKind[]
 /** The built-in kinds of the newest minor of Kubernetes. */
 export const standardKinds = listStandardKinds();
 
-const toKindEntry = (kind: ResourceKind): [string, ResourceKind] => [
-  toKindKey(joinApiVersion(kind.kind), kind.kind.kind),
-  kind,
-];
+const toKindEntry = (resourceKind: ResourceKind): [string, ResourceKind] => {
+  const { kind: groupVersionKind } = resourceKind;
+  return [toKindKey(joinApiVersion(groupVersionKind), groupVersionKind.kind), resourceKind];
+};
 
 /** Returns the kinds that a CustomResourceDefinition defines; none for any other object. */
 const listDefinedKinds = (object: unknown): ResourceKind[] => {
@@ -206,6 +207,7 @@ export const describeMissingKind = (apiVersion: string, kind: string, kubernetes
     : undefined;
 };
 
+/** Returns a clause such as "what Goose of v1 is; Kubernetes 1.37 has none", for what can't be decided. */
 export const describeUnknownKind = (apiVersion: string, kind: string, kubernetes?: string): string => {
   if (isCustomResourceGroup(splitApiVersion(apiVersion).group))
     return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;

@@ -6,10 +6,16 @@ import { createRecordedCluster, findServedResource, listServedResources } from "
 
 type RecordedObject = NonNullable<RecordedCapabilityAnswers["objects"]>[number];
 
-const { known, definition, goose } = readRows<{
-  known: [string, RecordedObject[], RecordedObject, (object | undefined)?, string?][];
+const { known, definition, customObject } = readRows<{
+  known: [
+    name: string,
+    objects: RecordedObject[],
+    object: RecordedObject,
+    served?: object | null,
+    kubernetes?: string,
+  ][];
   definition: RecordedObject;
-  goose: RecordedObject;
+  customObject: RecordedObject;
 }>(import.meta.filename);
 
 describe("served kinds: a lookup", () => {
@@ -23,10 +29,10 @@ describe("a cluster of recorded objects", () => {
   const geese = { group: "example.com", version: "v1", resource: "geese" };
 
   it("a cluster of recorded objects finds objects by the plural that their definition sets", async () => {
-    const cluster = createRecordedCluster({ objects: [definition, goose] });
+    const cluster = createRecordedCluster({ objects: [definition, customObject] });
     assert.equal((await cluster.get(geese, "a", "pond"))?.kind, "Goose");
     assert.equal((await cluster.list(geese)).length, 1);
-    await cluster.create(geese, { ...goose, metadata: { name: "b", namespace: "pond" } });
+    await cluster.create(geese, { ...customObject, metadata: { name: "b", namespace: "pond" } });
     assert.equal((await cluster.list(geese, "pond")).length, 2);
   });
 

@@ -6,8 +6,8 @@ import { packageRoot } from "../../cli/roots.ts";
 
 /**
  * Reports whether a word after `--rules` is the name of a rule, perhaps a misspelt one. It must have the form of a
- * name. A word that is also the path of a file is a name only if the catalogue has this rule, or if words of the verb
- * stand before the option.
+ * name. A word that is also the path of a file is a name only if the catalogue has this rule, or if the command already
+ * has its own words, such as paths, before the option (`hasWords`).
  */
 const isRuleName = (word: string, hasWords: boolean): boolean =>
   /^[A-Za-z][A-Za-z0-9-]*$/.test(word) &&
