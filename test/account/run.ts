@@ -20,7 +20,7 @@ import {
   disarmAndArm,
   lowerLimits,
   measureDelays,
-  observeQuiet,
+  observeHarmlessTraffic,
   readStatus,
   ringAlarms,
   rollBack,
@@ -28,7 +28,7 @@ import {
   runBadCanary,
   runStep,
   sendColdAndWarm,
-  startQuietTraffic,
+  startHarmlessTraffic,
 } from "./steps.ts";
 import { notSeen, type Suite } from "./suite.ts";
 
@@ -69,14 +69,17 @@ const deployBoth = async (suite: Suite): Promise<boolean> => {
   return deployed.every(Boolean);
 };
 
-/** Runs the steps of the stage with the HTTP API. Since `quietSince`, quiet traffic is sent, which `endQuiet` ends. */
-const exerciseHttp = async (suite: Suite, endQuiet: () => Promise<unknown>, quietSince: number) => {
+/**
+ * Runs the steps of the stage with the HTTP API. Both stages have got harmless traffic since `harmlessSince`. It ends
+ * when the alarms have been read, because the next steps make alarms ring.
+ */
+const exerciseHttp = async (suite: Suite, endHarmlessTraffic: () => Promise<unknown>, harmlessSince: number) => {
   const { http } = suite;
   await deployAgain(suite, http);
   await readStatus(suite, http);
   await deployVersion(suite, http, "two");
-  await observeQuiet(suite, quietSince);
-  await endQuiet().catch(() => {});
+  await observeHarmlessTraffic(suite, harmlessSince);
+  await endHarmlessTraffic().catch(() => {});
   await runBadCanary(suite, http);
   await lowerLimits(suite, http, "two");
   await ringAlarms(suite, http);
@@ -101,15 +104,15 @@ const exercise = async (suite: Suite) => {
     await countResources(suite);
     for (const stage of [http, url]) await sendColdAndWarm(suite, stage);
     await Promise.all([measureDelays(suite, http), checkFacts(suite, facts, "deployed")]);
-    const quietSince = Date.now();
-    const stops = [http, url].map(startQuietTraffic);
-    const endQuiet = () => Promise.all(stops.map((stop) => stop()));
+    const harmlessSince = Date.now();
+    const stops = [http, url].map(startHarmlessTraffic);
+    const endHarmlessTraffic = () => Promise.all(stops.map((stop) => stop()));
     // A new account runs at most ten environments at once. There the stages are exercised one after the other.
     const { AccountLimit } = await suite.clients.lambda.getAccountSettings({});
     if ((AccountLimit?.ConcurrentExecutions ?? 0) < 100) {
-      await exerciseHttp(suite, endQuiet, quietSince);
+      await exerciseHttp(suite, endHarmlessTraffic, harmlessSince);
       await exerciseUrl(suite);
-    } else await Promise.all([exerciseHttp(suite, endQuiet, quietSince), exerciseUrl(suite)]);
+    } else await Promise.all([exerciseHttp(suite, endHarmlessTraffic, harmlessSince), exerciseUrl(suite)]);
     await checkFacts(suite, facts, "afterwards");
   }
   for (const { id } of facts)

@@ -198,8 +198,11 @@ export const lowerLimits = (suite: Suite, stage: SuiteStage, word: string) =>
     return getLastLine(stderr);
   });
 
-/** Sends reviews by which no alarm may ring, until the returned function is called: some have wrong keys or paths. */
-export const startQuietTraffic = (stage: SuiteStage) => {
+/**
+ * Sends harmless reviews, which may let no alarm ring, until the returned function is called. Some have wrong keys or
+ * paths.
+ */
+export const startHarmlessTraffic = (stage: SuiteStage) => {
   let isOver = false;
   const kinds: ReviewOptions[] = [
     {},
@@ -221,8 +224,8 @@ export const startQuietTraffic = (stage: SuiteStage) => {
   };
 };
 
-/** Waits until CloudWatch has metrics of five minutes with quiet traffic, and then reads which alarms ring. */
-export const observeQuiet = (suite: Suite, since: number) =>
+/** Waits until CloudWatch has metrics of five minutes with harmless traffic, and then reads which alarms ring. */
+export const observeHarmlessTraffic = (suite: Suite, since: number) =>
   runStep(suite, "five minutes with wrong keys and unknown paths", async () => {
     const stages = [suite.http, suite.url];
     const countMinutes = async ({ name }: SuiteStage) =>
@@ -234,7 +237,7 @@ export const observeQuiet = (suite: Suite, since: number) =>
     const minutes = Math.min(...(finalCounts ?? (await Promise.all(stages.map(countMinutes)))));
     const alarms = (await Promise.all(stages.map(({ name }) => readAlarms(suite.clients, name)))).flat();
     const rang = alarms.flatMap(({ AlarmName = "", StateValue }) => (StateValue === "ALARM" ? [AlarmName] : []));
-    suite.measured.quiet = { minutes, rang };
+    suite.measured.harmlessTraffic = { minutes, rang };
     return `${formatCount(alarms.length, "alarm")}, ${rang.length} ringing after ${minutes} minutes`;
   });
 

@@ -31,7 +31,7 @@ export interface Measurements {
   /** The versions of the suite's rule before and after the change of the stack. */
   aliasAtStackChange?: [before: string, after: string];
   /** The alarms that rang before reviews failed, and the number of minutes in that time that have metrics. */
-  quiet?: { minutes: number; rang: string[] };
+  harmlessTraffic?: { minutes: number; rang: string[] };
   /** The alarms that rang while reviews failed. */
   rang: string[];
   /** The alarms that did not ring while reviews failed. */

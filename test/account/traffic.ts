@@ -30,6 +30,7 @@ export interface SentReview {
   allowed?: boolean;
   /** The version of the suite's rule that mutated the object. */
   version?: string | undefined;
+  /** The message of the denial or of the error; without a message, the beginning of the answer. */
   sentence: string;
 }
 

@@ -132,7 +132,7 @@ export const measureTrace = async (
         return { ...entry, clientConfig: { ...clientConfig, url: toUrl(clientConfig.url) } };
       }),
     }));
-    return applyConfigurations(hooked.admin, delayed, scripted.announcer);
+    return applyConfigurations(hooked.admin, delayed, scripted.detector);
   };
 
   const total = sum(writes.map(({ hourly }) => hourly));

@@ -16,14 +16,14 @@ import {
 } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
-// Sends the cases of a sixth of the rules to a real API server. The cases of ports are also sent to API servers with
-// the compiled-in plugins. parity.test.ts compares another sixth.
+// Sends the cases of a sixth of the rules to a real API server. The cases of rules that reimplement a compiled-in
+// plugin are also sent to API servers with this plugin. parity.test.ts compares another sixth.
 const catalogue = await readCatalogue();
 const chosenRules = chooseSixth(catalogue, 0);
 /** The rules whose cases a test below changes. They are used even if they are not in the chosen sixth. */
 const rulesWithChangedCases = ["deny-service-external-ips", "default-toleration-seconds"];
 
-// This is not a unit test, because a new rule or case must not break those: only an API server can write the table.
+// This is not a unit test, because each new rule or case changes the table, and writing it takes an API server.
 it("the table of cases in docs/background/parity.md has the number of cases of every rule", async () => {
   const page = await readFile(new URL("../../docs/background/parity.md", import.meta.url), "utf8");
   const [, table = ""] = page.split("<!-- Written by npm run parity -- --requests 0 --write. -->");

@@ -84,6 +84,7 @@ const groups = {
 function buildPolicy(kind: "Mutating" | "Validating") {
   const [apiVersion, name] = ["admissionregistration.k8s.io/v1", "everything"];
   const everything = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["CREATE", "UPDATE"] };
+  // The patch changes nothing: the API server only has to evaluate the policy and to apply a patch for each write.
   const jsonPatch = {
     expression: `has(object.metadata) && "seen" in object.metadata.?annotations.orValue({})
       ? [] : [JSONPatch{op: "test", path: "/kind", value: object.kind}]`,
@@ -187,7 +188,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
     admin = cluster.admin;
 
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+    const { detector, stop } = await openScriptedWebhookEndpoints(certificate);
     stack.defer(stop);
     const connection = { server: cluster.server, ca: cluster.ca, credentials: { token: cluster.getToken("admin") } };
     const ledger = createMemoryLedger();
@@ -221,7 +222,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
         ca: certificate.ca,
         harden: false,
       });
-      await applyConfigurations(admin, manifests, announcer);
+      await applyConfigurations(admin, manifests, detector);
     };
 
     kubelets = await startKubelets(cluster, nodeCount);

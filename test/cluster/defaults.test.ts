@@ -39,30 +39,35 @@ const words = ["", "a", "b", "app:1"];
 
 /**
  * Generates values of a type, as infra/apiserver/defaults/types.json writes the type: "[Container" is a list of
- * containers, "{quantity" a map of quantities, "?" marks an optional member. `member` is the field's name. If `odd` is
- * true, some values are invalid. Values at a large `depth` are small.
+ * containers, "{quantity" a map of quantities, "?" marks an optional member. `member` is the field's name. If
+ * `mayBeInvalid` is true, some values are invalid. Values at a large `depth` are small.
  */
-const createArbitrary = (type: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
-  const valid = createValidArbitrary(type.replace("?", ""), member, depth, odd);
-  if (!odd) return valid;
+const createArbitrary = (type: string, member: string, depth: number, mayBeInvalid: boolean): Arbitrary<unknown> => {
+  const valid = createValidArbitrary(type.replace("?", ""), member, depth, mayBeInvalid);
+  if (!mayBeInvalid) return valid;
   const invalid = fc.constantFrom<unknown>(null, "x", 7, [], {}, true, [null]);
   return fc.oneof({ weight: 60, arbitrary: valid }, { weight: 1, arbitrary: invalid });
 };
 
-/** Returns an arbitrary for values of a type. Only the members of lists, maps and structs may be invalid. */
-const createValidArbitrary = (type: string, member: string, depth: number, odd: boolean): Arbitrary<unknown> => {
+/** Returns an arbitrary for valid values of a type; with `mayBeInvalid`, their members may be invalid. */
+const createValidArbitrary = (
+  type: string,
+  member: string,
+  depth: number,
+  mayBeInvalid: boolean,
+): Arbitrary<unknown> => {
   const [first, rest] = [type[0], type.slice(1)];
   const lengths = { maxLength: depth > 4 ? 1 : 2 };
-  if (first === "*") return createArbitrary(rest, member, depth, odd);
-  if (first === "[") return fc.array(createArbitrary(rest, member, depth, odd), lengths);
+  if (first === "*") return createArbitrary(rest, member, depth, mayBeInvalid);
+  if (first === "[") return fc.array(createArbitrary(rest, member, depth, mayBeInvalid), lengths);
   if (first === "{") {
     const keys = fc.constantFrom(
       ...(rest === "quantity" ? resources : ["a", "example.com/b", "pod.beta.kubernetes.io/init-containers"]),
     );
-    return fc.dictionary(keys, createArbitrary(rest, "", depth, odd), { maxKeys: 2 });
+    return fc.dictionary(keys, createArbitrary(rest, "", depth, mayBeInvalid), { maxKeys: 2 });
   }
   if (type === "ObjectMeta" && depth === 1)
-    return createStructArbitrary("ObjectMeta", depth, odd, ["labels", "annotations", "finalizers"]);
+    return createStructArbitrary("ObjectMeta", depth, mayBeInvalid, ["labels", "annotations", "finalizers"]);
   const likelyValues = likely[member];
   if (likelyValues && (type === "text" || type === "flag")) return fc.constantFrom(...likelyValues);
   const simple: Record<string, Arbitrary<unknown>> = {
@@ -70,18 +75,25 @@ const createValidArbitrary = (type: string, member: string, depth: number, odd: 
     flag: fc.boolean(),
     number: fc.constantFrom(0, 1, 2, -1, 80),
     // The amounts "" and "one" aren't valid quantities.
-    quantity: fc.constantFrom(...(odd ? amounts : amounts.filter((amount) => amount !== "" && amount !== "one"))),
+    quantity: fc.constantFrom(
+      ...(mayBeInvalid ? amounts : amounts.filter((amount) => amount !== "" && amount !== "one")),
+    ),
     either: fc.constantFrom<unknown>(0, "", 80, "http", "25%"),
     bytes: fc.constantFrom("", "YQ==", "YQ\n==\n"),
     time: fc.constantFrom("2026-11-01T00:00:00Z", "2026-11-01T01:02:03.456+02:00"),
     microtime: fc.constantFrom("2026-11-01T00:00:00.123456Z", "2026-11-01T01:02:03.000000+02:00"),
     any: fc.constant({}),
   };
-  return simple[type] ?? createStructArbitrary(type, depth, odd);
+  return simple[type] ?? createStructArbitrary(type, depth, mayBeInvalid);
 };
 
 /** Returns an arbitrary for objects of a struct, with some of its members, or only of those that `only` lists. */
-const createStructArbitrary = (name: string, depth: number, odd: boolean, only?: string[]): Arbitrary<Fields> => {
+const createStructArbitrary = (
+  name: string,
+  depth: number,
+  mayBeInvalid: boolean,
+  only?: string[],
+): Arbitrary<Fields> => {
   const members = Object.entries(types[name] ?? {}).filter(([member]) => only?.includes(member) ?? true);
   /** Returns the probability that an object has the member. */
   const getChance = (member: string): number => {
@@ -94,9 +106,9 @@ const createStructArbitrary = (name: string, depth: number, odd: boolean, only?:
     .chain((dice) => {
       const chosen = members.filter(([member], index) => (dice[index] ?? 1) < getChance(member));
       const record = Object.fromEntries(
-        chosen.map(([member, type]) => [member, createArbitrary(type, member, depth + 1, odd)]),
+        chosen.map(([member, type]) => [member, createArbitrary(type, member, depth + 1, mayBeInvalid)]),
       );
-      const hasUnknownField = odd && (dice[members.length] ?? 1) < 0.02;
+      const hasUnknownField = mayBeInvalid && (dice[members.length] ?? 1) < 0.02;
       return fc.record({ ...record, ...(hasUnknownField && { [`${name.toLowerCase()}X`]: fc.constant(1) }) });
     });
 };
@@ -116,15 +128,15 @@ const getPath = (apiVersion: string, kind: string) => {
   return `${root}${namespacePath}/${formPlural(kind.toLowerCase())}?dryRun=All&fieldValidation=Warn`;
 };
 
-/** Generates objects of all kinds with a known type. If `odd` is true, some of their values are invalid. */
-const createAnyObject = (minor: string, odd: boolean): Arbitrary<Fields> => {
+/** Generates objects of all kinds with a known type. If `mayBeInvalid` is true, some of their values are invalid. */
+const createAnyObject = (minor: string, mayBeInvalid: boolean): Arbitrary<Fields> => {
   const kinds = listKinds(minor);
   // Usual kinds occur twice in the list, so that they are chosen twice as often.
   const usualKinds = kinds.filter(({ kind }) => ["Pod", "Deployment", "Service", "Job"].includes(kind));
   return fc
     .constantFrom(...kinds, ...usualKinds)
     .chain(({ apiVersion, kind, type }) =>
-      createStructArbitrary(type, 0, odd).map((fields): Fields => ({ ...fields, apiVersion, kind })),
+      createStructArbitrary(type, 0, mayBeInvalid).map((fields): Fields => ({ ...fields, apiVersion, kind })),
     );
 };
 

@@ -66,7 +66,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
   let folder: string;
   let certificate: ServerCertificate;
   let endpoints: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
-  let announcer: ConfigurationUseDetector;
+  let detector: ConfigurationUseDetector;
   let clusterOne: TestCluster;
   let clusterTwo: TestCluster;
   const opened: { stop(): Promise<void> }[] = [];
@@ -76,7 +76,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     folder = await mkdtemp(join(tmpdir(), "postern-dispatch-"));
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     endpoints = await openScriptedWebhookEndpoints(certificate);
-    announcer = endpoints.announcer;
+    detector = endpoints.detector;
     const disable = ["DefaultTolerationSeconds"];
     [clusterOne, clusterTwo] = await Promise.all([
       bootCluster(binaries, { disable, audit: true }),
@@ -93,9 +93,9 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     const postern = await serveTestRules(rules, yaml, { certificate, ...host });
     opened.push(postern);
     const apply = (caller?: TestWebhookOptions, cluster = clusterOne) =>
-      applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests(caller)), announcer);
+      applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests(caller)), detector);
     const stop = async () => {
-      await deleteTestWebhookConfigurations(clusterOne.admin, postern.manifests(), announcer);
+      await deleteTestWebhookConfigurations(clusterOne.admin, postern.manifests(), detector);
       await postern.stop();
     };
     return { ...postern, apply, close: postern.stop, stop };
@@ -542,8 +542,8 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       await postern.apply({ cluster: "two" }, clusterTwo);
     });
     after(async () => {
-      await deleteTestWebhookConfigurations(clusterTwo.admin, postern.manifests({ cluster: "two" }), announcer);
-      await deleteTestWebhookConfigurations(clusterOne.admin, postern.manifests({ cluster: "one" }), announcer);
+      await deleteTestWebhookConfigurations(clusterTwo.admin, postern.manifests({ cluster: "two" }), detector);
+      await deleteTestWebhookConfigurations(clusterOne.admin, postern.manifests({ cluster: "one" }), detector);
       await postern.close();
     });
 

@@ -49,7 +49,7 @@ for (const [place, minor] of minors.entries())
     let certificate: ServerCertificate;
     let cluster: TestCluster;
     let endpoints: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
-    let announcer: ConfigurationUseDetector;
+    let detector: ConfigurationUseDetector;
     let log: FileHandle;
     /** The number of bytes of the audit log that were read. */
     let readBytes = 0;
@@ -61,7 +61,7 @@ for (const [place, minor] of minors.entries())
       folder = await mkdtemp(join(tmpdir(), "postern-dispatcher-"));
       certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
       endpoints = await openScriptedWebhookEndpoints(certificate, scripts);
-      announcer = endpoints.announcer;
+      detector = endpoints.detector;
       const rules = [{ level: "Request" }];
       const policy = {
         apiVersion: "audit.k8s.io/v1",
@@ -135,9 +135,9 @@ for (const [place, minor] of minors.entries())
         const random = createRandom(seed * 1000 + number);
         const set = createSet(number, endpoints.url, certificate.ca, random);
         serve(set);
-        context.after(() => deleteTestWebhookConfigurations(cluster.admin, set.manifests, announcer));
-        await applyConfigurations(cluster.admin, set.manifests, announcer);
-        const manifests = set.manifests.map((manifest) => announcer.announce(manifest).body);
+        context.after(() => deleteTestWebhookConfigurations(cluster.admin, set.manifests, detector));
+        await applyConfigurations(cluster.admin, set.manifests, detector);
+        const manifests = set.manifests.map((manifest) => detector.announce(manifest).body);
         const writes = Array.from({ length: writesPerSet }, (_, index) =>
           createWrite(number * writesPerSet + index, random),
         );

@@ -50,7 +50,7 @@ describe("an exception on a real API server", await needs("API server"), () => {
       assert.equal((await cluster.admin({ method: "POST", path: "/api/v1/namespaces", body })).code, 201);
     }
     postern = await serveTestRules(catalogue, buildConfig("2999-12-31"), { certificate });
-    await applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()), endpoints.announcer);
+    await applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()), endpoints.detector);
   });
   after(async () => {
     await Promise.all([cluster?.stop(), endpoints?.stop(), postern?.stop()]);

@@ -29,7 +29,8 @@ import { deleteWithFinalizers, sendSequence } from "../parity/sequence-sender.ts
 import { needs } from "../parts.ts";
 
 // On a real API server, a group of mutating rules must have the same effect as its members have one by one. Rules that
-// read the cluster and rules that need an exemption aren't members of the tested group.
+// read the cluster, rules that need an exemption, and the rule for PodGroups, which the API server doesn't serve by
+// default, aren't members of the tested group.
 const mutators = (await readCatalogue()).filter(
   ({ rule, phases }) =>
     phases.includes("mutate") &&
@@ -48,7 +49,7 @@ describe("a group on a real API server", await needs("API server"), () => {
   let folder: string;
   let certificate: ServerCertificate;
   let endpoints: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
-  let announcer: ConfigurationUseDetector;
+  let detector: ConfigurationUseDetector;
   let clusterOne: TestCluster;
   let clusterTwo: TestCluster;
 
@@ -57,7 +58,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     folder = await mkdtemp(join(tmpdir(), "postern-groups-"));
     certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
     endpoints = await openScriptedWebhookEndpoints(certificate);
-    announcer = endpoints.announcer;
+    detector = endpoints.detector;
     const reimplemented = mutators.map(({ rule: { upstreamPlugin } }) => upstreamPlugin?.plugin);
     const disable = (await listPlugins(binaries)).defaultOn.filter((plugin) => reimplemented.includes(plugin));
     const booting = [1, 2].map(() => bootCluster(binaries, { disable }));
@@ -71,9 +72,9 @@ describe("a group on a real API server", await needs("API server"), () => {
   /** Serves rules and registers their webhooks in a cluster. `stop` also removes the webhooks. */
   const startServing = async (rules: CatalogueRule[], yaml: string, cluster: TestCluster) => {
     const postern = await serveTestRules(rules, yaml, { certificate });
-    await applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()), announcer);
+    await applyConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()), detector);
     const stop = async () => {
-      await deleteTestWebhookConfigurations(cluster.admin, postern.manifests(), announcer);
+      await deleteTestWebhookConfigurations(cluster.admin, postern.manifests(), detector);
       await postern.stop();
     };
     return { ...postern, stop };

@@ -35,6 +35,7 @@ const answers: Record<string, ReturnType<TestEndpointScript>[]> = {
     { body: '{"status": {"allowed": true}}' },
   ],
   failing: [{ code: 500, body: "" }],
+  // Without Retry-After, the call isn't repeated after 503, as it is after 500.
   closed: [{ code: 503, body: "" }],
   "approved-in-words": [{ body: '{"status": {"allowed": "true"}}' }],
   "with-a-number": [{ body: '{"status": {"allowed": true, "auditAnnotations": {"odd": 1}}}' }],
@@ -126,7 +127,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
     ruleClusters = { approvals: third, denials: fourth };
 
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+    const { detector, stop } = await openScriptedWebhookEndpoints(certificate);
     stack.defer(stop);
     const backend = await readServiceKubeconfig(kubeconfigs.ours);
     for (const [name, imagePolicy] of Object.entries(variants)) {
@@ -135,7 +136,7 @@ describe("image-policy-webhook beside its plugin", await needs("API server"), ()
       const served = await serveTestRules(catalogue, yaml, { certificate, openCapabilities });
       stack.defer(served.stop);
       const { admin } = ruleClusters[name as Variant];
-      await applyConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()), announcer);
+      await applyConfigurations(admin, extendWebhookTimeoutsForTests(served.manifests()), detector);
     }
   });
   after(() => stack.disposeAsync());

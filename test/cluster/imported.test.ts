@@ -76,7 +76,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
     importedYaml = stdout;
 
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-    const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+    const { detector, stop } = await openScriptedWebhookEndpoints(certificate);
     stack.defer(stop);
     const { server, ca, getToken } = managed;
     const connections = { local: { server, ca, credentials: { token: getToken("admin") } } };
@@ -84,7 +84,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
     const openCapabilities = createLiveCapabilities(connections, { openLedger: () => ledger });
     const served = await serveTestRules(await readCatalogue(), importedYaml, { certificate, openCapabilities });
     stack.defer(served.stop);
-    await applyConfigurations(managed.admin, extendWebhookTimeoutsForTests(served.manifests()), announcer);
+    await applyConfigurations(managed.admin, extendWebhookTimeoutsForTests(served.manifests()), detector);
   });
   after(() => stack.disposeAsync());
 

@@ -27,9 +27,11 @@ const olderMinor = minor === newestMinor ? undefined : minor;
 const runs = Number(POSTERN_RUNS ?? 200);
 const seed = Number(POSTERN_SEED ?? Math.floor(Math.random() * 1e9));
 
-const custom = readRows<{ definition: KubernetesObject; objects: KubernetesObject[]; others: KubernetesObject[] }>(
-  import.meta.filename,
-);
+const custom = readRows<{
+  definition: KubernetesObject;
+  objects: KubernetesObject[];
+  objectsOfOtherKinds: KubernetesObject[];
+}>(import.meta.filename);
 const { skip } = await needs("API server", "Kubernetes module");
 const published = (await needs("published manifests")).skip === false;
 
@@ -51,7 +53,7 @@ const kindsWithConditions = ["APIService", "FlowSchema"];
 describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`, { skip }, () => {
   let cluster: TestCluster;
   let module: Kubernetes;
-  const valid = [...readValidObjects(), ...custom.others, custom.definition];
+  const valid = [...readValidObjects(), ...custom.objectsOfOtherKinds, custom.definition];
   let kinds: KindIndex = buildKindIndex(valid, minor);
   const getKind = ({ apiVersion = "", kind = "" }: KubernetesObject) => kinds.of(apiVersion, kind);
   const served = valid.filter((object) => getKind(object)?.off === false);

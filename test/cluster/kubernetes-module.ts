@@ -88,9 +88,9 @@ export const createComparison = (
       if (olderMinor !== undefined && error.code === "ECONNRESET") return undefined;
       throw error;
     });
-    const [server, ours] = await Promise.all([sent, callModule(request)]);
+    const [server, moduleAnswer] = await Promise.all([sent, callModule(request)]);
     if (server === undefined) return { isRefused: true, cause: "an older minor panics", text: "" };
-    return compareAnswers(request, server, ours, olderMinor);
+    return compareAnswers(request, server, moduleAnswer, olderMinor);
   };
   return { send, read, compare };
 };
@@ -111,10 +111,17 @@ const reduceAnswer = ({ body, ...answer }: ComparedAnswer): ComparedAnswer => {
   return { ...answer, body: causes.length > 0 ? { reason: body.reason, fields } : body };
 };
 
-/** Returns how an older minor's answer differs, if both answers have the same verdict. */
-const findOlderCause = (wanted: ComparedAnswer, actual: ComparedAnswer, ours: KubernetesAnswer): string | undefined => {
-  if (wanted.code >= 300) return ours.status && "an older minor refuses it with other fields";
-  if (ours.object === undefined) return undefined;
+/**
+ * Returns how the answer of an API server of an older minor (`wanted`) differs, if both answers have the same verdict.
+ * `actual` has the parts of the module's answer that are compared.
+ */
+const findOlderCause = (
+  wanted: ComparedAnswer,
+  actual: ComparedAnswer,
+  moduleAnswer: KubernetesAnswer,
+): string | undefined => {
+  if (wanted.code >= 300) return moduleAnswer.status && "an older minor refuses it with other fields";
+  if (moduleAnswer.object === undefined) return undefined;
   const isSameObject = isDeepStrictEqual(actual.body, wanted.body);
   return isSameObject ? "an older minor warns otherwise" : "an older minor stores other fields";
 };
@@ -123,7 +130,7 @@ const findOlderCause = (wanted: ComparedAnswer, actual: ComparedAnswer, ours: Ku
 const compareAnswers = (
   { object }: ComparedRequest,
   server: TestClusterResponse,
-  ours: KubernetesAnswer,
+  moduleAnswer: KubernetesAnswer,
   olderMinor: string | undefined,
 ): ComparedAnswers => {
   const reduce = olderMinor ? reduceAnswer : (answer: ComparedAnswer) => answer;
@@ -132,17 +139,17 @@ const compareAnswers = (
   // The module states no code for an object, because 200 or 201 depends on the request.
   const successCode = isRefused ? 200 : server.code;
   const actual = reduce({
-    code: ours.object ? successCode : (ours.status?.code ?? 0),
-    warnings: [...ours.warnings],
-    body: normalize({ ...(ours.object ?? ours.status ?? ours) }, object),
+    code: moduleAnswer.object ? successCode : (moduleAnswer.status?.code ?? 0),
+    warnings: [...moduleAnswer.warnings],
+    body: normalize({ ...(moduleAnswer.object ?? moduleAnswer.status ?? moduleAnswer) }, object),
   });
   if (isDeepStrictEqual(actual, wanted)) return { isRefused, cause: "equal", text: "" };
   const cause =
-    (olderMinor && findOlderCause(wanted, actual, ours)) ||
-    findCause(JSON.stringify(server.body), String(ours.status?.message), olderMinor);
+    (olderMinor && findOlderCause(wanted, actual, moduleAnswer)) ||
+    findCause(JSON.stringify(server.body), String(moduleAnswer.status?.message), olderMinor);
   if (actual.code === wanted.code)
     return { isRefused, cause, text: formatAnswerDiff(toMutable(wanted), toMutable(actual)) };
-  const ourMessage = ours.status?.message ?? ours.undecided;
+  const ourMessage = moduleAnswer.status?.message ?? moduleAnswer.undecided;
   return { isRefused, cause, text: `- ${wanted.code} ${server.body.message}\n+ ${actual.code} ${ourMessage}` };
 };
 

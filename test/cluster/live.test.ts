@@ -25,11 +25,15 @@ const limitranges = { group: "", resource: "limitranges" };
 /** Lets a read ask the API server even if the answer is in the cache. */
 const fresh = { maxAge: 0 };
 
-/** A wrong answer of the API server to a call, and the sentence with which the call then fails. */
+/** A wrong answer that a call of a rule gets. */
 interface WrongAnswer {
+  /** What is wrong with the answer, for the title of the test. */
   answer: string;
+  /** The function that the rule calls; `get` by default. */
   call?: string;
+  /** What the proxy does in place of the API server. */
   fault: Fault;
+  /** A pattern for the message with which the call fails. */
   failure: string;
 }
 

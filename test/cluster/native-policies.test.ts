@@ -102,7 +102,7 @@ describe("policies in a cluster whose plugin for them is off", await needs("API 
 
 const template = "Object.spec.template.spec";
 const initContainers = [{ name: "a", image: "i" }];
-/** Mutations with values that only some minors convert. A label of an object names the mutation. */
+/** Mutations with values that only some minors convert. The test's Deployments have one init container, z. */
 const mutations: Record<string, { expression: string; becomes: object }> = {
   object: {
     expression: `[JSONPatch{op: 'add', path: '/spec/template/spec/initContainers/0', value: ${template}.initContainers{name: 'a', image: 'i'}}]`,
@@ -144,6 +144,7 @@ for (const minor of chooseMinors())
         const resourceRules = [
           { apiGroups: ["apps"], apiVersions: ["v1"], resources: ["deployments"], operations: ["CREATE"] },
         ];
+        // A Deployment's label states the only policy that changes it.
         const spec = {
           reinvocationPolicy: "Never",
           mutations: [mutation],
@@ -161,7 +162,8 @@ for (const minor of chooseMinors())
       before(async () => {
         folder = await mkdtemp(join(tmpdir(), "postern-native-"));
         const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-        // If a policy has conditions, API servers of 1.37 convert no part of an object in a JSON patch.
+        // Exempt users would become conditions of the policies. If a policy has conditions, API servers of 1.37 convert
+        // no values in its JSON patches.
         const yaml = buildYaml(policies, {});
         rules = await serveTestRules(catalogue, yaml, { certificate });
         cluster = await bootCluster(await requireBinaries(minor));

@@ -13,9 +13,9 @@ import { measureParity } from "../parity/parity.ts";
 import { listPluginPorts } from "../parity/plugins.ts";
 import { needs, needsApiServer } from "../parts.ts";
 
-// Compares a sixth of the ports with their plugins by generated requests, on the newest minor of Kubernetes and on one
-// other minor in turn. cases.test.ts sends the cases of another sixth. `npm run parity -- --minor 1.33,1.37` compares
-// all ports on each of these minors.
+// Compares a sixth of the ports (rules that reimplement a plugin) with their plugins by generated requests, on the
+// newest minor of Kubernetes and on one other minor in turn. cases.test.ts sends the cases of another sixth.
+// `npm run parity -- --minor 1.33,1.37` compares all ports on each of these minors.
 const needsApiserver = await needs("API server");
 const ports = listPluginPorts(await readCatalogue());
 
@@ -120,5 +120,6 @@ it("the comparison counts a matchCondition that fails as an unexplained differen
   );
   const [[webhook, count = 0] = []] = Object.entries(failedConditions);
   assert.equal(webhook, "deny-service-external-ips.postern.dev");
+  // Each failed evaluation counts as unexplained, and so does each answer that differs because of it.
   assert.ok(count > 0 && unexplained > count);
 });

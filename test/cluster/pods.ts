@@ -9,15 +9,15 @@ const texts = readRows<Record<"odd" | "capabilities" | "sysctls" | "volumeSource
 const chooseFrom = <T>(...values: T[]): Arbitrary<T> => fc.constantFrom(...values);
 /** Generates objects with any of these members. */
 const createRecord = (model: Record<string, Arbitrary<unknown>>) => fc.record(model, { requiredKeys: [] });
-/** Generates a value once in `cases` cases, and undefined in the others: `makeOptional(flag, 3)` in a third of them. */
-const makeOptional = <T>(value: Arbitrary<T>, cases = 4): Arbitrary<T | undefined> =>
-  fc.oneof({ weight: cases - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
+/** Generates a value in one of `oneIn` cases, and undefined in the others. */
+const makeOptional = <T>(value: Arbitrary<T>, { oneIn = 4 } = {}): Arbitrary<T | undefined> =>
+  fc.oneof({ weight: oneIn - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
 
 const odd = chooseFrom(...texts.odd);
 const profileType = chooseFrom("RuntimeDefault", "Localhost", "Unconfined", "", "runtime/default", "localhost/a", "😀");
-const profile = makeOptional(createRecord({ type: profileType, localhostProfile: chooseFrom("a") }), 3);
-const flag = makeOptional(fc.boolean(), 3);
-const user = makeOptional(chooseFrom(0, 1, 1000, -1), 3);
+const profile = makeOptional(createRecord({ type: profileType, localhostProfile: chooseFrom("a") }), { oneIn: 3 });
+const flag = makeOptional(fc.boolean(), { oneIn: 3 });
+const user = makeOptional(chooseFrom(0, 1, 1000, -1), { oneIn: 3 });
 const windowsOptions = makeOptional(createRecord({ hostProcess: fc.boolean(), runAsUserName: chooseFrom("a") }));
 const seLinuxOptions = makeOptional(
   createRecord({
@@ -26,12 +26,12 @@ const seLinuxOptions = makeOptional(
     role: chooseFrom("", "a"),
     level: chooseFrom("s0"),
   }),
-  3,
+  { oneIn: 3 },
 );
 const capability = fc.oneof(chooseFrom(...texts.capabilities), odd);
 const capabilities = makeOptional(
   createRecord({ add: fc.array(capability, { maxLength: 3 }), drop: fc.array(capability, { maxLength: 3 }) }),
-  2,
+  { oneIn: 2 },
 );
 
 /** Fields of the security contexts of pods and of containers. */
@@ -46,7 +46,7 @@ const sharedFields = {
 const sysctl = chooseFrom(...texts.sysctls);
 const podSecurityContext = createRecord({
   ...sharedFields,
-  sysctls: makeOptional(fc.array(fc.record({ name: sysctl, value: chooseFrom("0") }), { maxLength: 4 }), 2),
+  sysctls: makeOptional(fc.array(fc.record({ name: sysctl, value: chooseFrom("0") }), { maxLength: 4 }), { oneIn: 2 }),
   fsGroup: chooseFrom(0),
 });
 /** Half of the containers get the fields that the level `restricted` requires, and half a required seccompProfile. */
@@ -71,8 +71,8 @@ const action = createRecord({
   tcpSocket: createRecord({ host, port: chooseFrom(80) }),
   exec: chooseFrom({ command: ["a"] }),
 });
-const probe = makeOptional(action, 8);
-const hostPort = makeOptional(chooseFrom(0, 80, 8080, 10000, 443), 2);
+const probe = makeOptional(action, { oneIn: 8 });
+const hostPort = makeOptional(chooseFrom(0, 80, 8080, 10000, 443), { oneIn: 2 });
 /** Generates containers, whose probes and hooks may name a host. */
 const container = fc.record(
   {
@@ -82,8 +82,10 @@ const container = fc.record(
     livenessProbe: probe,
     readinessProbe: probe,
     startupProbe: probe,
-    lifecycle: makeOptional(createRecord({ postStart: action, preStop: action }), 8),
-    ports: makeOptional(fc.array(fc.record({ containerPort: chooseFrom(80), hostPort }), { maxLength: 3 }), 4),
+    lifecycle: makeOptional(createRecord({ postStart: action, preStop: action }), { oneIn: 8 }),
+    ports: makeOptional(fc.array(fc.record({ containerPort: chooseFrom(80), hostPort }), { maxLength: 3 }), {
+      oneIn: 4,
+    }),
   },
   { requiredKeys: ["name", "image"] },
 );
@@ -117,19 +119,19 @@ const annotations = fc
 const spec = fc.record(
   {
     containers: fc.array(container, { maxLength: 3 }),
-    initContainers: makeOptional(fc.array(container, { maxLength: 2 }), 3),
-    ephemeralContainers: makeOptional(fc.array(container, { maxLength: 2 }), 4),
+    initContainers: makeOptional(fc.array(container, { maxLength: 2 }), { oneIn: 3 }),
+    ephemeralContainers: makeOptional(fc.array(container, { maxLength: 2 }), { oneIn: 4 }),
     securityContext: podSecurityContext,
-    volumes: makeOptional(fc.array(volume, { maxLength: 3 }), 2),
+    volumes: makeOptional(fc.array(volume, { maxLength: 3 }), { oneIn: 2 }),
     os: makeOptional(chooseFrom({ name: "windows" }, { name: "linux" }, { name: "Windows" })),
     hostNetwork: flag,
     hostPID: flag,
     hostIPC: flag,
-    hostUsers: makeOptional(fc.boolean(), 3),
+    hostUsers: makeOptional(fc.boolean(), { oneIn: 3 }),
   },
   { requiredKeys: ["containers"] },
 );
 
 export const pods: Arbitrary<object> = fc
-  .record({ annotations: makeOptional(annotations, 2), spec })
+  .record({ annotations: makeOptional(annotations, { oneIn: 2 }), spec })
   .map(({ annotations, spec }) => JSON.parse(JSON.stringify({ metadata: { name: "p", annotations }, spec })));

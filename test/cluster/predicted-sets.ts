@@ -28,7 +28,7 @@ export interface ObjectSet {
 export interface CreationStep {
   object: NamedObject;
   /** True if the object has an unusual field or name. */
-  isEdge: boolean;
+  isEdgeCase: boolean;
   /** The request that follows the creation. */
   next: "none" | "update" | "patch" | "delete" | "subresource";
   /** The subresource that the request writes, if `next` is "subresource". */
@@ -49,9 +49,10 @@ export interface SetTables {
   scopes: (Row & JsonMap)[];
   objects: Record<string, number>;
   verbs: Record<CreationStep["next"], number>;
-  edges: Record<string, number>;
+  /** `invalid` objects have many invalid parts, `unusual` ones have one of the `unusualFields`. */
+  edgeCases: Record<"none" | "invalid" | "unusual", number>;
   /** Unusual values of fields, and the kinds of objects that have the field. */
-  rows: { kinds?: string[]; path: string; value: unknown }[];
+  unusualFields: { kinds?: string[]; path: string; value: unknown }[];
   /** The ends of unusual names. */
   names: Record<string, number>;
 }
@@ -188,12 +189,12 @@ const buildName = (base: string, end: string): string => {
 const generateStep = ({
   objects,
   verbs,
-  edges,
-  rows,
+  edgeCases,
+  unusualFields,
   names,
 }: SetTables): Arbitrary<Omit<CreationStep, "object"> & { body: JsonMap; name: string }> => {
   const validGenerators = createObjectGenerators({ mayBeInvalid: false });
-  const oddGenerators = createObjectGenerators({ mayBeInvalid: true });
+  const invalidGenerators = createObjectGenerators({ mayBeInvalid: true });
   const specialBodies = {
     small: smallObject,
     validated: takeFirstBody(validatingPolicyScenarios.policies),
@@ -210,23 +211,25 @@ const generateStep = ({
           const metadata = Object(body.metadata);
           return { ...body, metadata: { ...metadata, labels: { ...metadata.labels, ...labels } } };
         });
-  return fc.tuple(pickName(objects), pickName(edges)).chain(([name, edge]) => {
-    const generators = edge === "odd" ? oddGenerators : validGenerators;
+  return fc.tuple(pickName(objects), pickName(edgeCases)).chain(([name, edgeCase]) => {
+    const generators = edgeCase === "invalid" ? invalidGenerators : validGenerators;
     return generateBodyWithEdits(generateBody(name, generators), generators).chain((source) => {
-      const kindRows = rows.filter(({ kinds }) => kinds === undefined || kinds.includes(String(source.body.kind)));
+      const kindFields = unusualFields.filter(
+        ({ kinds }) => kinds === undefined || kinds.includes(String(source.body.kind)),
+      );
       return fc
         .record({
-          row: pick(...kindRows),
+          unusualField: pick(...kindFields),
           next: pickName(verbs),
-          name: edge === "none" ? fc.constant("") : pickName(names),
+          name: edgeCase === "none" ? fc.constant("") : pickName(names),
         })
-        .map(({ row, next, name }) => {
+        .map(({ unusualField, next, name }) => {
           const { subresource: [subresource, edit] = [], body } = source;
-          const path = row.path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+          const path = unusualField.path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part));
           const writesSubresource = next === "subresource";
           return {
-            body: edge === "row" ? applyEdits(body, [{ path, value: row.value }]) : body,
-            isEdge: edge !== "none",
+            body: edgeCase === "unusual" ? applyEdits(body, [{ path, value: unusualField.value }]) : body,
+            isEdgeCase: edgeCase !== "none",
             next: writesSubresource && subresource === undefined ? "patch" : next,
             subresource: writesSubresource ? subresource : undefined,
             edits: writesSubresource && edit ? [edit] : source.edits,

@@ -196,7 +196,7 @@ const compareOutcomes = (
   // A policy's patch made the object unreadable. The API server's message is from Go, so check's text isn't compared.
   if (code === 500 && /json: cannot unmarshal|strict decoding/.test(String(body.message)))
     return [true, denial !== undefined];
-  // The refusal may come from a plugin or a policy for which check reports "undecided".
+  // The refusal may come from a plugin or policy that check reports as undecided. Then check's denial is another one.
   if ((code === 403 || isByPolicy(body.message)) && checked.undecided.length > 0) return [true, denial !== undefined];
   if (code >= 300)
     return [
@@ -213,13 +213,14 @@ const compareOutcomes = (
 };
 
 /**
- * Sorts the violations that LimitRanger lists in the random order of Go's maps. Also replaces the no-break space that
- * Go's protobuf package puts into its errors in some programs.
+ * Sorts the violations that LimitRanger lists in the random order of Go's maps. Each begins with `maximum`, `minimum`
+ * or, for instance, `cpu max limit to request ratio`. Also replaces the no-break space that Go's protobuf package puts
+ * into its errors in some programs.
  */
 const sortLimits = (message: string): string =>
   message
     .replaceAll("\u00a0", " ")
-    .replace(/(?<=is forbidden: \[)(?=m|\S+ max limit ).*(?=\]$)/, (parts) => parts.split(", ").sort().join());
+    .replace(/(?<=is forbidden: \[)(?=m|\S+ max limit ).*(?=\]$)/, (parts) => parts.split(", ").sort().join(", "));
 
 /** Matches the random end of a generated name in quotes: `x7k2p` in `"web-x7k2p"`. */
 const createRandomNamePattern = (generateName: string | undefined): RegExp =>

@@ -17,7 +17,7 @@ import { findPublishedManifests } from "./published.ts";
 // The results of `check` for manifests that other projects published must equal the answers of a real API server.
 
 const {
-  state,
+  state: statePaths,
   first: kindsToCreateFirst,
   alone: separateKinds,
   known: knownDifferences,
@@ -62,7 +62,7 @@ for (const minor of chooseMinors(undefined, 1))
         const contentType = "application/merge-patch+json";
         await admin({ method: "PATCH", path: "/api/v1/namespaces/default", body, contentType });
       };
-      cluster = await bootPredictedCluster(minor, state, { fill, validate: "strict" });
+      cluster = await bootPredictedCluster(minor, statePaths, { fill, validate: "strict" });
     });
     after(() => cluster?.stop());
 

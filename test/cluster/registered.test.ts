@@ -23,14 +23,14 @@ const readCommand = async (pattern: RegExp): Promise<string[]> => {
   assert.equal(commands.length, 1, `${pattern}`);
   return commands[0]?.split("kubectl ")[1]?.trim().split(/\s+/) ?? [];
 };
-const [pruneCommand, setCommand, removeCommand] = await Promise.all(
+const [pruneCommand, applySetCommand, removeCommand] = await Promise.all(
   [/--prune-allowlist/, /--applyset/, /kubectl delete/].map(readCommand),
 );
-assert.ok(pruneCommand && setCommand && removeCommand);
+assert.ok(pruneCommand && applySetCommand && removeCommand);
 
 const modes = {
   "client-side": { apply: pruneCommand, variables: {} },
-  "server-side": { apply: setCommand, variables: { KUBECTL_APPLYSET: "true" } },
+  "server-side": { apply: applySetCommand, variables: { KUBECTL_APPLYSET: "true" } },
 };
 /** A policy whose selector has the texts `y` and `on`, which YAML 1.1 reads as booleans. */
 const policy = {

@@ -35,6 +35,7 @@ export interface RelaySurroundings {
   postern: string;
   /** The host name of Postern. */
   host: string;
+  /** The cluster's key, with which the path of Postern's URLs begins. */
   key: string;
 }
 

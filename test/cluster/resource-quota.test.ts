@@ -23,7 +23,7 @@ import { needs } from "../parts.ts";
  */
 const { POSTERN_QUOTA_SECONDS } = process.env;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 2);
-/** With more clients of one quota, a review on a slow machine would not have enough time. */
+/** A short run has few clients: with more clients of one quota, a review on a slow machine would not end in time. */
 const clients = POSTERN_QUOTA_SECONDS === undefined ? 8 : 32;
 
 // The API server's own plugin is off, and kube-controller-manager runs the quota controller. The rule has only the

@@ -25,6 +25,7 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
       rulesThatAskClusters.map(({ name }) => [`function:${name}`, [buildKubernetesGroupName("postern", name)]]),
     );
     cluster = await bootCluster(binaries, { rbac: true, users });
+    // Some rules must exempt a user.
     const rules = rulesThatAskClusters
       .map(({ name }) => `${name}: { mode: audit, exempt: { users: [nobody] } }`)
       .join(", ");

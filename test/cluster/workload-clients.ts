@@ -78,7 +78,7 @@ export const measureWorkload = (
   const count = { [`count/${resource}.${group}`]: 1 };
   // An object that is being deleted uses no amounts here: the objects that it controls are counted separately.
   if ("deletionTimestamp" in (stored.metadata ?? {})) return count;
-  // Only `chooseWrite` makes these objects.
+  // Every stored object comes from `chooseWrite`, so it is a Workload with one container.
   const { spec } = stored as Workload;
   if (isJob(spec) && (spec.runPolicy.suspend || hasEnded(spec, stored))) return count;
   const { replicas, template } = getScaled(spec);

@@ -75,7 +75,7 @@ const quotas = [
 ] as const;
 type Quota = (typeof quotas)[number];
 
-/** Reports whether a quota counts an object. An object is written as `GROUP/RESOURCE/NAMESPACE/NAME`. */
+/** Reports whether a quota counts an object (GROUP/RESOURCE/NAMESPACE/NAME). Only namespace a has `namespaceLabels`. */
 const covers = (quota: Quota, object: string) => !("namespaceLabels" in quota) || object.split("/")[2] === "a";
 const listHard = ({ hard }: Quota): [name: string, amount: number][] => Object.entries(hard);
 const toNumber = (quantity = "0") => Number(requireQuantity(quantity).nanos / 10n ** 9n);

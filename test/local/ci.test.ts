@@ -20,7 +20,7 @@ before(async () => {
   await cp(dirname(run), join(folder, "project/.ci"), { recursive: true });
 });
 
-/** Runs the copy with a script as the tests. Returns the exit code and the last line. */
+/** Runs the copy of .ci/run, with this shell script in place of the tests. Returns the exit code and the last line. */
 const runCi = (tests: string) => {
   const env = { ...process.env, PATH: `${join(folder, "bin")}:${process.env.PATH}`, TESTS: tests };
   const { status, stdout } = spawnSync("bash", [join(folder, "project/.ci/run")], { env, encoding: "utf8" });

@@ -44,7 +44,7 @@ const config = {
     "allowed-registries": { settings: { registries: ["ghcr.io"] } },
     "security-context-deny": { mode: "warn" },
     "default-requests-and-limits": { settings: { requests: { cpu: "100m" } } },
-    // postern check can't evaluate this condition, so it is undecided.
+    // postern check doesn't ask this backend, so the rule's verdict is undecided.
     "image-policy-webhook": { settings: { backend: { url: "https://127.0.0.1:1/" } } },
   },
   groups: { defaults: ["default-requests-and-limits"] },

@@ -25,7 +25,7 @@ interface CommandRow {
   /** The file for --config; by default the team's postern.yaml. */
   config?: string;
   /** Whether the command gets no --config, because its option --config means another file. */
-  isWithout?: boolean;
+  omitsConfig?: boolean;
   code?: number;
   /** A pattern for standard output. */
   prints?: string;
@@ -78,8 +78,8 @@ spec:
 before(async () => {
   await Promise.all([installPackage(teamFolder), installPackage(toolFolder)]);
   await write(join(teamFolder, "package.json"), '{ "type": "module" }');
-  const configText = "catalogues: [postern/catalogue, acme-rules]\nrules:\n  allowed-registries:\n";
-  await write(join(teamFolder, "postern.yaml"), configText);
+  const catalogues = "catalogues: [postern/catalogue, acme-rules]\n";
+  await write(join(teamFolder, "postern.yaml"), `${catalogues}rules:\n  allowed-registries:\n`);
   await write(
     join(teamFolder, "policies.yaml"),
     "rules: { policy-override: { settings: { policies: policies/team.yaml } } }\nclusters: { a: { connect: { manifests: state } } }\n",
@@ -108,7 +108,7 @@ before(async () => {
     for (const rulesFolder of ["functions", "node_modules/acme-rules/rules", "node_modules/postern/functions"])
       await writeRule(join(foreignFolder, rulesFolder, rule));
   cpSync(foreignFolder, bareFolder, { recursive: true });
-  await write(join(foreignFolder, "postern.yaml"), configText.replace("\nrules:\n", "\nrules: {}\n#"));
+  await write(join(foreignFolder, "postern.yaml"), `${catalogues}rules: {}\n`);
   await write(join(foreignFolder, "policies/team.yaml"), buildPolicy("theirs"));
   await write(join(foreignFolder, "node_modules/acme-rules/package.json"), catalogue);
   await write(join(foreignFolder, "node_modules/acme-rules/rules/README.md"), "");
@@ -160,7 +160,7 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
       it(`with --config, only code of the config's folder runs: ${row.name}`, async () => {
         const filesBefore = await listFiles(foreignFolder);
         const words = row.words.map((word) => word.replace("TEAM", teamFolder));
-        const config = row.isWithout
+        const config = row.omitsConfig
           ? []
           : ["--config", (row.config ?? "TEAM/postern.yaml").replace("TEAM", teamFolder)];
         requireOutput(await runIn(foreignFolder, teamFolder, ...words, ...config), row);

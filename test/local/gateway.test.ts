@@ -71,7 +71,8 @@ const openTestGateway = async (
 ) => {
   const gateway = await openImitatedApiGateway(certificate, "127.0.0.1", 0, timeouts);
   gateways.push(gateway);
-  const hasValidKey = createUrlKeyVerifier(signer.publicKey, () => [1]);
+  const acceptedKeyVersions = [1];
+  const hasValidKey = createUrlKeyVerifier(signer.publicKey, () => acceptedKeyVersions);
   gateway.serve(new Map(Object.entries({ "check-name": nameEndpoint, ...handlers })), hasValidKey);
   return {
     gateway,

@@ -33,9 +33,9 @@ describe("an object with its defaults", await needs("Kubernetes module"), () => 
       fieldValidation: "Warn",
       object: JSON.stringify(object),
     });
-    let [wanted, actual]: object[] = [{ isRead: false }, { isRead: filled.misfits.length === 0 }];
-    const isReadByHandlers = handled?.status === undefined;
-    if (isReadByHandlers) {
+    // If the handlers can't decode the object, Postern must have found a misfit.
+    let [wanted, actual]: object[] = [{ isDecodable: false }, { isDecodable: filled.misfits.length === 0 }];
+    if (handled?.status === undefined) {
       wanted = { object: handled?.object, warnings: handled?.warnings.toSorted() };
       actual = { object: filled.object, warnings: filled.strays.map((stray) => `unknown field "${stray}"`).sort() };
     }

@@ -37,7 +37,7 @@ const listCache = async (cache: string) => (await readdir(cache)).map((name) => 
 const simpleMemory = Buffer.from('{"notServed":true}');
 
 /**
- * The bytes of a minimal WebAssembly module with the exports of the real one. `answer` returns the start of the memory.
+ * The bytes of a minimal WebAssembly module with the exports of the real one. `answer` returns the text `simpleMemory`.
  * For an object of one byte, `answer` fails by the instruction `unreachable`. For an object of two bytes, it loops
  * forever.
  */
@@ -54,7 +54,8 @@ const simpleModule = (() => {
   const types = list(type([i32], [i32]), type([i32], [i64]), type([i32, i32, i32], [i64]));
   const functions = [exported("buffer", 0, 0), exported("setUp", 0, 1), exported("answer", 0, 2)];
   const failures = [...ifLengthIs(1), ...unreachable, end, ...ifLengthIs(2), ...endlessLoop, end];
-  // `buffer` returns 4096, `setUp` returns 0, and `answer` returns the length of the memory.
+  // `buffer` returns the address 4096, and `setUp` an empty text. A text is returned as its address in the upper 32
+  // bits and its length in the lower ones. The text of `answer` has the address 0.
   const bodies = list(
     functionBody(0x41, 0x80, 0x20),
     functionBody(0x42, 0),

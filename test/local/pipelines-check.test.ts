@@ -24,8 +24,16 @@ import { readRows } from "../rows.ts";
 const run = promisify(execFile);
 const homeFolder = await createTestFolder();
 
-type FileName = "config" | "admitted" | "denied" | "assumed" | "undecided" | "workload" | "unreadable" | "commanding";
-const { config, admitted, denied, assumed, undecided, workload, unreadable, commanding } = readRows<
+type FileName =
+  | "config"
+  | "admitted"
+  | "denied"
+  | "assumed"
+  | "undecided"
+  | "workload"
+  | "unreadable"
+  | "withCiCommands";
+const { config, admitted, denied, assumed, undecided, workload, unreadable, withCiCommands } = readRows<
   Record<FileName, string>
 >(import.meta.filename);
 
@@ -279,7 +287,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   });
 
   it("the checks let no line of a manifest become a command for GitHub's runner", async () => {
-    const { stdout } = await runGitHubCheck(await createOwnRepository({ "k8s/web.yaml": commanding }), ownGitHub);
+    const { stdout } = await runGitHubCheck(await createOwnRepository({ "k8s/web.yaml": withCiCommands }), ownGitHub);
     const commands: string[] = [];
     let endToken: string | undefined;
     // GitHub trims lines. After the command stop-commands, GitHub ignores commands until the line `::TOKEN::`.

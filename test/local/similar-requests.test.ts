@@ -164,16 +164,16 @@ const generateRenamed = (object: KubernetesObject): fc.Arbitrary<KubernetesObjec
     return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, edit(member, replace)]));
   };
   const { apiVersion, kind, ...rest } = object;
-  const foundCases = new Set<string>();
+  const foundTexts = new Set<string>();
   edit(rest, (text) => {
-    foundCases.add(text);
+    foundTexts.add(text);
     return text;
   });
-  foundCases.delete("default");
+  foundTexts.delete("default");
   const replaceable = toRequestPattern(toRequest(object))?.texts ?? [];
   const oldText = fc.oneof(
-    { weight: 8, arbitrary: fc.constantFrom(...(replaceable.length > 0 ? replaceable : foundCases)) },
-    fc.constantFrom(...foundCases),
+    { weight: 8, arbitrary: fc.constantFrom(...(replaceable.length > 0 ? replaceable : foundTexts)) },
+    fc.constantFrom(...foundTexts),
   );
   const name = fc.stringMatching(/^[a-z][-a-z0-9]{0,8}[a-z0-9]$/);
   const amount = fc.stringMatching(/^[1-9]\d{0,2}(?:m|Mi|Gi)?$/);

@@ -19,14 +19,14 @@ const answer = (code: number, body: object, warnings: string[] = [], audit = {})
 type AnswerPair = [
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
-  earlier?: readonly ComparableServerAnswer[],
+  earlierActual?: readonly ComparableServerAnswer[],
 ];
 type Row = [verdict: ParityComparisonResult["verdict"], ...pair: AnswerPair];
 /** Verifies the verdicts of comparisons: in each row a verdict, upstream's answer and the rule's answer. */
 const verify = (rows: Row[], rule = "some-rule", minor = "1.36") => {
-  for (const [index, [verdict, wanted, actual, earlier]] of rows.entries())
+  for (const [index, [verdict, wanted, actual, earlierActual]] of rows.entries())
     assert.equal(
-      comparePluginAndPortAnswers({ rule, minor }, wanted, actual, { ...(earlier && { earlier }) }).verdict,
+      comparePluginAndPortAnswers({ rule, minor }, wanted, actual, { ...(earlierActual && { earlierActual }) }).verdict,
       verdict,
       `row ${index}: ${formatAnswerDiff(wanted, actual)}`,
     );
@@ -47,6 +47,7 @@ interface Sample {
   name: string;
   rule?: string;
   minor?: string;
+  /** True if the pairs are compared for each rule that reimplements a plugin, and not only for `rule`. */
   everyPort?: true;
   equal?: Pair[];
   known?: Pair[];

@@ -189,9 +189,12 @@ const sortManagers = (object: Body): Body => {
   return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(compareText) } };
 };
 
-/** Replaces generated names of objects in an answer by `<sequence>-?`, because their suffixes are random. */
-const replaceNames = (text: string, name: string, sequence: string) =>
-  (name === sequence ? text : text.replaceAll(name, `${sequence}-?`)).replaceAll(
+/**
+ * Replaces generated names of objects in an answer by `<sequence>-?`, because their suffixes are random. The object of
+ * a sequence has the sequence's name or a generated one.
+ */
+const replaceNames = (text: string, objectName: string, sequence: string) =>
+  (objectName === sequence ? text : text.replaceAll(objectName, `${sequence}-?`)).replaceAll(
     new RegExp(`\\b${sequence}-[bcdfghjklmnpqrstvwxz2456789]{5}\\b`, "g"),
     `${sequence}-?`,
   );
@@ -207,13 +210,13 @@ interface KnownDifference {
   isInAudit?: true;
   /**
    * Reports whether this difference alone explains how the plugin's answer (`wanted`) and the rule's (`actual`) differ.
-   * `earlier` and `before` are explained in `ComparisonContext`.
+   * `earlierActual` and `earlierWanted` are explained in `ComparisonContext`.
    */
   explains(
     wanted: ComparableServerAnswer,
     actual: ComparableServerAnswer,
-    earlier: readonly ComparableServerAnswer[],
-    before: readonly ComparableServerAnswer[],
+    earlierActual: readonly ComparableServerAnswer[],
+    earlierWanted: readonly ComparableServerAnswer[],
   ): boolean;
 }
 
@@ -255,15 +258,15 @@ const knownDifferences: KnownDifference[] = [
     rules: ["mutating-admission-policy"],
     since: { "1.0": true, "1.37": false },
     isInAudit: true,
-    explains: (wanted, _actual, _earlier, before) => [wanted, ...before].some(isPanic),
+    explains: (wanted, _actual, _earlierActual, earlierWanted) => [wanted, ...earlierWanted].some(isPanic),
   },
   {
     reason: "from Kubernetes 1.37 on, the API server sends no LocalSubjectAccessReview to a webhook",
     rules: ["namespace-auto-provision", "namespace-exists"],
     since: { "1.37": true },
-    explains: (wanted, actual, earlier) =>
+    explains: (wanted, actual, earlierActual) =>
       (isAccessReview(actual) && wanted.code === 404) ||
-      (earlier.some(isAccessReview) && Object(wanted.body).kind === "Namespace" && actual.code === 404),
+      (earlierActual.some(isAccessReview) && Object(wanted.body).kind === "Namespace" && actual.code === 404),
   },
   {
     reason:
@@ -463,8 +466,8 @@ const knownDifferences: KnownDifference[] = [
 const quotaRefusal = /^(.* is forbidden: )(?:exceeded quota|failed quota|status unknown for quota): ([^:,]+)[:,]/;
 
 /**
- * Deletes from the plugin's answer the audit annotations that only PodSecurity writes: the API server doesn't call the
- * rule `pod-security` for such requests. `actual` is the rule's answer.
+ * Deletes from the plugin's answer the audit annotations that only PodSecurity writes: for exempt requests and for
+ * privileged namespaces, the API server doesn't call the rule `pod-security`. `actual` is the rule's answer.
  */
 const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {
   const isOnlyOfPlugin = ([key, value]: [string, string]) =>
@@ -514,8 +517,9 @@ const isSameRefusal = (
 const getMessage = ({ body }: ComparableServerAnswer) => String(Object(body).message);
 
 /**
- * Returns the unified diffs at the ends of an answer's texts, and the answer without them. In these texts, values that
- * are empty lists or maps are replaced by null, or by nil in Go's structures.
+ * Returns the unified diffs at the ends of an answer's texts, and the answer without them. In these texts, empty
+ * lists and maps are replaced by null (nil in Go's structures), because one answer may have null where the other has
+ * an empty value.
  */
 const splitDiffs = (answer: ComparableServerAnswer) => {
   const diffs: string[] = [];
@@ -629,7 +633,7 @@ export type ParityComparisonResult =
   | { verdict: "different" };
 
 /** The name of the compared rule, and the minor of Kubernetes. */
-export interface ComparedPort {
+export interface ComparedRule {
   rule: string;
   minor: string;
 }
@@ -637,9 +641,9 @@ export interface ComparedPort {
 /** What a comparison of two answers takes into account besides these answers. */
 interface ComparisonContext {
   /** The answers of the rule's server to the earlier requests of the sequence. */
-  earlier?: readonly ComparableServerAnswer[];
+  earlierActual?: readonly ComparableServerAnswer[];
   /** The answers of the plugin's server to the earlier requests of the sequence. */
-  before?: readonly ComparableServerAnswer[];
+  earlierWanted?: readonly ComparableServerAnswer[];
   /**
    * If several webhook entries of the rule deny the request, the client gets one of these denials. These are all
    * answers that it may get.
@@ -649,10 +653,10 @@ interface ComparisonContext {
 
 /** Compares the answer of the plugin's server, `wanted`, with that of the rule's server, `actual`. */
 export const comparePluginAndPortAnswers = (
-  { rule, minor }: ComparedPort,
+  { rule, minor }: ComparedRule,
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
-  { earlier = [], before = [], denials = [] }: ComparisonContext = {},
+  { earlierActual = [], earlierWanted = [], denials = [] }: ComparisonContext = {},
 ): ParityComparisonResult => {
   const adjusted = adjustFailures(wanted, actual, minor);
   // If several policies deny a request, upstream returns one of their denials at random, and so does the rule. If
@@ -665,7 +669,8 @@ export const comparePluginAndPortAnswers = (
       rules.includes(rule) &&
       selectNewest(since, minor) &&
       acceptedAnswers.some(
-        (answer) => (isInAudit || isSame(answer.audit, actual.audit)) && explains(answer, actual, earlier, before),
+        (answer) =>
+          (isInAudit || isSame(answer.audit, actual.audit)) && explains(answer, actual, earlierActual, earlierWanted),
       ),
   );
   return known ? { verdict: "known", reason: known.reason } : { verdict: "different" };

@@ -37,8 +37,8 @@ describe("the results of cases", () => {
   });
 
   it("the results of cases say why a rule has no plugin with which its answers are compared", () => {
-    const { beside: _, ...rest } = equalCases;
-    const withoutPlugin = { ...rest, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
+    const { beside: _, ...withoutComparison } = equalCases;
+    const withoutPlugin = { ...withoutComparison, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
     assert.match(
       describeCaseResults([withoutPlugin]),
       /^- always-pull-images: Kubernetes v1.35.4 has no plugin AlwaysPullImages$/m,

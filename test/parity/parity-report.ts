@@ -12,7 +12,11 @@ export const chooseComparedMinors = (option: string | undefined, isAll: boolean)
   return chosen.toSorted((one, other) => minors.indexOf(one) - minors.indexOf(other));
 };
 
-/** The headings of the table of compared rules, whose rows are printed as each rule is finished. */
+/**
+ * The headings of the table of compared rules, whose rows are printed as each rule is finished. The last four are about
+ * calls of the rule: all, those that refused or changed an object, those without its matchConditions, and the
+ * percentage that these conditions save.
+ */
 export const parityTableHeadings = [
   "RULE",
   "REQUESTS",
@@ -123,10 +127,17 @@ const caseHeadings = [
   "recorded answers",
 ];
 
-const buildCaseRow = ({ rule, cases, asSaid, notReceivable, beside, outcomes }: RuleCaseResults): string[] => [
+const buildCaseRow = ({
+  rule,
+  cases,
+  asSaid,
+  notReceivable,
+  beside: pluginComparison,
+  outcomes,
+}: RuleCaseResults): string[] => [
   rule,
   ...[cases, asSaid, notReceivable.length].map(String),
-  beside ? String(beside.equal + sumCounts(beside.known)) : "-",
+  pluginComparison ? String(pluginComparison.equal + sumCounts(pluginComparison.known)) : "-",
   outcomes ? String(outcomes.asSaid) : "-",
 ];
 
@@ -146,9 +157,9 @@ const listExceptions = (results: RuleCaseResults[]): { notReceivable: string[]; 
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${hideLongValues(reason)}`);
   return {
     notReceivable: results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable)),
-    leftOut: results.flatMap(({ rule, alone, beside }) => [
-      ...(alone === undefined ? [] : [`- ${rule}: ${alone}`]),
-      ...describe(rule, beside?.leftOut),
+    leftOut: results.flatMap(({ rule, alone: whyNotCompared, beside: pluginComparison }) => [
+      ...(whyNotCompared === undefined ? [] : [`- ${rule}: ${whyNotCompared}`]),
+      ...describe(rule, pluginComparison?.leftOut),
     ]),
   };
 };
@@ -280,6 +291,7 @@ const mergeReasons = (
   const isComplete = comparedMinors.every((minor) => runs.some((run) => toMinor(run.kubernetes) === minor));
   const comparedRules = new Set(runs.flatMap(({ rules }) => rules.map(({ rule }) => rule)));
   if (isComplete) for (const rules of rulesByReason.values()) for (const name of comparedRules) rules.delete(name);
+  // Of the new reasons, those of the newest minor come first, and the newest minor is last in `runs`.
   for (const { rule, known } of runs.toReversed().flatMap(({ rules }) => rules))
     for (const reason of Object.keys(known))
       rulesByReason.set(reason, (rulesByReason.get(reason) ?? new Set()).add(rule));

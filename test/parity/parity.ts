@@ -15,7 +15,7 @@ import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
 import type { TestCluster } from "../control-plane/cluster.ts";
 import {
   type ComparableServerAnswer,
-  type ComparedPort,
+  type ComparedRule,
   comparePluginAndPortAnswers,
   formatAnswerDiff,
   type ParityComparisonResult,
@@ -29,8 +29,8 @@ import { getComparisonConfig, type PluginPort, type PortComparisonConfig } from 
 import {
   applyConfigurations,
   buildTestRule,
-  callForVitalResources,
   extendWebhookTimeoutsForTests,
+  includeVitalRequests,
   serveTestRules,
   type TestRuleServerOptions,
 } from "./rule-server.ts";
@@ -119,12 +119,12 @@ export const measureParity = async (
   const pair = await bootParityServerPair(port, binaries, { folder, stack }, late);
   const { upstream, ours, openCapabilities } = pair;
   const settings = mergeWithDefaults(pair.settings, options.settings);
-  const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+  const { detector, stop } = await openScriptedWebhookEndpoints(certificate);
   stack.defer(stop);
   const denials = createDenialCollector();
   const open = async (ports: PluginPort[]) => {
     const host = { certificate, openCapabilities: openCapabilities(), before: denials.observe };
-    const served = await serve(ports, host, { settings, minor }, announcer);
+    const served = await serve(ports, host, { settings, minor }, detector);
     stack.defer(served.stop);
     return served;
   };
@@ -246,7 +246,7 @@ const serve = async (
   ports: PluginPort[],
   host: TestRuleServerOptions,
   { settings, minor }: { settings: object; minor: string },
-  announcer: ConfigurationUseDetector,
+  detector: ConfigurationUseDetector,
 ) => {
   const setups = ports.map(({ name, rule }) => {
     // A rule with `exemptionRequired` must exempt a user. This one sends no request in the comparison.
@@ -270,7 +270,7 @@ const serve = async (
         .filter(({ rule, request }) => names.has(rule) && users.has(request?.userInfo.username ?? "")),
     /** Registers the webhooks of these rules in a cluster, in place of the webhooks that were registered before. */
     callFrom: async ({ admin }: TestCluster) => {
-      await applyConfigurations(admin, extendWebhookTimeoutsForTests(callForVitalResources(manifests())), announcer);
+      await applyConfigurations(admin, extendWebhookTimeoutsForTests(includeVitalRequests(manifests())), detector);
       start = reports.length;
     },
   };
@@ -352,6 +352,7 @@ const sendAll = async (
 };
 
 type StepVerdict = ParityComparisonResult & {
+  /** For a difference: the requests of the sequence up to this one, with the plugin's answers. */
   turns?: RequestWithAnswer[];
   wanted?: ComparableServerAnswer;
   actual?: ComparableServerAnswer;
@@ -363,21 +364,25 @@ const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
  * which the API server called each matching webhook entry.
  */
 const compareTurns = (
-  compared: ComparedPort,
+  compared: ComparedRule,
   wanted: RequestWithAnswer[],
   actual: RequestWithAnswer[],
   sequence: string,
   withAllDenials = actual,
 ): StepVerdict[] => {
-  const earlier: ComparableServerAnswer[] = [];
-  const before: ComparableServerAnswer[] = [];
+  const earlierActual: ComparableServerAnswer[] = [];
+  const earlierWanted: ComparableServerAnswer[] = [];
   return wanted.map((turn, index) => {
     const wantedAnswer = toComparable(turn, sequence);
     const actualAnswer = toComparable(actual[index] ?? turn, sequence);
     const denials = listDenials(withAllDenials[index] ?? turn, sequence);
-    const comparison = comparePluginAndPortAnswers(compared, wantedAnswer, actualAnswer, { earlier, before, denials });
-    earlier.push(actualAnswer);
-    before.push(wantedAnswer);
+    const comparison = comparePluginAndPortAnswers(compared, wantedAnswer, actualAnswer, {
+      earlierActual,
+      earlierWanted,
+      denials,
+    });
+    earlierActual.push(actualAnswer);
+    earlierWanted.push(wantedAnswer);
     if (comparison.verdict !== "different") return comparison;
     return { ...comparison, turns: wanted.slice(0, index + 1), wanted: wantedAnswer, actual: actualAnswer };
   });
@@ -405,7 +410,7 @@ const listMatches = ({ phases, rule }: PluginPort) =>
 const createProperty = (
   sequence: Arbitrary<RequestSequence>,
   servers: {
-    compared: ComparedPort;
+    compared: ComparedRule;
     upstream: TestCluster;
     sendToOurs(sequences: NamedSequence[]): Promise<RequestWithAnswer[][]>;
   },
@@ -463,17 +468,20 @@ const explain = async (
     const { errorInstance } = await fc.check(property, { seed, path: String(index), numRuns: 1 });
     const recurs = errorInstance instanceof DifferenceError;
     if (!recurs && errorInstance) throw errorInstance;
-    differences.push(toDifference(recurs ? errorInstance.verdict : verdict, withoutConditions, recurs));
+    differences.push(toDifference(recurs ? errorInstance.verdict : verdict, { withoutConditions, recurs }));
   }
   return differences;
 };
 
-const toDifference = (verdict: StepVerdict, withoutConditions: boolean, recurs: boolean): ParityDifference => {
+const toDifference = (
+  verdict: StepVerdict,
+  found: Pick<ParityDifference, "withoutConditions" | "recurs">,
+): ParityDifference => {
   const { turns = [], wanted, actual } = verdict;
   const calls = turns.map(({ call: { method, path, body, contentType, user } }) =>
     [method, path, `as ${user}`, ...(contentType ? [`(${contentType})`] : []), formatBody(body)].join(" ").trim(),
   );
-  return { withoutConditions, recurs, calls, diff: wanted && actual ? formatAnswerDiff(wanted, actual) : "" };
+  return { ...found, calls, diff: wanted && actual ? formatAnswerDiff(wanted, actual) : "" };
 };
 
 /** Formats a body without the fields that the server adds to each object. */

@@ -53,8 +53,8 @@ export const getComparisonConfig = (plugin: string, minor: string): PortComparis
 };
 
 /**
- * Returns the flags of kube-apiserver that enable the APIs of all objects in comparisons. The flags of a plugin that
- * has other settings in the comparison are left out.
+ * Returns the flags of kube-apiserver that enable the APIs of all objects in comparisons. If a plugin has `settings` in
+ * plugins.yaml, its flags are left out: they may change more than the APIs.
  */
 export const listParityObjectFlags = (minor: string): string[] => {
   const configs = Object.keys(comparisonConfigs).map((plugin) => getComparisonConfig(plugin, minor));

@@ -144,7 +144,7 @@ export const extendWebhookTimeoutsForTests = (manifests: WebhookManifests): Webh
  * Removes the condition that exempts requests which keep a control plane alive, because upstream's plugins see these
  * requests, too.
  */
-export const callForVitalResources = (manifests: WebhookManifests): WebhookManifests =>
+export const includeVitalRequests = (manifests: WebhookManifests): WebhookManifests =>
   manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
     webhooks: webhooks.map(({ matchConditions = [], ...webhook }) => {
@@ -169,9 +169,9 @@ export const createTestWebhookConfigurations = async (
 export const applyConfigurations = async (
   admin: TestClusterClient,
   manifests: WebhookManifests,
-  announcer: ConfigurationUseDetector,
+  detector: ConfigurationUseDetector,
 ): Promise<void> => {
-  const announced = manifests.map((manifest) => announcer.announce(manifest));
+  const announced = manifests.map((manifest) => detector.announce(manifest));
   for (const { body } of announced) {
     const { code, body: answer } = await admin({
       method: "PATCH",
@@ -182,8 +182,9 @@ export const applyConfigurations = async (
     if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${answer.message}`);
   }
   await waitUntil("the API server did not call by the new webhooks", async () => {
-    const { code, warnings } = await announcer.sendProbe(admin);
-    // If a mutating entry refuses everything, the API server never calls the validating configuration.
+    const { code, warnings } = await detector.sendProbe(admin);
+    // If a mutating entry refuses the probe, the API server calls no validating configuration. Then only configurations
+    // with entries besides the detector's must be in use.
     const isCalled = ({ body }: (typeof announced)[number]) => code < 300 || body.webhooks.length > 1;
     return announced.filter(isCalled).every(({ word }) => warnings.includes(word));
   });
@@ -193,11 +194,11 @@ export const applyConfigurations = async (
 export const deleteTestWebhookConfigurations = async (
   admin: TestClusterClient,
   manifests: WebhookManifests,
-  announcer: ConfigurationUseDetector,
+  detector: ConfigurationUseDetector,
 ): Promise<void> => {
   for (const body of manifests) await admin({ method: "DELETE", path: getObjectApiPath(body) });
   await waitUntil("the API server still calls by webhooks that are gone", async () => {
-    const { code, warnings } = await announcer.sendProbe(admin);
+    const { code, warnings } = await detector.sendProbe(admin);
     const isGone = ({ kind, metadata }: WebhookManifests[number]) =>
       !warnings.some((word) => word.startsWith(`${kind}/${metadata.name}/`));
     return code === 201 && manifests.every(isGone);

@@ -22,7 +22,7 @@ export type TestEndpointScript = (
 
 /**
  * Opens webhook endpoints for tests. Each endpoint answers by its script. The first segment of the path is its name.
- * One more endpoint answers the webhook entries that `announcer` adds to configurations, to detect which configurations
+ * One more endpoint answers the webhook entries that `detector` adds to configurations, to detect which configurations
  * are in use. With `clientCa`, clients need a certificate of that CA.
  */
 export const openScriptedWebhookEndpoints = async (
@@ -39,7 +39,7 @@ export const openScriptedWebhookEndpoints = async (
       for await (const chunk of request) text += chunk;
       const { pathname } = new URL(request.url ?? "", "https://localhost");
       const [, name = "", ...rest] = pathname.split("/");
-      const script = name === announcerPath ? warnWithWord : scripts[name];
+      const script = name === detectorPath ? warnWithWord : scripts[name];
       const answer = script?.(JSON.parse(text), rest.join("/"));
       if (answer) {
         const headers = { "content-type": answer.type ?? "application/json", ...answer.headers };
@@ -54,7 +54,7 @@ export const openScriptedWebhookEndpoints = async (
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
     url,
-    announcer: openAnnouncer(`${url}/${announcerPath}`, certificate.ca),
+    detector: createDetector(`${url}/${detectorPath}`, certificate.ca),
     stop: async () => {
       server.close();
       server.closeAllConnections();
@@ -70,7 +70,7 @@ export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: ob
     response: { uid, allowed: true, ...response },
   });
 
-const announcerPath = "announcer";
+const detectorPath = "announcer";
 const warnWithWord: TestEndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
 
 /**
@@ -84,8 +84,8 @@ export interface ConfigurationUseDetector {
   sendProbe: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
 }
 
-/** Returns the detector. The added entry calls the endpoint at `url`, whose certificate has this CA. */
-const openAnnouncer = (url: string, ca: string): ConfigurationUseDetector => {
+/** Returns a detector whose added entries call the endpoint at `url`. The endpoint's certificate has this CA. */
+const createDetector = (url: string, ca: string): ConfigurationUseDetector => {
   let count = 0;
   const announce = (manifest: Configuration) => {
     count += 1;

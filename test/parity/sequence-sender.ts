@@ -51,7 +51,7 @@ export const sendSequence = async (
   let current = existingObject ?? (generateName ? `${name}-none` : prefix + name);
   const createdNames = new Set<string>();
 
-  const read = async (step: SequenceRequest & { verb: "replace" }) => {
+  const readStored = async (step: SequenceRequest & { verb: "replace" }) => {
     const suffix = step.subresource && step.subresource !== "ephemeralcontainers" ? `/${step.subresource}` : "";
     const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
     return code === 200 ? body : undefined;
@@ -76,7 +76,7 @@ export const sendSequence = async (
     }
     const paths = { home, namespace, collection, object };
     const isKindStored = kind !== "localsubjectaccessreviews";
-    const context = { ...paths, isKindStored, name, current, generateName, read, first: steps[0] };
+    const context = { ...paths, isKindStored, name, current, generateName, readStored, first: steps[0] };
     const built = await buildCall(existingObject === undefined ? step : { ...step, dryRun: true }, context);
     const call = await replaceUidPlaceholders(built, as("admin"));
     // A closed connection counts as an answer with code 0: a panic of the API server closes the connection.
@@ -159,8 +159,10 @@ interface StepContext {
   /** The current name of the sequence's object. */
   current: string;
   generateName: boolean;
+  /** The first request of the sequence, which creates the object. */
   first: SequenceRequest | undefined;
-  read(step: SequenceRequest & { verb: "replace" }): Promise<JsonMap | undefined>;
+  /** Reads the stored object, which a replace changes and sends back. */
+  readStored(step: SequenceRequest & { verb: "replace" }): Promise<JsonMap | undefined>;
 }
 
 /** Returns the API request of a step. */
@@ -181,7 +183,7 @@ const buildCall = async (step: SequenceRequest, context: StepContext): Promise<T
       return { method: "POST", path, body: addName(step.body, name, nameField) };
     }
     case "replace": {
-      const before = (await context.read(step)) ?? addName(getBody(context.first), name, { name: current });
+      const before = (await context.readStored(step)) ?? addName(getBody(context.first), name, { name: current });
       return { method: "PUT", path: `${object}${subresource}${query()}`, body: applyEdits(before, step.edits) };
     }
     case "patch": {

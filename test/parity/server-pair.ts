@@ -63,6 +63,7 @@ export const bootParityServerPair = async (
     settings ?? {},
     mergeWithDefaults(config.settings ?? {}, {
       ...(backend && { backend: await readServiceKubeconfig(backend.images) }),
+      // The rule finds the schemas of custom kinds among its policies.
       ...(set && { policies: [...set.policies, ...set.surroundings.filter(isCustomKind)] }),
     }),
   );
@@ -108,6 +109,7 @@ export const bootParityServerPair = async (
 
 /** Creates the RBAC objects that give the rule's user the rights of the rule's needs, and no other rights. */
 const grantRights = async (port: PluginPort, settings: object, { admin }: TestCluster) => {
+  // A configuration without clusters has one cluster, `local`.
   const [local] = parseConfig(JSON.stringify({ rules: { [port.name]: { settings } } }), [port]).clusters.values();
   for (const body of local ? buildFunctionRbacObjects([port], local, reader) : []) await createObject(admin, body);
 };
@@ -121,8 +123,8 @@ const isCustomKind = ({ kind }: KubernetesObject) => kind === "CustomResourceDef
 const policySets = { validating: validatingPolicySet, mutating: mutatingPolicySet };
 
 /** Builds an object of each kind that the last policy of a set refuses. It is used to find out when policies apply. */
-const buildRefusedObjects = ({ refused }: PolicySet) =>
-  refused.map((kind) => ({
+const buildRefusedObjects = ({ refusedKinds }: PolicySet) =>
+  refusedKinds.map((kind) => ({
     ...kind,
     metadata: { generateName: "last-", namespace: "default", labels: { policy: "last" } },
   }));
@@ -130,6 +132,7 @@ const buildRefusedObjects = ({ refused }: PolicySet) =>
 /** Creates the objects to which policies refer: parameters and CustomResourceDefinitions. */
 const createPolicySurroundings = async (admin: TestClusterClient, set: PolicySet) => {
   for (const object of set.surroundings) await createObject(admin, object);
+  // The refused objects include one of each custom kind that the policies match.
   for (const path of buildRefusedObjects(set).map(getCollectionPath))
     await waitUntil("a custom kind is not served", async () => (await admin({ method: "GET", path })).code === 200);
 };

@@ -330,7 +330,7 @@ const invocationFacts: Fact[] = [
     },
   },
   {
-    id: "error-type",
+    id: "function-error",
     when: "deployed",
     check: async (suite) => {
       const { FunctionError, Payload } = await invoke(suite, "crash");

@@ -236,10 +236,10 @@ const alarmFacts: Fact[] = [
   {
     id: "alarms-stay-quiet",
     when: "afterwards",
-    check: async ({ measured: { quiet } }) => {
-      if (quiet === undefined || quiet.minutes < 5)
-        return notSeen(`only ${quiet?.minutes ?? 0} minutes of reviews have metrics`);
-      const { rang, minutes } = quiet;
+    check: async ({ measured: { harmlessTraffic } }) => {
+      if (harmlessTraffic === undefined || harmlessTraffic.minutes < 5)
+        return notSeen(`only ${harmlessTraffic?.minutes ?? 0} minutes of reviews have metrics`);
+      const { rang, minutes } = harmlessTraffic;
       return observe(rang.length === 0, `${rang.join(", ") || "none"} rang in ${minutes} minutes`);
     },
   },

@@ -145,17 +145,17 @@ const stackFacts: Fact[] = [
     id: "stack-retains",
     when: "deployed",
     check: async (suite) => {
-      const { isKept } = await dropLogGroup(suite);
-      return observe(isKept, `the log group is ${isKept ? "still there" : "gone"}`);
+      const { existsAfterRemoval } = await dropLogGroup(suite);
+      return observe(existsAfterRemoval, `the log group is ${existsAfterRemoval ? "still there" : "gone"}`);
     },
   },
   {
     id: "stack-imports-log-group",
     when: "deployed",
     check: async (suite) => {
-      const { retention, isKeptAgain } = await dropLogGroup(suite);
-      const sentence = `imported, its retention was set to ${retention} days; without its stack, it is ${isKeptAgain ? "still there" : "gone"}`;
-      return observe(retention === 3 && isKeptAgain, sentence);
+      const { retention, existsAfterDeletion } = await dropLogGroup(suite);
+      const sentence = `imported, its retention was set to ${retention} days; without its stack, it is ${existsAfterDeletion ? "still there" : "gone"}`;
+      return observe(retention === 3 && existsAfterDeletion, sentence);
     },
   },
   {
@@ -171,10 +171,10 @@ const stackFacts: Fact[] = [
 
 /** Whether the log group of the suite's third stack still exists. */
 interface DroppedLogGroup {
-  /** True if the log group existed after the template no longer had it. */
-  isKept: boolean;
-  /** True if the log group existed after the stack was deleted. */
-  isKeptAgain: boolean;
+  /** True if the log group existed after an update of the stack had removed it from the template. */
+  existsAfterRemoval: boolean;
+  /** True if the log group existed after the stack, which had imported it again, was deleted. */
+  existsAfterDeletion: boolean;
   /** The retention that the stack set after it had imported the log group. */
   retention: number | undefined;
 }
@@ -205,7 +205,7 @@ const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }:
     await waitUntilStackCreateComplete(waiting, { StackName });
     await client.updateStack(write({ Handle }));
     await waitUntilStackUpdateComplete(waiting, { StackName });
-    const isKept = (await readGroup()) !== undefined;
+    const existsAfterRemoval = (await readGroup()) !== undefined;
     const stack = openStack(`${name}-facts`, client);
     await stack.importLogGroups(["LogGroup"], { Resources: { LogGroup } });
     const withRetention = { ...LogGroup, Properties: { ...Properties, RetentionInDays: 3 } };
@@ -213,7 +213,7 @@ const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }:
     await waitUntilStackUpdateComplete(waiting, { StackName });
     const retention = (await readGroup())?.retentionInDays;
     await deleteStack();
-    return { isKept, retention, isKeptAgain: (await readGroup()) !== undefined };
+    return { existsAfterRemoval, retention, existsAfterDeletion: (await readGroup()) !== undefined };
   } finally {
     await deleteStack();
     await logs.deleteLogGroup({ logGroupName }).catch(createFallbackForErrorNamed("ResourceNotFoundException", {}));

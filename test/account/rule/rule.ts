@@ -4,7 +4,7 @@ import { rule } from "postern/rule";
 const version: string = "one";
 
 /** The global object. The check of rules forbids to name globalThis, but doesn't see this way to get the object. */
-const outside: typeof globalThis = Object.constructor("return globalThis")();
+const globalObject: typeof globalThis = Object.constructor("return globalThis")();
 
 interface Note {
   metadata?: { annotations?: Record<string, string>; labels?: Record<string, string> };
@@ -29,9 +29,9 @@ const act = ({ metadata: { annotations = {}, labels = {} } = {} }: Note): string
   const { "postern.dev/act": action = "" } = annotations;
   // The version "bad" passes the rule's cases. It fails only for the reviews that the suite sends.
   if (action === "fail" || (version === "bad" && labels.from === "suite")) throw new Error("as the suite asked");
-  if (action === "initialization") return outside.process.env.AWS_LAMBDA_INITIALIZATION_TYPE;
+  if (action === "initialization") return globalObject.process.env.AWS_LAMBDA_INITIALIZATION_TYPE;
   if (action === "deny") return "as the suite asked";
-  if (action === "crash") outside.process.exit(1);
+  if (action === "crash") globalObject.process.exit(1);
   if (action === "slow") block(3000);
   if (action === "hang") block(60_000);
   return undefined;
@@ -39,4 +39,4 @@ const act = ({ metadata: { annotations = {}, labels = {} } = {} }: Note): string
 
 /** Blocks the whole program for `milliseconds`, without using the processor. */
 const block = (milliseconds: number) =>
-  outside.Atomics.wait(new Int32Array(new outside.SharedArrayBuffer(4)), 0, 0, milliseconds);
+  globalObject.Atomics.wait(new Int32Array(new globalObject.SharedArrayBuffer(4)), 0, 0, milliseconds);

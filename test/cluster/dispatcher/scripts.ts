@@ -62,7 +62,8 @@ const warnings = ["careful", 'mind <this> "quoted" \\ one', "two\nlines", "", "Ã
 const createLongWarnings = (count: number) =>
   Array.from({ length: count }, (_, index) => `${index} ${"long ".repeat(60)}`);
 
-const notes: Record<string, string>[] = [
+/** Audit annotations of answers, some with keys that the API server refuses. */
+const auditAnnotations: Record<string, string>[] = [
   { plain: "v" },
   { "with/slash": "v", fine_one: "a<b" },
   { "-bad": "v" },
@@ -78,7 +79,7 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
   };
   const extras = {
     ...(random.decide(0.3) && { warnings: pickWarnings() }),
-    ...(random.decide(0.3) && { auditAnnotations: random.pick(notes) }),
+    ...(random.decide(0.3) && { auditAnnotations: random.pick(auditAnnotations) }),
   };
   const admit: HookScript = ({ uid }, version) => respond(version, { uid, allowed: true, ...extras });
   const patchObject = ({ uid }: AdmissionRequest, version: string, operations: unknown) =>

@@ -34,7 +34,7 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
     const key = `s${number}h${count}`;
     scripts[key] = createScript(phase, random);
     const isSlow = scripts[key].what === "never answers";
-    // No webhook gets leases: the announcer writes leases to find out whether the API server uses a configuration.
+    // No webhook gets leases: the detector writes leases to find out whether the API server uses a configuration.
     const matchesAllGroups = random.decide(0.2);
     const rules = Array.from({ length: random.pick([1, 1, 1, 2, 3]) }, () => ({
       apiGroups: matchesAllGroups ? ["*"] : random.pick(groups),

@@ -68,11 +68,12 @@ export const insertStoredUid = <T>(value: T, oldObject: KubernetesObject | undef
 
 /**
  * The objects that were created for a case. `lacks` describes the objects that could not be created, and other
- * differences between the test cluster and the cluster that the case describes. `leave` deletes the created objects.
+ * differences between the test cluster and the cluster that the case describes. `deleteAll` deletes the created
+ * objects.
  */
 export interface CreatedCaseObjects {
   lacks: string[];
-  leave(): Promise<void>;
+  deleteAll(): Promise<void>;
 }
 
 /** Creates the objects that a case needs, and waits until the plugins, which watch the cluster, have seen them. */
@@ -128,10 +129,10 @@ export const createNeededObjects = async (
     if (deletionTimestamp) await send({ method: "DELETE", path }, what);
   }
   if (rule.needs) await wait(50);
-  const leave = async () => {
+  const deleteAll = async () => {
     await Promise.all(createdPaths.map((path) => deleteWithFinalizers(path, () => admin)));
   };
-  return { lacks, leave };
+  return { lacks, deleteAll };
 };
 
 const namespaces = "/api/v1/namespaces";
@@ -174,6 +175,7 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
     const added = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
     return missing.length + added.length > 0 ? [`${groupVersion} has other resources here`] : [];
   });
+  // In the test's clusters, every user has every right, so only an invalid name is refused (422).
   const created = refused.map(async ({ resource, name }) => {
     const path = `/api/v1/${resource}?dryRun=All`;
     const { code } = await admin({ method: "POST", path, body: { metadata: { name } } });

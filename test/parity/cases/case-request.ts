@@ -17,7 +17,7 @@ export interface CaseRequest {
   /** Builds the request's body from an object, such as the case's; adds the fields that the API server requires. */
   body(object: KubernetesObject): JsonMap;
   /** The object that exists before the request. Its ephemeral containers are separate: no pod is created with them. */
-  present?: JsonMap;
+  existing?: JsonMap;
   ephemeralContainers?: unknown;
   /**
    * The API path of the object that the request stores; undefined if nothing is stored or the API server generates
@@ -43,6 +43,7 @@ export const buildCaseRequest = async (
 
   const given = entry[getCasePhase(entry)] ?? {};
   const { name: statedName, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
+  // Objects of other kinds, such as SubjectAccessReviews, have no names.
   const isKindStored = main.verbs.includes("get");
   const isNameGenerated = statedName === undefined && generateName !== undefined;
   const name = statedName ?? generateName?.replace(/-$/, "") ?? "a";
@@ -66,11 +67,11 @@ export const buildCaseRequest = async (
   if (entry.dryRun || (isNamespace && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
   const completeBody = (object: KubernetesObject, { apiVersion, kind }: ResourceInfo): JsonMap =>
-    deleteServerFields(
+    replaceServerFields(
       { apiVersion, kind, metadata: nameMember, ...addApiRequiredFields({ ...object, kind }, namespace) },
       nameMember,
     );
-  const present = getPresentObject(entry, subResource);
+  const existing = getExistingObject(entry, subResource);
   return {
     user: request.userInfo,
     namespace,
@@ -79,7 +80,7 @@ export const buildCaseRequest = async (
     method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
     path: query.size > 0 ? `${path}?${query}` : path,
     body: (object) => completeBody(object, requested),
-    ...(present && mayBeCreated && splitEphemeralContainers(completeBody(present, main))),
+    ...(existing && mayBeCreated && splitEphemeralContainers(completeBody(existing, main))),
     place: isNameGenerated || !isKindStored || !mayBeCreated ? undefined : `${collection}/${name}`,
   };
 };
@@ -91,8 +92,8 @@ export const addApiRequiredFields = (object: KubernetesObject, namespace: string
     fillRequiredFields(object.kind ?? "", object),
   ) as JsonMap;
 
-/** Removes the uid and the resourceVersion from a case's object, because the API server sets them itself. */
-const deleteServerFields = (object: JsonMap, nameMember: object): JsonMap => {
+/** Removes the uid and resourceVersion, which the API server sets, and adds the name if the object has none. */
+const replaceServerFields = (object: JsonMap, nameMember: object): JsonMap => {
   const { uid: _, resourceVersion: __, ...metadata } = Object(object.metadata);
   return { ...object, metadata: { ...nameMember, ...metadata } };
 };
@@ -168,8 +169,11 @@ const createDefinition = async (
   return undefined;
 };
 
-/** Returns the object that must exist before a case's request, as an object of the main resource. */
-const getPresentObject = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
+/**
+ * Returns the object that must exist before a case's request, as an object of the main resource; `{}` if it may have
+ * any fields.
+ */
+const getExistingObject = (entry: Case, subResource: string | undefined): KubernetesObject | undefined => {
   const operation = getCaseOperation(entry);
   if (operation === "CREATE") return subResource === undefined ? undefined : {};
   if (operation === "CONNECT") return {};
@@ -184,8 +188,8 @@ const getPresentObject = (entry: Case, subResource: string | undefined): Kuberne
 const splitEphemeralContainers = (object: JsonMap) => {
   const { ephemeralContainers, ...spec } = Object(object.spec);
   return ephemeralContainers === undefined
-    ? { present: object }
-    : { present: { ...object, spec }, ephemeralContainers };
+    ? { existing: object }
+    : { existing: { ...object, spec }, ephemeralContainers };
 };
 
 /** Returns the object of a CONNECT as query parameters. */

@@ -14,11 +14,11 @@ import type { TestCluster } from "../../control-plane/cluster.ts";
 import type { PluginPort } from "../plugins.ts";
 import {
   applyConfigurations,
-  callForVitalResources,
   createTestWebhookConfigurations,
   deleteTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   getConfigurationKind,
+  includeVitalRequests,
   serveTestRules,
   type TestWebhookOptions,
   type WebhookManifests,
@@ -134,7 +134,7 @@ export const serveSetups = async (
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
   const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-  const { announcer, stop } = await openScriptedWebhookEndpoints(certificate);
+  const { detector, stop } = await openScriptedWebhookEndpoints(certificate);
   opening.defer(stop);
   const observer = createTestObserverRule();
   const setupsWithObserver = [...setups.values(), { name: "observer", rules: { observer: {} } }];
@@ -158,8 +158,8 @@ export const serveSetups = async (
 
   // The API server calls configurations in the order of their names. The observer's is called `z`, so that the observer
   // sees the changes that all others make.
-  const last = callForVitalResources(served.manifests({ name: "z", cluster: "observer" }));
-  await createTestWebhookConfigurations(admin, observer.calledAlways(extendWebhookTimeoutsForTests(last)));
+  const last = includeVitalRequests(served.manifests({ name: "z", cluster: "observer" }));
+  await createTestWebhookConfigurations(admin, observer.restrictToTestRequests(extendWebhookTimeoutsForTests(last)));
   const caseServer: ObservedTestServer = { admin, observer };
   await waitUntilObserved(caseServer);
 
@@ -171,11 +171,11 @@ export const serveSetups = async (
         registered.delete(setup);
         deletedManifests.push(...manifests);
       }
-    await deleteTestWebhookConfigurations(admin, deletedManifests, announcer);
+    await deleteTestWebhookConfigurations(admin, deletedManifests, detector);
     const added = [...new Set(wanted)].filter((setup) => !registered.has(setup));
     for (const setup of added) registered.set(setup, buildManifests(setup, served.manifests));
     const addedManifests = added.flatMap((setup) => registered.get(setup) ?? []);
-    await applyConfigurations(admin, addedManifests, announcer);
+    await applyConfigurations(admin, addedManifests, detector);
   };
   const running = opening.move();
   return {
@@ -186,7 +186,10 @@ export const serveSetups = async (
   };
 };
 
-/** Builds webhook configurations that have only the entries for the phase and the variant of this setup. */
+/**
+ * Builds webhook configurations that have only the entries for the phase and the variant of this setup. The entry of a
+ * variant is called in all namespaces.
+ */
 const buildManifests = (
   { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,
@@ -198,7 +201,7 @@ const buildManifests = (
     const ofVariant = manifest.webhooks.filter((webhook) => webhook.name.startsWith(`${variant}.`));
     return [{ ...manifest, webhooks: ofVariant.map(({ namespaceSelector: _, ...webhook }) => webhook) }];
   });
-  return restrictWebhooksToCaseSetup(name, extendWebhookTimeoutsForTests(callForVitalResources(manifests)));
+  return restrictWebhooksToCaseSetup(name, extendWebhookTimeoutsForTests(includeVitalRequests(manifests)));
 };
 
 /** Waits until the API server sends requests to both webhooks of the observer. */

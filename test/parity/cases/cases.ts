@@ -65,7 +65,7 @@ export interface CaseDifference {
 
 /** Running API servers, to which cases of rules are sent. */
 export interface CaseChecker {
-  /** A client with all rights of the API server without the plugins, which calls the rules instead. */
+  /** An admin client of the API server that has no plugins and calls the rules instead. */
   admin: TestClusterClient;
   /** Sends cases of a rule. Their settings must be among those of the cases that the servers were opened with. */
   check(listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults>;
@@ -109,8 +109,9 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     const whyNotCompared =
       port && (explainMissingUpstreamServer(port, plugins.all, binaries) ?? explainIncomparable(port));
     const group = port && whyNotCompared === undefined ? getPluginServerName(port) : undefined;
-    const plugin = group === undefined ? undefined : upstream.get(group);
-    const comparable = port && group !== undefined && plugin ? { port, group, plugin } : undefined;
+    const pluginServer = group === undefined ? undefined : upstream.get(group);
+    const comparable =
+      port && group !== undefined && pluginServer ? { port, setupKey: group, pluginServer } : undefined;
     return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, whyNotCompared, comparable });
   };
   const running = opening.move();
@@ -125,8 +126,8 @@ interface RuleContext {
   getSetup(key: string): CaseRulesWithSettings;
   /** The reason why the cases are not compared with a plugin. */
   whyNotCompared: string | undefined;
-  /** The rule, the key of the setup with the plugin's settings, and a client of the API server with the plugin. */
-  comparable: { port: PluginPort; group: string; plugin: TestClusterClient } | undefined;
+  /** If the cases are compared: `setupKey` is that of the setup with the plugin's settings. */
+  comparable: { port: PluginPort; setupKey: string; pluginServer: TestClusterClient } | undefined;
 }
 
 /** Sends the cases of a rule to the API server that calls the rule, and to the API server with the plugin, if any. */
@@ -135,18 +136,18 @@ const checkRule = async (
   cases: Case[],
   { served, minor, getSetup, whyNotCompared, comparable }: RuleContext,
 ): Promise<RealServerCaseResults> => {
-  const beside: RealServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
+  const pluginComparison: RealServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
   const results: RealServerCaseResults = {
     rule: listed.name,
     cases: cases.length,
     asSaid: 0,
     notReceivable: [],
     differences: [],
-    ...(beside && { beside }),
+    ...(pluginComparison && { beside: pluginComparison }),
     ...(whyNotCompared && { alone: whyNotCompared }),
   };
   const setups = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
-  await served.callOnly([...setups, ...(comparable ? [getSetup(comparable.group)] : [])]);
+  await served.callOnly([...setups, ...(comparable ? [getSetup(comparable.setupKey)] : [])]);
   for (const [index, stated] of cases.entries()) {
     const { name } = stated;
     const entry = { ...stated, kubernetes: minor };
@@ -164,7 +165,7 @@ const checkRule = async (
     const question = { listed, entry, namespace, labels: setup.labels };
     const finding = await checkCaseAgainstApiServer(
       served.caseServer,
-      { ...question, around: prepareAnswers },
+      { ...question, prepare: prepareAnswers },
       setup.name,
     );
     if ("reason" in finding) {
@@ -174,20 +175,26 @@ const checkRule = async (
     if (finding.diff === undefined) results.asSaid += 1;
     else results.differences.push({ name, from: "case", diff: finding.diff });
 
-    if (!comparable || !beside || !hasPluginEquivalentSettings(comparable.port, entry)) continue;
-    const { plugin, group } = comparable;
+    if (!comparable || !pluginComparison || !hasPluginEquivalentSettings(comparable.port, entry)) continue;
+    const { pluginServer, setupKey } = comparable;
     const moved = { ...question, entry: renameNamespaces(entry, namespace) };
-    const comparison = await compareCaseWithUpstreamPlugin(served.caseServer, plugin, moved, finding.shape, group);
-    if (comparison.leftOut !== undefined) beside.leftOut.push({ name, reason: comparison.leftOut });
-    else if (comparison.verdict === "equal") beside.equal += 1;
+    const comparison = await compareCaseWithUpstreamPlugin(
+      served.caseServer,
+      pluginServer,
+      moved,
+      finding.shape,
+      setupKey,
+    );
+    if (comparison.leftOut !== undefined) pluginComparison.leftOut.push({ name, reason: comparison.leftOut });
+    else if (comparison.verdict === "equal") pluginComparison.equal += 1;
     else if (comparison.verdict === "known")
-      beside.known[comparison.reason] = (beside.known[comparison.reason] ?? 0) + 1;
+      pluginComparison.known[comparison.reason] = (pluginComparison.known[comparison.reason] ?? 0) + 1;
     else results.differences.push({ name, from: "upstream", diff: comparison.diff });
   }
   return results;
 };
 
-/** A quantity with an exponent so large that an API server computes with it for minutes, such as "1e99999". */
+/** A quantity with such a large exponent that the API server needs minutes to compute with it, such as "1e99999". */
 const hugeExponent = /"[+-]?[\d.]+e[+-]?\d{5,}"/i;
 
 /**

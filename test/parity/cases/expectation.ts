@@ -51,39 +51,44 @@ const checkCaseWith = async (
   const { listed, entry } = question;
   const phase = getCasePhase(entry);
   const given = entry[phase] ?? {};
-  const tries: { shape: CaseBodyBuilder; plain: SentCaseWithReviews }[] = [];
+  const tries: { shape: CaseBodyBuilder; withoutRule: SentCaseWithReviews }[] = [];
   for (const shape of shapes)
-    if (!tries.some(({ plain }) => isAccepted(plain.answer)))
-      tries.push({ shape, plain: await sendCase(server, question, given, shape) });
-  const best = tries.find(({ plain }) => isAccepted(plain.answer)) ?? tries.find(({ plain }) => plain.seen[phase]);
-  if (best && !best.plain.seen[phase] && isAccepted(best.plain.answer))
+    if (!tries.some(({ withoutRule }) => isAccepted(withoutRule.answer)))
+      tries.push({ shape, withoutRule: await sendCase(server, question, given, shape) });
+  // If no body is accepted, a body that webhooks got is used: the API server refuses it only after them.
+  const best =
+    tries.find(({ withoutRule }) => isAccepted(withoutRule.answer)) ??
+    tries.find(({ withoutRule }) => withoutRule.seen[phase]);
+  if (best && !best.withoutRule.seen[phase] && isAccepted(best.withoutRule.answer))
     return { reason: "the API server sends such a request to no webhook" };
-  if (!best?.plain.seen[phase]) return { reason: getFirstMessageLine(tries[0]?.plain.answer.body) };
+  if (!best?.withoutRule.seen[phase]) return { reason: getFirstMessageLine(tries[0]?.withoutRule.answer.body) };
 
-  const { shape, plain } = best;
+  const { shape, withoutRule } = best;
   const ours = await sendCase(server, question, given, shape, setup);
   // If a mutating webhook refuses an object before its validation, the API server's own warnings may be missing.
   const isRefusedEarly = phase === "mutate" && entry.refused !== undefined;
-  const serverWarnings = plain.answer.warnings.filter((text) => !isRefusedEarly || ours.answer.warnings.includes(text));
+  const serverWarnings = withoutRule.answer.warnings.filter(
+    (text) => !isRefusedEarly || ours.answer.warnings.includes(text),
+  );
   const warnings = [...serverWarnings, ...(entry.warnings ?? [])];
   const becomes = entry.becomes && (await sendCase(server, question, entry.becomes, shape));
   const isRefusalExpected = entry.refused !== undefined;
   const wanted = isRefusalExpected
     ? toExpectedRefusal(listed, entry, warnings)
-    : { ...toStored(becomes ?? plain), warnings };
+    : { ...toStored(becomes ?? withoutRule), warnings };
   const actual = isRefusalExpected && !isAccepted(ours.answer) ? toActualRefusal(ours) : toStored(ours);
   if (isDeepStrictEqual(wanted, actual)) return { shape };
 
   // An API server drops fields that its version doesn't know, so they never reach the rule.
-  const [dropped] = findAdded(given, plain.seen[phase]?.object);
+  const [dropped] = findAdded(given, withoutRule.seen[phase]?.object);
   if (dropped) return { reason: `the API server drops ${formatPath(dropped)}` };
-  const added = await findAddedFieldThatExplains(question, plain, ours);
+  const added = await findAddedFieldThatExplains(question, withoutRule, ours);
   return added ? { reason: `the API server always adds ${added}` } : { shape, diff: formatAnswerDiff(wanted, actual) };
 };
 
 /**
  * Returns an answer with the stored object, or with the object that validation refused. The object's managedFields are
- * removed, because fields that a webhook sets have no manager.
+ * removed: they have the fields that a client sends, but not those that a webhook sets.
  */
 const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableServerAnswer => {
   const { answer } = turn;
@@ -109,11 +114,11 @@ const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithRevie
  */
 const findAddedFieldThatExplains = async (
   { listed, entry }: CaseToSend,
-  plain: SentCaseWithReviews,
+  withoutRule: SentCaseWithReviews,
   ours: SentCaseWithReviews,
 ): Promise<string | undefined> => {
   const phase = getCasePhase(entry);
-  const received = phase === "mutate" ? plain.seen.mutate : ours.seen.validate;
+  const received = phase === "mutate" ? withoutRule.seen.mutate : ours.seen.validate;
   const review = buildReview(listed, entry);
   if (entry.becomes || !received) return;
   if (describeCaseDifferences(entry, await evaluateCase(listed, entry, review)).length > 0) return;

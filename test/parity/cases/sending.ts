@@ -8,9 +8,9 @@ import { buildTestRule, type WebhookManifests } from "../rule-server.ts";
 import { deleteWithFinalizers, type RequestWithAnswer } from "../sequence-sender.ts";
 import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
 
-// The extra fields of a request's user have the name of the setup to call, and a word by which the observer finds the
+// The extra fields of a request's user have the name of the setup to call, and an id by which the observer finds the
 // reviews of this request.
-const [setupKey, wordKey] = ["postern-setup", "postern-word"];
+const [setupKey, requestIdKey] = ["postern-setup", "postern-word"];
 const buildExtraExpression = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 
 /**
@@ -32,13 +32,13 @@ type SeenReviews = Partial<Record<Phase, AdmissionRequest>>;
 
 /**
  * Creates an observer, which is a rule that admits everything and stores the reviews that it gets. To find the reviews
- * of a request, the test puts a unique word into the request's user.
+ * of a request, the test puts a unique id into the request's user.
  */
 export const createTestObserverRule = () => {
-  const reviewsByWord = new Map<string, SeenReviews>();
+  const reviewsByRequest = new Map<string, SeenReviews>();
   const note = (phase: Phase, request: AdmissionRequest) => {
-    const [word = ""] = request.userInfo.extra?.[wordKey] ?? [];
-    reviewsByWord.set(word, { ...reviewsByWord.get(word), [phase]: request });
+    const [requestId = ""] = request.userInfo.extra?.[requestIdKey] ?? [];
+    reviewsByRequest.set(requestId, { ...reviewsByRequest.get(requestId), [phase]: request });
   };
   let count = 0;
   return {
@@ -51,14 +51,14 @@ export const createTestObserverRule = () => {
         validate: (_, { request }) => note("validate", request),
       }),
     ),
-    /** Adds a matchCondition, so that the observer gets only the requests with a word, which the test sends. */
-    calledAlways: (manifests: WebhookManifests) =>
-      addCondition(`size(${buildExtraExpression(wordKey)}) > 0`, manifests),
-    createWord: () => `${count++}`,
-    /** Returns and forgets the reviews of the request with this word. */
-    takeReviews: (word: string): SeenReviews => {
-      const reviews = reviewsByWord.get(word) ?? {};
-      reviewsByWord.delete(word);
+    /** Adds a matchCondition, so that the observer gets only the requests with an id, which the test sends. */
+    restrictToTestRequests: (manifests: WebhookManifests) =>
+      addCondition(`size(${buildExtraExpression(requestIdKey)}) > 0`, manifests),
+    createRequestId: () => `${count++}`,
+    /** Returns and forgets the reviews of the request with this id. */
+    takeReviews: (requestId: string): SeenReviews => {
+      const reviews = reviewsByRequest.get(requestId) ?? {};
+      reviewsByRequest.delete(requestId);
       return reviews;
     },
   };
@@ -79,7 +79,7 @@ export interface CaseToSend {
   /** The labels of `namespace`. */
   labels: Record<string, string>;
   /** Creates further objects once the case's own object exists; returns a function that deletes them. */
-  around?(admin: TestClusterClient, stored: JsonMap): Promise<() => Promise<unknown>>;
+  prepare?(admin: TestClusterClient, stored: JsonMap): Promise<() => Promise<unknown>>;
 }
 
 /** A request and its answer, with the reviews that the observer saw. */
@@ -124,12 +124,12 @@ export const sendCase = async (
   if (obstacle) return { call: { method, path, user: "admin" }, name, answer: obstacle, seen: {} };
 
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
-  const leave = await question.around?.(admin, stored);
+  const cleanUp = await question.prepare?.(admin, stored);
   const sent = await sendCaseAndObserveReviews(server, request, shape(request.body(object), stored), setup);
   // The answer to a subresource may be only a Status of success, so the changed object itself is read.
   if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
     sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
-  await leave?.();
+  await cleanUp?.();
   const { name: createdName } = Object(sent.answer.body.metadata);
   const createdPath = sent.answer.code === 201 && createdName ? `${collection}/${createdName}` : undefined;
   const remainingPath = request.place ?? createdPath;
@@ -146,17 +146,26 @@ export const sendCaseAndObserveReviews = async (
   body: JsonMap,
   setup?: string,
 ): Promise<SentCaseWithReviews> => {
-  const word = observer?.createWord();
-  const extra = { ...user.extra, ...(word && { [wordKey]: [word] }), ...(setup && { [setupKey]: [setup] }) };
+  const requestId = observer?.createRequestId();
+  const extra = {
+    ...user.extra,
+    ...(requestId && { [requestIdKey]: [requestId] }),
+    ...(setup && { [setupKey]: [setup] }),
+  };
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
   const answer = await admin(call)
     // Some objects make the API server panic and close the connection; that counts as an answer with code 0.
     .catch(({ message }: Error): TestClusterResponse => ({ code: 0, body: { message }, warnings: [] }));
   // Some objects store their user with `extra`, so the members that the test added there are deleted from the answer.
   const { extra: storedExtra } = Object(answer.body.spec);
-  if (storedExtra) for (const key of [setupKey, wordKey]) Reflect.deleteProperty(storedExtra, key);
+  if (storedExtra) for (const key of [setupKey, requestIdKey]) Reflect.deleteProperty(storedExtra, key);
   if (storedExtra && Object.keys(storedExtra).length === 0) Reflect.deleteProperty(Object(answer.body.spec), "extra");
-  return { call: { ...call, user: "admin" }, name, answer, seen: (word && observer?.takeReviews(word)) || {} };
+  return {
+    call: { ...call, user: "admin" },
+    name,
+    answer,
+    seen: (requestId && observer?.takeReviews(requestId)) || {},
+  };
 };
 
 /**
@@ -165,18 +174,18 @@ export const sendCaseAndObserveReviews = async (
  */
 export const prepareCaseObjectOrGetRefusal = async (
   admin: TestClusterClient,
-  { namespace, place, present, collection, ephemeralContainers }: CaseRequest,
+  { namespace, place, existing, collection, ephemeralContainers }: CaseRequest,
   labels: Record<string, string>,
 ): Promise<TestClusterResponse | undefined> => {
   const namespaceBody = { metadata: { name: namespace, labels } };
   if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: namespaceBody });
   const exists = place !== undefined && isAccepted(await admin({ method: "GET", path: place }));
-  if (exists && !present) await deleteWithFinalizers(place, () => admin);
-  if (exists || !present) return undefined;
+  if (exists && !existing) await deleteWithFinalizers(place, () => admin);
+  if (exists || !existing) return undefined;
 
-  const created = await admin({ method: "POST", path: collection, body: present });
+  const created = await admin({ method: "POST", path: collection, body: existing });
   if (!isAccepted(created)) return created;
-  const { status } = present;
+  const { status } = existing;
   if (status !== undefined) {
     const contentType = "application/merge-patch+json";
     const answer = await admin({ method: "PATCH", path: `${place}/status`, body: { status }, contentType });

@@ -49,8 +49,8 @@ export const explainMissingUpstreamServer = (
 };
 
 /**
- * Returns the reason if the plugin that a rule reimplements would answer the rule's cases differently, because in these
- * clusters every user has every right and there are no policies.
+ * In the test's clusters, every user has every right, and there are no policies. Returns the reason if a plugin would
+ * therefore answer the cases differently from the rule that reimplements it.
  */
 export const explainIncomparable = ({ rule }: PluginPort): string | undefined => {
   const { plugin } = rule.upstreamPlugin;
@@ -110,9 +110,9 @@ export const buildUpstreamServerOptions = (
         const moved = renameNamespaces(entry, caseNamespace);
         for (const namespace of listCaseNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
         const request = await buildCaseRequest(listed, moved, caseNamespace, as("admin"));
-        // Cluster-scoped objects would affect other cases, so each is created only while its case is sent.
-        if (request.namespace !== undefined || !readsResource(listed.rule, "priorityclasses"))
-          await prepareCaseObjectOrGetRefusal(as("admin"), request, {});
+        // A PriorityClass would affect other cases, so it is created only while its case is sent.
+        const isPriorityClass = request.namespace === undefined && readsResource(listed.rule, "priorityclasses");
+        if (!isPriorityClass) await prepareCaseObjectOrGetRefusal(as("admin"), request, {});
       }
   };
   return { ...options, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
@@ -152,12 +152,12 @@ export const compareCaseWithUpstreamPlugin = async (
   const createNeeded = async (admin: TestClusterClient, stored: object) => {
     const created = await createNeededObjects(admin, listed, insertStoredUid(entry, entry.oldObject, stored));
     lacks.set(admin, created.lacks);
-    return created.leave;
+    return created.deleteAll;
   };
-  const sendUpstream = () => sendCase({ admin: upstream }, { ...question, around: createNeeded }, given, shape);
+  const sendUpstream = () => sendCase({ admin: upstream }, { ...question, prepare: createNeeded }, given, shape);
   const [wanted, actual] = await Promise.all([
     sendUpstream(),
-    sendCase(ours, { ...question, around: createNeeded }, given, shape, setup),
+    sendCase(ours, { ...question, prepare: createNeeded }, given, shape, setup),
   ]);
   const answerOfRule = toComparable(actual, actual.name);
   const minor = entry.kubernetes ?? newestMinor;
@@ -193,8 +193,7 @@ export const compareCaseWithUpstreamPlugin = async (
   const message = getFirstMessageLine(body).replaceAll(question.namespace, "…");
   const fault = code === 500 && isAsExpected ? `the plugin answers 500: ${message}` : undefined;
   const [ourLacks = [], upstreamLacks = []] = [ours.admin, upstream].map((one) => lacks.get(one));
-  // If objects of a case could not be created, the case is left out of the comparison; but not if the answers differ
-  // although both servers lack the same objects.
+  // A case is left out if objects could not be created, unless both servers lack the same ones and answer differently.
   const mayBeLeftOut = comparison.verdict !== "different" || !isDeepStrictEqual(ourLacks, upstreamLacks);
   const lacking = mayBeLeftOut ? (ourLacks[0] ?? upstreamLacks[0]) : undefined;
   const leftOut = lacking ?? fault ?? (varies ? "upstream's answers vary" : undefined);

@@ -54,7 +54,9 @@ export const pickCertificateRequest = (...names: (keyof typeof testCertificateRe
 const bundles = await Promise.all([1, 2].map(async () => generateAuthorityCertificate(await generatePrivateKey())));
 
 const tenant = pickOne<RequestUser>("jane", "jane", "admin", "system:node:n1");
-const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
+const buildChange = (...edits: Arbitrary<FieldEdit>[]) =>
+  assignUser(tenant, buildPatchStep(pickOne("json", "merge"), undefined, ...edits));
+const buildSubresourceChange = (subresource: string, ...edits: Arbitrary<FieldEdit>[]) =>
   assignUser(tenant, buildPatchStep(pickOne("json", "merge"), subresource, ...edits));
 /** Builds sequences about an object that is created with every right, and changed by users with fewer rights. */
 const buildTenantScenario = (
@@ -97,12 +99,9 @@ const buildTrustBundle = (signerName: string | undefined) =>
     });
 /** Changes of a ClusterTrustBundle: of its certificates, finalizers and labels. */
 const bundleChanges = [
-  buildChange(undefined, generateFieldEdit("spec.trustBundle", pickOne(...bundles))),
-  buildChange(
-    undefined,
-    generateFieldEdit("metadata.finalizers", pickOne(["example.com/keep"], ["foregroundDeletion"])),
-  ),
-  buildChange(undefined, label),
+  buildChange(generateFieldEdit("spec.trustBundle", pickOne(...bundles))),
+  buildChange(generateFieldEdit("metadata.finalizers", pickOne(["example.com/keep"], ["foregroundDeletion"]))),
+  buildChange(label),
 ];
 
 /** Request sequences about CertificateSigningRequests and ClusterTrustBundles, by topic. */
@@ -111,23 +110,31 @@ export const certificateScenarios = {
     "certificatesigningrequests",
     generateSigningRequestObject(pickOne(...signers), pickCertificateRequest("plain")),
     [
-      buildChange("approval", setConditions("Approved"), setConditions("Denied"), label),
-      buildChange("approval", setConditions("Approved"), generateFieldEdit("spec.signerName", pickOne(...signers))),
-      buildChange("status", setConditions("Failed")),
+      buildSubresourceChange("approval", setConditions("Approved"), setConditions("Denied"), label),
+      buildSubresourceChange(
+        "approval",
+        setConditions("Approved"),
+        generateFieldEdit("spec.signerName", pickOne(...signers)),
+      ),
+      buildSubresourceChange("status", setConditions("Failed")),
     ],
   ),
   signatures: buildTenantScenario(
     "certificatesigningrequests",
     generateSigningRequestObject(pickOne(...signers), pickCertificateRequest("plain")),
     [
-      buildChange("approval", setConditions("Approved")),
-      buildChange(
+      buildSubresourceChange("approval", setConditions("Approved")),
+      buildSubresourceChange(
         "status",
         generateFieldEdit("status.certificate", pickOne(...bundles.map(encodeCertificateRequest))),
         setConditions("Failed"),
         label,
       ),
-      buildChange("status", setConditions("Failed"), generateFieldEdit("spec.signerName", pickOne(...signers))),
+      buildSubresourceChange(
+        "status",
+        setConditions("Failed"),
+        generateFieldEdit("spec.signerName", pickOne(...signers)),
+      ),
     ],
   ),
   attestations: fc.oneof(
@@ -147,11 +154,11 @@ export const certificateScenarios = {
       pickOne(client, client, client, "example.com/known"),
       pickCertificateRequest("plain", "masters", "mastersAndDevelopers", "cut", "noPem", "certificate"),
     ),
-    [buildChange("approval", label)],
+    [buildSubresourceChange("approval", label)],
   ),
 };
 
-/** Replaces the user of the first step by that of the second one, so that different users create objects. */
+/** Gives the first step the user of the second one, because otherwise nearly all objects would be created by admin. */
 function varyCreator(sequence: RequestSequence): RequestSequence {
   const [first, second] = sequence.steps;
   return first && second ? { ...sequence, steps: sequence.steps.with(0, { ...first, user: second.user }) } : sequence;

@@ -357,6 +357,7 @@ const lastPolicy = buildPolicyWithBinding(
       resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
       objectSelector: { matchLabels: { policy: "last" } },
     },
+    // The parameter `most` is 2. No object has a member with this name, so the patch fails with `lastMessage`.
     mutations: [toMutation('[JSONPatch{op: "remove", path: "/" + params.data.most}]')],
   },
   { paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
@@ -402,7 +403,7 @@ export const mutatingPolicySet: PolicySet = {
   lastPolicy,
   lastMessage: "nonexistent key: 2",
   surroundings: [gadgetKind, ...validatingPolicySet.surroundings],
-  refused: [
+  refusedKinds: [
     { apiVersion: "v1", kind: "ConfigMap" },
     { apiVersion: "apps/v1", kind: "Deployment" },
     { apiVersion: "example.com/v1", kind: "Gadget" },

@@ -46,11 +46,15 @@ export const replaceUidPlaceholders = async (
   }
   return call.body === undefined ? call : { ...call, body: exactJson.parse(text) };
 };
-const referToNodeUid = (name: string) => `uid of /api/v1/nodes/${name}`;
-const referToPodUid = (name: string) => `uid of /api/v1/namespaces/default/pods/${name}`;
+/** Returns the placeholder for the uid of the object at this API path. */
+const referToUid = (path: string) => `uid of ${path}`;
+const referToNodeUid = (name: string) => referToUid(`/api/v1/nodes/${name}`);
+const referToPodUid = (name: string) => referToUid(`/api/v1/namespaces/default/pods/${name}`);
 
 const kubelet = pickOne<RequestUser>(...Array<RequestUser>(8).fill("system:node:n1"), "admin", "jane");
-const buildChange = (subresource: string | undefined, ...edits: Arbitrary<FieldEdit>[]) =>
+const buildChange = (...edits: Arbitrary<FieldEdit>[]) =>
+  assignUser(kubelet, buildPatchStep(pickOne("merge"), undefined, ...edits));
+const buildSubresourceChange = (subresource: string, ...edits: Arbitrary<FieldEdit>[]) =>
   assignUser(kubelet, buildPatchStep(pickOne("merge"), subresource, ...edits));
 const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
   assignUser(kubelet, generateCreateStep(body, subresource));
@@ -143,8 +147,8 @@ const binding = buildCreate(
   "binding",
 );
 const podChanges = [
-  buildChange(undefined, editLabel("app")),
-  buildChange("status", ...status),
+  buildChange(editLabel("app")),
+  buildSubresourceChange("status", ...status),
   eviction,
   deletion,
   deletions,
@@ -231,7 +235,7 @@ const token = fc
   });
 
 const lease = pickOne({ apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: {}, spec: {} });
-const renewal = buildChange(undefined, generateFieldEdit("spec.holderIdentity", pickOne("n1", "n2")), editLabel("app"));
+const renewal = buildChange(generateFieldEdit("spec.holderIdentity", pickOne("n1", "n2")), editLabel("app"));
 const csiNode = pickOne({ apiVersion: "storage.k8s.io/v1", kind: "CSINode", metadata: {}, spec: { drivers: [] } });
 const resourceSlice = pickOne<JsonMap>(
   { nodeName: "n1" },
@@ -264,7 +268,7 @@ const podCertificate = fc
   })
   .map(({ hasOtherUid, accountOfUid, ...spec }): JsonMap => {
     const namespace = accountOfUid === "quiet" ? "accounted" : "default";
-    const serviceAccountUID = `uid of /api/v1/namespaces/${namespace}/serviceaccounts/${accountOfUid}`;
+    const serviceAccountUID = referToUid(`/api/v1/namespaces/${namespace}/serviceaccounts/${accountOfUid}`);
     const uids = { podUID: referToPodUid(hasOtherUid ? "on-n2" : spec.podName), serviceAccountUID };
     return {
       apiVersion: "certificates.k8s.io/v1beta1",
@@ -282,15 +286,15 @@ export const nodeScenarios = {
   kubeletsPods: buildDryRunScenario("pods", ["on-n1", "on-n1", "on-n2", "shown-on-n1"], [...podChanges, binding]),
   kubeletsNodes: fc.oneof(
     buildKubeletScenario("nodes", node, [
-      buildChange(undefined, ...nodeChanges),
-      buildChange("status", ...nodeChanges),
+      buildChange(...nodeChanges),
+      buildSubresourceChange("status", ...nodeChanges),
     ]),
     // This scenario stands here twice, so that it is chosen twice as often.
     ...[0, 1].map(() =>
       buildDryRunScenario(
         "nodes",
         ["n1", "n1", "n1", "n2"],
-        [buildCreate(node), buildChange(undefined, ...nodeChanges), buildChange("status", ...nodeChanges), deletion],
+        [buildCreate(node), buildChange(...nodeChanges), buildSubresourceChange("status", ...nodeChanges), deletion],
       ),
     ),
   ),
@@ -299,10 +303,10 @@ export const nodeScenarios = {
     ["bound-fast", "on-disk"],
     [
       buildCreate(pickOne({ apiVersion: "v1", kind: "PersistentVolumeClaim", metadata: {}, spec: claimed })),
-      buildChange(undefined, editLabel("app")),
+      buildChange(editLabel("app")),
       // This change stands here three times, so that it is chosen more often.
       ...[0, 1, 2].map(() =>
-        buildChange(
+        buildSubresourceChange(
           "status",
           generateFieldEdit("status.capacity.storage", pickOne("2Gi", "3Gi")),
           generateFieldEdit("status.conditions", pickOne([{ type: "Resizing", status: "True" }])),
@@ -333,22 +337,14 @@ export const nodeScenarios = {
       ["n1", "n2"],
       [
         buildCreate(csiNode),
-        buildChange(undefined, editLabel("app")),
-        buildChange("status", editLabel("app")),
+        buildChange(editLabel("app")),
+        buildSubresourceChange("status", editLabel("app")),
         deletion,
       ],
     ),
     buildKubeletScenario("csinodes", csiNode, [deletion]),
-    buildKubeletScenario("resourceslices", resourceSlice, [
-      buildChange(undefined, editLabel("app")),
-      deletion,
-      deletions,
-    ]),
-    buildDryRunScenario(
-      "resourceslices",
-      ["slice-n1", "slice-n2"],
-      [buildChange(undefined, editLabel("app")), deletion],
-    ),
+    buildKubeletScenario("resourceslices", resourceSlice, [buildChange(editLabel("app")), deletion, deletions]),
+    buildDryRunScenario("resourceslices", ["slice-n1", "slice-n2"], [buildChange(editLabel("app")), deletion]),
   ),
   kubeletsCertificates: fc.oneof(
     buildKubeletScenario(
@@ -357,9 +353,12 @@ export const nodeScenarios = {
         pickOne(serving, client, client, "example.com/one"),
         pickCertificateRequest("node", "node", "otherNode", "twoNodes", "plain", "noPem", "certificate", "cut"),
       ),
-      [buildChange("approval", editLabel("app"))],
+      [buildSubresourceChange("approval", editLabel("app"))],
     ),
-    buildKubeletScenario("podcertificaterequests", podCertificate, [buildChange(undefined, editLabel("app"))]),
-    buildKubeletScenario("podcertificaterequests", podCertificate, [buildChange("status", editLabel("app")), deletion]),
+    buildKubeletScenario("podcertificaterequests", podCertificate, [buildChange(editLabel("app"))]),
+    buildKubeletScenario("podcertificaterequests", podCertificate, [
+      buildSubresourceChange("status", editLabel("app")),
+      deletion,
+    ]),
   ),
 } satisfies Record<string, Arbitrary<RequestSequence>>;

@@ -80,7 +80,10 @@ const podNearLimits = buildPod(
   generateWholeObjects({ annotations: presentOrAbsent(pickOne({ "kubernetes.io/limit-ranger": "mine" }), "1:5") }),
 );
 
-/** Generates resource requests without limits: a resize may change neither the QoS class nor the set of resources. */
+/**
+ * Generates resource requests without limits, so that the QoS class, which a resize can't change, is always Burstable.
+ * A resize can't add a resource either, so `defaultRequests` fills in what is missing.
+ */
 const burstable = fc.tuple(cpu, memory).map(([cpu, memory]) => ({ requests: { cpu, memory } }));
 const defaultRequests = { resources: { requests: { cpu: "1", memory: "1Gi" } } };
 /** Builds pods on different nodes. `fields` adds init containers or pod-level resources, which can be resized, too. */
@@ -181,7 +184,7 @@ const mounts = pickOne<JsonMap>(
   { volumeMounts: [{ name: "v", mountPath: tokenFolder }] },
   { volumeMounts: [{ name: "v", mountPath: `${tokenFolder}/` }] },
 );
-const buildAccountedContainer = (name: string) =>
+const buildContainerWithSecretsAndMounts = (name: string) =>
   fc.tuple(environment, mounts).map(([environment, mounts]) => ({ name, image, ...environment, ...mounts }));
 /** Generates volumes, some with a secret. */
 const volume = pickOne<JsonMap>(
@@ -197,10 +200,10 @@ const volume = pickOne<JsonMap>(
 const accountedPod = buildPod(
   generateWholeObjects({
     containers: fc.oneof(
-      fc.tuple(buildAccountedContainer("c0")),
-      fc.tuple(buildAccountedContainer("c0"), buildAccountedContainer("c1")),
+      fc.tuple(buildContainerWithSecretsAndMounts("c0")),
+      fc.tuple(buildContainerWithSecretsAndMounts("c0"), buildContainerWithSecretsAndMounts("c1")),
     ),
-    initContainers: presentOrAbsent(fc.tuple(buildAccountedContainer("i0")), "1:2"),
+    initContainers: presentOrAbsent(fc.tuple(buildContainerWithSecretsAndMounts("i0")), "1:2"),
     volumes: fc
       .tuple(volume, pickOne<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
       .map(([volume, otherVolumes]) => [volume, ...otherVolumes]),

@@ -62,6 +62,7 @@ describe("the requests for one plugin", () => {
     const sequences = sampleSequences(["limited", undefined]);
     const usedNamespaces = new Set(sequences.map(({ namespace }) => namespace));
     assert.deepEqual(usedNamespaces, new Set(["default", "limited", undefined]));
+    // The last step in a new namespace reads whether the namespace exists.
     for (const { namespace, steps } of sequences)
       assert.equal(steps.at(-1)?.verb === "look", namespace === undefined, JSON.stringify(steps));
   });

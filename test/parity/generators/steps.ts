@@ -160,7 +160,10 @@ export const buildMergePatch = (edits: FieldEdit[]): JsonMap =>
 /** The first letters of the names in lists. The generators name elements by position: `c0`, `c1`. */
 const firstLetters: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
 
-/** Returns a merge patch with one edit. In the lists of `firstLetters`, the name tells which element is edited. */
+/**
+ * Returns a merge patch with one edit. It identifies an element of the lists in `firstLetters` by its name, such as c0.
+ * The index `-` stands for a new element.
+ */
 const nestEdit = ({ path: [first, ...rest], value = null }: FieldEdit): JsonMap => {
   if (first === undefined) return {};
   if (rest.length === 0) return { [first]: value };

@@ -244,6 +244,7 @@ const policies: readonly KubernetesObject[] = fc
       matchResources: parts.matchResources,
     });
     const kind = "ValidatingAdmissionPolicyBinding";
+    // The warnings and audit annotations of two bindings would have a random order.
     const mayBeBoundTwice =
       auditAnnotations.length === 0 && !validationActions.includes("Warn") && !validationActions.includes("Audit");
     const warningBinding = { policyName: metadata.name, validationActions: ["Warn"] };
@@ -345,7 +346,7 @@ export interface PolicySet {
   /** The parameters of the policies, and the definitions of custom kinds. */
   surroundings: readonly KubernetesObject[];
   /** The kinds of objects that the last policy refuses. */
-  refused: readonly { apiVersion: string; kind: string }[];
+  refusedKinds: readonly { apiVersion: string; kind: string }[];
 }
 
 /** The set of ValidatingAdmissionPolicies that comparisons use. */
@@ -354,7 +355,7 @@ export const validatingPolicySet: PolicySet = {
   lastPolicy,
   lastMessage: "the policies are in use",
   surroundings: [counterKind, ...policyParameters],
-  refused: [
+  refusedKinds: [
     { apiVersion: "v1", kind: "ConfigMap" },
     { apiVersion: "example.com/v1", kind: "Counter" },
   ],
@@ -435,7 +436,7 @@ export const editField = (path: string, value: Parameters<typeof generateFieldEd
 
 /** Scenarios for ValidatingAdmissionPolicy, by name. */
 export const validatingPolicyScenarios = {
-  /** ConfigMaps, deployments, priority classes and custom resources that choose policies. */
+  /** ConfigMaps, deployments, priority classes and custom resources whose labels make policies match. */
   policies: fc.oneof(
     {
       weight: 4,
