@@ -35,7 +35,7 @@ const longestAnnotation = 10 * 1024;
 
 /**
  * Evaluates a policy with one value of `params`, in the passes of upstream: match conditions, validations with
- * messages, and audit annotations. Each pass has its own cost budget. `typed` is an argument of evaluatePass.
+ * messages, and audit annotations. Each pass has its own cost budget. `typed`: see typedVariables of evaluatePass.
  */
 export const evaluatePolicy = (
   policy: ValidatingPolicy,

@@ -106,17 +106,17 @@ export type PassResults = readonly (ExpressionResult | undefined)[] | { readonly
 
 /**
  * Evaluates expressions in order, with a common budget. A variable is evaluated when an expression first uses it in the
- * pass, and its cost is added to the expression's cost. `typed` names the variables that upstream evaluates as typed
- * objects in this pass.
+ * pass, and its cost is added to the expression's cost. `typedVariables` are the names of the variables that upstream
+ * evaluates as typed objects in this pass.
  */
 export const evaluatePass = (
   expressions: readonly (PolicyExpression | undefined)[],
   variables: PolicyCompiler["variables"],
   input: PolicyInput,
   budget: { left: number },
-  typed: readonly string[],
+  typedVariables: readonly string[],
 ): PassResults => {
-  const isTyped = createTypedTest(typed.map((name) => input[name]));
+  const isTyped = createTypedTest(typedVariables.map((name) => input[name]));
   const composed = new ComposedVariables(variables, input, isTyped);
   const find = (name: string) =>
     name === "variables" ? composed : Object.hasOwn(input, name) ? input[name] : undefined;
@@ -183,9 +183,9 @@ export const evaluateMatchConditions = (
   variables: PolicyCompiler["variables"],
   input: PolicyInput,
   policy: AnyPolicy,
-  typed: readonly string[],
+  typedVariables: readonly string[],
 ): boolean | { error: string } => {
-  const results = evaluatePass(conditions, variables, input, { left: mostConditionsCost }, typed);
+  const results = evaluatePass(conditions, variables, input, { left: mostConditionsCost }, typedVariables);
   const errors: string[] = [];
   if ("exhausted" in results) errors.push(results.exhausted);
   else {

@@ -64,9 +64,9 @@ export async function* findInvocations<B extends AnyBinding>(
   };
   const matches = async (resources: MatchResources, binding?: B): Promise<boolean> => {
     const isMatch = await matchesConstraints(resources, request, readLabels, discover);
-    observe((compared) => {
+    observe((comparedField) => {
       const place = binding ? `binding ${binding.metadata.name}: spec.matchResources` : "spec.matchConstraints";
-      return !isMatch && { policy, unmatched: `${place}.${compared} doesn't match the request` };
+      return !isMatch && { policy, unmatched: `${place}.${comparedField} doesn't match the request` };
     });
     return isMatch;
   };

@@ -7,7 +7,7 @@ import { isSelected, type LabelSelector } from "../objects/selection.ts";
 import { matchesRequest } from "../request-match.ts";
 import type { AdmissionRequest, GroupVersionResource } from "../review.ts";
 import type { RequestMatch } from "../rule.ts";
-import { noteCompared } from "./observations.ts";
+import { noteComparedField } from "./observations.ts";
 
 const virtualReviews = ["selfsubjectreviews", "tokenreviews"];
 const virtualAccessReviews = [
@@ -53,11 +53,11 @@ export const matchesConstraints = async (
   readNamespaceLabels: () => Promise<Labels>,
   discover: ObjectReader["discover"],
 ): Promise<boolean> => {
-  noteCompared("objectSelector");
+  noteComparedField("objectSelector");
   if (!matchesObjectSelector(toSelector(objectSelector), request)) return false;
-  noteCompared("resourceRules");
+  noteComparedField("resourceRules");
   if (!(await matchesResourceRules(resources, request, discover))) return false;
-  noteCompared("namespaceSelector");
+  noteComparedField("namespaceSelector");
   return matchesNamespaceSelector(toSelector(namespaceSelector), request, readNamespaceLabels);
 };
 

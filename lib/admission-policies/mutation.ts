@@ -28,6 +28,7 @@ export class MutationError extends Error {}
  */
 export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersionKind): JsonMap => {
   const operations = parsePatchOperations(`[${isList(patch) ? toArray(patch).map(formatOperation) : ""}]`).map(
+    // As in upstream, a null of an expression is no null that a JSON parser read, which matters for `test`.
     (operation) => (operation.value === null ? { ...operation, value: madeNull } : operation),
   );
   let patched: unknown;

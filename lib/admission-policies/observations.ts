@@ -1,7 +1,7 @@
 // Collects facts about an evaluation of policies besides the verdict, for tests of policies. Functions collect nothing.
 import type { ExpressionResult } from "../cel/kubernetes.ts";
 import type { MatchResources } from "../kubernetes/admissionregistration/v1.ts";
-import "../features.ts";
+import "../features.ts"; // declares POSTERN_OBSERVED
 import type { AnyPolicy } from "./types.ts";
 
 /** The parts of a policy whose results are observed. */
@@ -21,20 +21,20 @@ export type PolicyObservation = { readonly policy: AnyPolicy } & (
 
 let collected: PolicyObservation[] | undefined;
 let marked = 0;
-let compared = "";
+let comparedField = "";
 
 // In a bundle, the next four functions are empty, so that the bundler drops their calls.
 
-/** Adds the observation that `create` returns, if observations are collected. */
-export function observe(create: (compared: string) => PolicyObservation | false): void {
+/** Adds the observation that `create` returns, if observations are collected. Its argument is the last noted field. */
+export function observe(create: (comparedField: string) => PolicyObservation | false): void {
   if (!POSTERN_OBSERVED || collected === undefined) return;
-  const observation = create(compared);
+  const observation = create(comparedField);
   if (observation) collected.push(observation);
 }
 
-/** Notes which field of the constraints is compared with the request now. */
-export function noteCompared(part: keyof MatchResources): void {
-  if (POSTERN_OBSERVED) compared = part;
+/** Notes which field of the constraints is compared now. If the request doesn't match, an observation names it. */
+export function noteComparedField(field: keyof MatchResources): void {
+  if (POSTERN_OBSERVED) comparedField = field;
 }
 
 /** Marks the beginning of an evaluation. */

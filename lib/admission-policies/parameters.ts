@@ -66,6 +66,6 @@ export const collectParameters = async (
   const parameters = (await read()).filter((parameter) => parameter !== undefined);
   if (parameters.length === 0 && parameterNotFoundAction === "Deny")
     throw new PolicyConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction");
-  // The cast is safe: objects in a cluster are JSON. Elements of its lists don't say their kind.
+  // The elements of a list from the API server have no apiVersion and kind. The cast is safe: they are JSON.
   return parameters.map((parameter) => ({ ...parameter, ...paramKind }) as unknown as Value);
 };

@@ -30,7 +30,7 @@ export const getVariantName = (policy: string): string => {
   return `${policy.replaceAll(".", "-").slice(0, 50).replace(/-+$/, "")}-${hashText(policy)}`;
 };
 
-/** Returns the FNV-1a hash of a text, so that names with the same start differ. */
+/** Returns the FNV-1a hash of a text. It distinguishes names whose first 50 characters are the same. */
 const hashText = (text: string): string => {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;

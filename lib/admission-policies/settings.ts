@@ -8,7 +8,7 @@ import type { PolicyObject } from "./types.ts";
 export interface PolicySettings<T extends PolicyObject = PolicyObject> {
   /** Policies and bindings. postern.yaml may also name files and folders that contain policies and bindings. */
   policies: readonly T[];
-  /** Resources of parameters whose plural is irregular. */
+  /** The resources of parameters whose plural is irregular, so that guessParamResource doesn't find them. */
   reads: readonly ResourceType[];
 }
 
@@ -45,7 +45,10 @@ const readsNamespaces = ({ policies }: PolicySettings): boolean =>
     return isBinding(object) && !selectsEverything(toSelector(object.spec.matchResources?.namespaceSelector));
   });
 
-/** Reports whether policies need discovery, to find kinds of parameters, or equivalent resources in other versions. */
+/**
+ * Reports whether policies need discovery, to find kinds of parameters, or equivalent resources in other versions. The
+ * resourceRules of a policy need none: they are the rules of its webhook entry, so the API server has matched them.
+ */
 const discoversResources = ({ policies }: PolicySettings): boolean =>
   policies.some((object) =>
     isPolicy(object)

@@ -2,7 +2,7 @@ import type { TypedTest } from "../cel/values.ts";
 import { isMap, isObject } from "../json.ts";
 import { splitApiVersion } from "../objects/api-version.ts";
 
-const addEnd = (names: string): string[] => names.split(" ").map((name) => `${name}.k8s.io`);
+const addK8sIo = (names: string): string[] => names.split(" ").map((name) => `${name}.k8s.io`);
 
 /** The groups of kinds that upstream reads with typed clients. Such a client leaves out apiVersion and kind. */
 export const typedGroups: readonly string[] = [
@@ -12,16 +12,16 @@ export const typedGroups: readonly string[] = [
   "batch",
   "extensions",
   "policy",
-  ...addEnd(
+  ...addK8sIo(
     "admissionregistration authentication authorization certificates coordination discovery events node resource",
   ),
-  ...addEnd(
+  ...addK8sIo(
     "flowcontrol.apiserver internal.apiserver networking rbac.authorization scheduling storage storagemigration",
   ),
 ];
 
 /** The groups of kinds for which the API server has types, but no typed clients. */
-const otherGroups = addEnd("apiextensions apiregistration lifecycle");
+const otherGroups = addK8sIo("apiextensions apiregistration lifecycle");
 
 export const isBuiltInGroup = (group: string): boolean => typedGroups.includes(group) || otherGroups.includes(group);
 

@@ -28,7 +28,8 @@ export const buildPolicyVariants = <T extends PolicyObject>(
   policies.filter(isPolicy).map((policy) => {
     const { failurePolicy = "Fail", matchConstraints } = policy.spec;
     const bindings = listBindings(policies, policy);
-    // With parameters, an error can refuse a request before matchConditions are evaluated.
+    // Whether an error in matchConditions refuses each request. With parameters, the policy may refuse a request before
+    // it evaluates matchConditions, because it finds no parameters.
     const refusesAlways =
       policy.spec.paramKind === undefined &&
       bindings.some((binding) => binding.spec.matchResources === undefined && refuses(binding));
@@ -60,8 +61,8 @@ const maxPolicyConditions = 61;
 
 /**
  * Returns the matchConditions of a policy that the API server can evaluate before it calls the rule. If such a
- * condition fails with an error, the API server refuses the request. So an entry has the conditions only if the policy
- * would refuse such a request, too, or fails open.
+ * condition fails with an error, the API server follows failurePolicy, which is the policy's. So with `Fail`, an entry
+ * has the conditions only if the policy itself would refuse each such request, too.
  */
 const selectConditions = ({ spec: { matchConditions = [] } }: AnyPolicy): NamedConditions => {
   // An entry's conditions have no `params`. Functions that the oldest known version lacks are not used either.

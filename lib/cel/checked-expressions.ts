@@ -8,7 +8,7 @@ import type { Type } from "./types.ts";
 import { Double, Uint } from "./values.ts";
 
 /**
- * A value as JSON. An array stands for an object, a list or a special number. Its first element says which:
+ * A value as JSON. An array stands for an object, a list or a special number. Its first element, the tag, says which:
  * - a text is the type, as in `["int", "5"]` or `["list", 1, 2]`;
  * - a number from 0 on is the index of the object's shape;
  * - a negative number stands for a repeated value: `[-1]` for the first one.
@@ -26,20 +26,19 @@ export interface EncodedChecks {
   readonly results: Readonly<Record<string, Readonly<Record<string, Encoded>>>>;
 }
 
-/**
- * Reports whether the compilation of an expression needs a type. It needs types without a name, because upstream
- * refuses them.
- */
+/** Reports whether `compile` needs the type of an expression. As upstream, it refuses types without a name. */
 const isNeeded = ({ kind, name, parameters }: Type): boolean =>
   kind === "struct" || kind === "type" || name === "" || parameters.some(isNeeded);
 
 /** Returns checked expressions as JSON. */
 export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks => {
   const shapes = new Map<string, { index: number; shape: Shape }>();
+  /** Encodes an object as the index of its shape and the values of the members that differ within the shape. */
   const encodeObject = (entries: readonly [string, unknown][]): Encoded => {
-    const isCommon = ([name, value]: readonly [string, unknown]) => name === "kind" || typeof value === "boolean";
-    const others = entries.filter((entry) => !isCommon(entry));
-    const shape: Shape = [Object.fromEntries(entries.filter(isCommon)), others.map(([name]) => name)];
+    // These members have only a few different values.
+    const isInShape = ([name, value]: readonly [string, unknown]) => name === "kind" || typeof value === "boolean";
+    const others = entries.filter((entry) => !isInShape(entry));
+    const shape: Shape = [Object.fromEntries(entries.filter(isInShape)), others.map(([name]) => name)];
     const key = JSON.stringify(shape);
     const { index } = shapes.get(key) ?? { index: shapes.size };
     shapes.set(key, { index, shape });
@@ -75,7 +74,7 @@ export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks =
   return { shapes: Array.from(shapes.values(), ({ shape }) => shape), repeated, results };
 };
 
-/** Returns the values that occur several times, and a function that replaces them by their index. */
+/** Returns the values that occur several times, and a function that replaces them by arrays such as `[-1]`. */
 const findRepeatedValues = (values: readonly Encoded[]) => {
   const counts = new Map<string, number>();
   const count = (value: Encoded): void => {
@@ -111,7 +110,7 @@ const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedCheck
   const references = new Map();
   const toValue = (value: Encoded | undefined): unknown => {
     if (!Array.isArray(value)) return value;
-    const [tag, ...parts] = value;
+    const [tag, ...parts] = value; // See Encoded.
     const [part] = parts;
     // Each occurrence of a repeated value becomes another object, because `types` and `references` are by object.
     if (tag < 0) return toValue(repeated[-1 - tag]);

@@ -13,8 +13,8 @@ export interface Environment {
   readonly hasQuotedNames: boolean;
   /**
    * Two changes of optionals in a newer cel-go. If true, `or` and `orValue` of a value that is no optional are an
-   * error; otherwise they return the value. If true, a selection from an optional uses its value; otherwise it uses the
-   * value converted to Go, which is an error for quantities and null for empty optionals.
+   * error; otherwise they return the value. If true, a selection from an optional reads its value; otherwise it reads
+   * the result of converting that value to Go: an error for a quantity, null for an inner optional that is empty.
    */
   readonly hasStrictOptionals: boolean;
   /** Whether it is an error to compare a map or a list of a typed object with a value of another type. */

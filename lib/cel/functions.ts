@@ -24,8 +24,8 @@ export interface FunctionDeclaration {
 }
 
 /**
- * Returns the cost of a call that Kubernetes computes by the function's name. If it returns undefined, `Overload.cost`
- * is the cost. `overload` is the id of the overload, if only one fits the static types.
+ * Returns the cost of a call, by Kubernetes' own rule for functions of this name. If it returns undefined,
+ * `Overload.cost` is the cost. `overload` is the id of the overload, if only one fits the static types.
  */
 export type FunctionCost = (args: readonly Value[], result: Value, overload: string | undefined) => number | undefined;
 

@@ -55,7 +55,7 @@ const isSameFields = <Key>(
   return entries.length === size && entries.every(isSame);
 };
 
-/** Reports whether fields of messages are equal. Upstream compares them in Go, where two lists are never equal. */
+/** Reports whether fields of messages are equal, as for Go's reflect.DeepEqual, to which two lists are never equal. */
 const isSameField = (left: Value, right: Value): boolean => {
   if (left === right) return true;
   if (isList(left) || getType(left).name !== getType(right).name) return false;
@@ -82,6 +82,7 @@ const hasOtherKeys = (value: Value): boolean =>
 
 /** Returns a field of a value whose static type is `Object`; undefined if `has()` tests the field and it is absent. */
 export const findMessageField = (object: Value, name: string, isTest: boolean): Result | undefined => {
+  // To read one field, upstream converts all fields to Go.
   const isUnreadable = object instanceof StructValue && [...object.fields.values()].some(hasOtherKeys);
   if (!isUnreadable && (object instanceof StructValue || (isMap(object) && !(object instanceof CelMap)))) {
     const value = object instanceof StructValue ? object.fields.get(name) : findInMap(object, name);

@@ -49,7 +49,7 @@ abstract class Scalar<Content> extends CelObject {
   }
 }
 
-/** A double whose value is a safe integer. */
+/** A double whose value is a safe integer. Other doubles are numbers; a number that is a safe integer is an int. */
 export class Double extends Scalar<number> {
   readonly type = types.double;
 }
@@ -211,7 +211,7 @@ export const toArray = (list: List): readonly Value[] =>
 
 const builtLists = new WeakSet<readonly Value[]>();
 
-/** Marks a list that an expression builds element by element: upstream converts its elements unlike JSON's. */
+/** Marks a list that an expression builds element by element. Upstream converts it to Go unlike a list from JSON. */
 export const markBuiltList = <List extends readonly Value[]>(list: List): List => {
   builtLists.add(list);
   return list;
@@ -259,8 +259,8 @@ export const findInMap = (map: ValueObject | CelMap, key: Value): Value | undefi
   const text = toMapKey(key);
   const entry = text === undefined ? undefined : map.entries.get(text);
   if (entry || typeof key === "string") return entry?.[1];
-  // Go also looks for an int as a uint, for a uint as an int, and for a double as both. It looks for no number as a
-  // double.
+  // Go also looks for an int as a uint, for a uint as an int, and for a double as both, but never for another
+  // number as a double.
   const integer = isInt(key) ? key : key instanceof Uint ? key.value : isDouble(key) ? getDouble(key) : Number.NaN;
   if (typeof integer === "number" && !Number.isInteger(integer)) return undefined;
   return (map.entries.get(`${BigInt(integer)}`) ?? map.entries.get(`${BigInt(integer)}u`))?.[1];

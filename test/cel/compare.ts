@@ -56,14 +56,14 @@ const sort = (value: unknown): unknown => {
 /** Returns the position of the first syntax error in issues, such as `1:5`. */
 const findSyntaxError = (issues: string) => /^ERROR: <input>:(\d+:\d+): Syntax error: /m.exec(issues)?.[1];
 
-/** Replaces the text of a syntax error by its position. An error of a variable may contain the error of its syntax. */
+/** Replaces the text of a syntax error by its position. An error of a policy's variable begins with other words. */
 const toComparable = (error: string | undefined) => {
   const position = error === undefined ? undefined : findSyntaxError(error.replace(/.*?(?=ERROR: <input>)/s, ""));
   return position === undefined ? error : `${error?.replace(/ERROR: <input>.*/s, "")}${position}`;
 };
 
 /** Returns the kind of difference between two answers; undefined if they are equal. */
-export const compareAnswers = (upstream: Answer, postern: Answer): Kind | undefined => {
+export const findDifferenceKind = (upstream: Answer, postern: Answer): Kind | undefined => {
   if (postern.error?.startsWith("failure: ")) return "failure";
   if (upstream.issues !== postern.issues) {
     if (upstream.issues === undefined || postern.issues === undefined) return "issues";
@@ -124,7 +124,7 @@ export const compare = async (
       if (theirs.issues !== undefined || theirs.creation !== undefined) comparison.issues++;
       else if (theirs.error === undefined) comparison.values++;
       else comparison.errors++;
-      const kind = compareAnswers(theirs, ours);
+      const kind = findDifferenceKind(theirs, ours);
       return kind ? [{ kind, minor: evaluator.minor, task, upstream: theirs, postern: ours }] : [];
     });
     const decided = await dropUndecided(evaluator, different);
@@ -150,13 +150,13 @@ const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly D
   return different.filter(({ postern }, index) => {
     const { others = [], ...first } = answers[index] as Answer;
     const upstreamAnswers = [first, ...others];
-    if (upstreamAnswers.some((answer) => !compareAnswers(answer, postern))) return false;
-    // Many keys have more orders than repetitions can show, so a similar answer is accepted: one with another order of
-    // lists, and with a cost between the lowest and the highest.
+    if (upstreamAnswers.some((answer) => !findDifferenceKind(answer, postern))) return false;
+    // The keys of a large map have more orders than repetitions can show, so a similar answer is accepted: one with
+    // another order of lists, and with a cost between the lowest and the highest.
     const costs = upstreamAnswers.map(({ cost = 0 }) => cost);
     const isCostWithin = (postern.cost ?? 0) >= Math.min(...costs) && (postern.cost ?? 0) <= Math.max(...costs);
     const reduce = (answer: Answer) => ({ ...answer, cost: 0, value: sortLists(answer.value) });
-    const isSimilar = (answer: Answer) => isCostWithin && !compareAnswers(reduce(answer), reduce(postern));
+    const isSimilar = (answer: Answer) => isCostWithin && !findDifferenceKind(reduce(answer), reduce(postern));
     return others.length === 0 || !upstreamAnswers.some(isSimilar);
   });
 };
@@ -252,7 +252,7 @@ const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Pro
       // Upstream has no limit for large ranges, and would need too much memory.
       .filter((expression) => !/range\(\d{5}/.test(expression))
       .map((expression) => ({ ...smallest.task, expression }));
-    const answers = await evaluator.evaluate(tasks, 3);
+    const answers = await evaluator.evaluate(tasks, /* repeat */ 3);
     const { kind, minor } = difference;
     const candidates = tasks.map((task, index): Difference => {
       return { kind, minor, task, upstream: answers[index] as Answer, postern: evaluateTask(task, minor) };
@@ -260,8 +260,9 @@ const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Pro
     const shorter = candidates.find(
       (one) =>
         !isPanic(one.upstream) &&
+        // Upstream repeated its answer.
         !one.upstream.others &&
-        compareAnswers(one.upstream, one.postern) === kind &&
+        findDifferenceKind(one.upstream, one.postern) === kind &&
         findReason(one, print) === undefined,
     );
     if (!shorter) return smallest;
@@ -388,7 +389,7 @@ if (import.meta.main) {
     process.stdout.write(
       `${printDifference({ kind: "value", minor: evaluator.minor, task: one, upstream, postern })}\n`,
     );
-    process.exitCode = compareAnswers(upstream, postern) ? 1 : 0;
+    process.exitCode = findDifferenceKind(upstream, postern) ? 1 : 0;
   } else {
     const start = Date.now();
     const comparison = await compare(evaluator, {

@@ -405,8 +405,8 @@ interface Scope {
   variables: readonly { name: string; type: string }[];
   /** Paths of values in the object, by the types of the values. */
   paths: ReadonlyMap<string, readonly string[]>;
-  /** True if paths must be converted to their types, as in the elements of a list. */
-  isTyped: boolean;
+  /** Whether expressions need static types, as the elements of a list do: paths are converted to their types. */
+  needsTypes: boolean;
   /** How many more expressions may be generated. All parts of one expression share this number. */
   budget: { left: number };
 }
@@ -461,7 +461,7 @@ const createExpression = (random: Random, type: string, depth: number, scope: Sc
     return random.pick([...innerPaths, "object.a"]);
   }
   if (scope.budget.left-- <= 0 || depth <= 0 || random.decide(0.12)) return createLeaf(random, type, scope);
-  if (random.decide(scope.isTyped ? 0.001 : 0.02)) return `dyn(${createExpression(random, type, depth - 1, scope)})`;
+  if (random.decide(scope.needsTypes ? 0.001 : 0.02)) return `dyn(${createExpression(random, type, depth - 1, scope)})`;
   const { template, bound } = random.pick(findCandidates(type));
   return fillTemplate(random, template, new Map(bound), depth - 1, scope);
 };
@@ -522,13 +522,13 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
   const paths = scope.paths.get(name);
   if (paths && paths.length > 0 && random.decide(0.35)) {
     const path = random.pick(paths);
-    if (!scope.isTyped || random.decide(0.05)) return path;
+    if (!scope.needsTypes || random.decide(0.05)) return path;
     if (["bool", "double", "int", "string"].includes(name)) return `${name}(${path})`;
   }
   const literal = literals[name];
   if (literal && ["int", "uint", "double"].includes(name) && random.decide(0.15)) return createNumber(random, name);
   if (literal) return random.pick(literal);
-  const typed = { ...scope, isTyped: true };
+  const typed = { ...scope, needsTypes: true };
   const createInner = (inner: StaticType | undefined) => createLeaf(random, inner ? printType(inner) : "int", typed);
   const text = (use: string) => pickText(random, use);
   switch (name) {
@@ -604,7 +604,8 @@ const fillTemplate = (
   depth: number,
   outer: Scope,
 ): string => {
-  let scope = { ...outer, isTyped: outer.isTyped || (/^[[{]/.test(template) && random.decide(0.97)) };
+  // Kubernetes refuses a literal list or map whose elements have several types. This is tested in a few cases.
+  let scope = { ...outer, needsTypes: outer.needsTypes || (/^[[{]/.test(template) && random.decide(0.97)) };
   let result = "";
   let end = 0;
   for (const match of template.matchAll(holePattern)) {
@@ -934,7 +935,7 @@ const createFreeTask = (random: Random): Omit<Task, "id"> => {
     createExpression(random, type, depth, {
       variables,
       paths,
-      isTyped: false,
+      needsTypes: false,
       budget: { left: random.pick([2, 5, 10, 25]) },
     });
   if (random.decide(0.15))
@@ -944,7 +945,7 @@ const createFreeTask = (random: Random): Omit<Task, "id"> => {
       variables.push({ name: `variables.${name}`, type });
     }
   const choice = random.draw();
-  const scope = { variables, paths, isTyped: false, budget: { left: 5 } };
+  const scope = { variables, paths, needsTypes: false, budget: { left: 5 } };
   const goal =
     isMutation && random.decide(0.6) ? random.pick(["struct", "patch", "list(JSONPatch)", "dyn"]) : random.pick(goals);
   const createAnyExpression = () => {

@@ -28,6 +28,7 @@ export const generatePair = (
   const object = { ...toMap(generator.generate(schema.root, "object", 7)), ...header };
   const choice = random.draw();
   const patch = toMap(generator.generate(schema.root, choice < 0.1 ? "patch with atomic values" : "patch", 7));
+  // An object of a built-in kind must fit its Go type. A custom object may be older than its schema.
   if (header.apiVersion === "example.org/v1" && random.decide(0.03)) spoil(random, object);
   for (let times = choice > 0.75 ? 1 + random.drawBelow(2) : 0; times > 0; times--) spoil(random, patch);
   return { object: { ...object, ...header }, patch };

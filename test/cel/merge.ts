@@ -86,7 +86,7 @@ export const evaluatePatches = async (
     await writeFile(schema, JSON.stringify((await readOpenApiDocuments()).schemas["api/v1"]));
     return await evaluator.merge(
       expressions.map((expression) => ({ schema, object: pod, expression })),
-      1,
+      /* repeat */ 1,
     );
   } finally {
     await rm(folder, { recursive: true });
@@ -110,8 +110,8 @@ const sortParts = (error: string): string =>
     .sort()
     .join("\n");
 
-/** The error of the only accepted difference. Postern accepts fields that a schema lacks: a cluster may be newer. */
-const laterField = /^error applying patch: failed to convert original object .*: field not declared in schema/s;
+/** Upstream's error for a field that the schema lacks. Postern accepts such a field, because a cluster may be newer. */
+const unknownField = /^error applying patch: failed to convert original object .*: field not declared in schema/s;
 
 /** Reports whether Postern's answer equals one of upstream's answers. The parts of an error may have any order. */
 const isSameAnswer = (upstream: MergeAnswer, postern: { value?: unknown; error?: string }): boolean => {
@@ -157,7 +157,7 @@ export const compareMerges = async (
         if (upstream.error === undefined) comparison.values++;
         else comparison.errors++;
         if (isSameAnswer(upstream, postern)) continue;
-        if ([upstream.error ?? "", ...(upstream.others ?? [])].some((error) => laterField.test(error))) {
+        if ([upstream.error ?? "", ...(upstream.others ?? [])].some((error) => unknownField.test(error))) {
           comparison.known++;
           continue;
         }

@@ -38,6 +38,7 @@ export interface Merging {
 export interface MergeAnswer {
   /** The object in the form in which kube-apiserver sends it to webhooks. */
   object: JsonMap;
+  /** The merged object; absent if there is an error. */
   value?: JsonMap;
   error?: string;
   /** Other errors of upstream for the same patch. Upstream's error may depend on the random order of a Go map. */
@@ -50,7 +51,7 @@ export interface UpstreamEvaluator {
   minor: string;
   /** Returns an answer for each task. Each task is evaluated `repeat` times. */
   evaluate(tasks: readonly Task[], repeat?: number): Promise<Answer[]>;
-  /** Applies patches. A patch with an error is applied `repeat` times. */
+  /** Applies patches. A patch with an error is applied `repeat` times, to find upstream's other errors for it. */
   merge(patches: readonly Merging[], repeat: number): Promise<MergeAnswer[]>;
   stop(): Promise<void>;
 }

@@ -14,8 +14,8 @@ export interface PolicyKind {
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 
-/** The kinds that files of policies may contain. A rule ignores kinds that another rule reads. */
-const apiVersions: Readonly<Record<string, string>> = {
+/** The kinds that files of policies may contain, with their apiVersions. */
+const apiVersionsByKind: Readonly<Record<string, string>> = {
   ValidatingAdmissionPolicy: apiVersion,
   ValidatingAdmissionPolicyBinding: apiVersion,
   MutatingAdmissionPolicy: apiVersion,
@@ -32,15 +32,17 @@ export const createPolicyReader =
     for (const { value, document, path } of unpackLists(documents)) {
       const object = dropNulls(value);
       const { kind, metadata, ...rest } = toMap(object);
-      const expected = typeof kind === "string" && Object.hasOwn(apiVersions, kind) ? apiVersions[kind] : undefined;
-      const policyKind = expected === undefined ? undefined : kinds[String(kind)];
+      const expectedVersion =
+        typeof kind === "string" && Object.hasOwn(apiVersionsByKind, kind) ? apiVersionsByKind[kind] : undefined;
+      const policyKind = expectedVersion === undefined ? undefined : kinds[String(kind)];
       const report = (fault: FieldFault) => {
         const name = `${policyKind ? kind : "a document"} ${toMap(metadata).name ?? ""}`.trim();
         faults.push({ sentence: `${name}: ${fault.sentence}`, document, path: [...path, ...fault.path] });
       };
-      const isExpected = expected !== undefined && rest.apiVersion === expected;
-      if (isExpected && policyKind === undefined) continue;
-      if (policyKind === undefined || !isExpected) {
+      const isKnownKind = expectedVersion !== undefined && rest.apiVersion === expectedVersion;
+      // Another rule reads this kind.
+      if (isKnownKind && policyKind === undefined) continue;
+      if (policyKind === undefined || !isKnownKind) {
         const kindNames = Object.keys(kinds).join(" or ");
         report({ path: ["kind"], sentence: `must be a ${kindNames} of ${apiVersion}` });
         continue;

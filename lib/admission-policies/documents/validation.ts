@@ -210,6 +210,7 @@ const findResourceFaults = (resources: readonly string[], path: FieldPath): Fiel
     const at = [...path, index];
     const slash = text.indexOf("/");
     if (text === "") faults.push(createRequiredFault(at));
+    // As upstream does, each text without a slash overwrites the result: only the last one counts.
     else if (slash < 0) hasOtherResource = text !== "*";
     else {
       const [resource, subresource] = [text.slice(0, slash), text.slice(slash + 1)];

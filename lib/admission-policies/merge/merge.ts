@@ -145,9 +145,10 @@ const identifySetElement = (element: unknown) => {
   return { step: `[=${formatKey(element)}]` };
 };
 
-/** Formats the value of a key that identifies an element of a list. */
+/** Formats the value of a key that identifies an element of a list, as upstream does, without separators of members. */
 const formatKey = (value: unknown): string => {
   if (value === null) return "null";
+  // Upstream formats only values of JSON.
   if (value instanceof GoValue) return "{{undefined}}";
   if (typeof value === "string") return quoteAsGo(value);
   if (Array.isArray(value)) return `[${value.map(formatKey).join(",")}]`;
@@ -233,6 +234,7 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
       merged.push(live[liveIndex]);
       liveIndex++;
     } else if (liveName !== undefined && patchName !== undefined && nextShared && liveName !== nextShared) {
+      // Both lists have the element. It is not added here, because elements of the patch keep the patch's order.
       liveIndex++;
     } else {
       if (liveName !== undefined && mergedNames.has(liveName)) liveIndex++;

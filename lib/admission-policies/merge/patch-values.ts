@@ -20,10 +20,10 @@ import type { JsonMap } from "../../json.ts";
 import { formatGo, formatGoSyntax, GoValue, isJsonMap } from "./go-values.ts";
 
 /**
- * Converts the value of an ApplyConfiguration to a patch, as upstream does. In a list or a map that the expression
- * builds, upstream converts messages and scalars to JSON, but not null, and not lists and maps that the expression
- * builds. These become GoValues, which no schema accepts. Throws an EvaluationError for a value that has no form in
- * JSON.
+ * Converts the value of an ApplyConfiguration to a patch, as upstream does. Of the elements of a list or a map
+ * that the expression builds, upstream converts messages and most scalars to JSON. The others, such as null and inner
+ * lists and maps that the expression builds, become GoValues, which no schema accepts. Throws an EvaluationError for a
+ * value that has no form in JSON.
  */
 export const toPatch = (value: Value): unknown => {
   if (value instanceof Optional) return value.value === undefined ? null : toPatch(value.value);
@@ -59,7 +59,7 @@ const convertMembers = (
     }),
   );
 
-/** Converts a value in a list or a map that the expression builds. Only some types become JSON. */
+/** Converts an element of a list or a map that the expression builds: to JSON, or to a GoValue for other types. */
 const convertElement = (value: Value): unknown => {
   if (value === null) return nullValue;
   if (value instanceof StructValue)
@@ -71,7 +71,12 @@ const convertElement = (value: Value): unknown => {
   if (isList(value)) return isBuiltList(value) ? wrap("[]ref.Val", value) : toArray(value).map(convertElement);
   if (value instanceof CelMap) return wrap("map[ref.Val]ref.Val", value);
   if (value instanceof Uint)
-    return new GoValue("uint64", `${value.value}`, `0x${value.value.toString(16)}`, Number(value.value));
+    return new GoValue(
+      "uint64",
+      /* text */ `${value.value}`,
+      /* syntax */ `0x${value.value.toString(16)}`,
+      /* operand */ Number(value.value),
+    );
   if (value instanceof Duration) return new GoValue("time.Duration", formatDuration(value), `${value.nanos}`);
   if (value instanceof Timestamp) return wrap("time.Time", value);
   if (value instanceof Uint8Array) {

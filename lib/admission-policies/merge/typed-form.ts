@@ -1,24 +1,24 @@
 import { getOwn, isMap, isObject, type JsonMap, toList } from "../../json.ts";
 
 /** The fields that are maps in Go. Go omits an empty map, but writes other empty objects, which are structs. */
-const maps = new Set(
+const mapFields = new Set(
   (
     "allocatedResources allocatedResourceStatuses annotations attachmentMetadata attributes binaryData capacity counters data " +
     "default defaultRequest deprecatedTopology extra hard labels limits matchLabels max maxLimitRequestRatio min nodeSelector " +
     "options overhead parameters properties requests selector stringData used volumeAttributes"
   ).split(" "),
 );
-/** The fields with a name of the set `maps` that are structs in these kinds. */
-const structs =
+/** The fields that are structs in these kinds, although a field of the same name is a map in other kinds. */
+const structFields =
   /^(?:ControllerRevision\.data|RuntimeClass\.overhead|IngressClass\.parameters|(?!Service\.|ReplicationController\.)\w+\.selector)$/;
 /** The lists that Go writes even if they are empty: some in all kinds, others only in the named kinds. */
-const writtenLists =
+const listsWrittenEmpty =
   /\.(?:containers|verbs|paths|monitors|sources|nodeSelectorTerms|drivers|admissionReviewVersions|limits)$|^(?:(?:Cluster)?Role\.rules|EndpointSlice\.(?:endpoints|ports|addresses)|FlowSchema\.(?:subjects|apiGroups|resources|namespaces|nonResourceURLs)|(?:Cron)?Job\.rules|StorageClass\.values|CSINode\.topologyKeys)$/;
 
 /**
  * Returns an object of a built-in kind in the form in which Go writes it after a mutation: without fields that are
- * empty lists or maps. Parts that the mutation didn't change are kept. The names of fields decide, so that bundles need
- * no schemas.
+ * empty lists or maps. Parts that the mutation didn't change are kept. A field's name decides whether it is a map, so
+ * that bundles need no schemas.
  */
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>
   dropEmptyFields(String(object.kind), object, before) as JsonMap;
@@ -34,8 +34,8 @@ const dropEmptyFields = (kind: string, value: unknown, before: unknown): unknown
     const result = dropEmptyFields(kind, member, previous);
     const name = `${kind}.${key}`;
     const isOmitted = Array.isArray(result)
-      ? result.length === 0 && !writtenLists.test(name)
-      : isMap(result) && Object.keys(result).length === 0 && maps.has(key) && !structs.test(name);
+      ? result.length === 0 && !listsWrittenEmpty.test(name)
+      : isMap(result) && Object.keys(result).length === 0 && mapFields.has(key) && !structFields.test(name);
     // A field that was empty before the mutation is kept.
     if (!isOmitted || isEmpty(previous)) kept.push([key, result]);
   }

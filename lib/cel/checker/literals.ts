@@ -27,6 +27,7 @@ export const findInvalidLiterals = (expression: Expression, typesOf: Types, envi
 };
 
 const findTypeIssues = (expression: Expression, typesOf: Types): Issue[] => {
+  // Upstream stops at the first mismatch of a list, but not of a map.
   if (expression.kind === "list") return findMismatches(expression.elements, typesOf).slice(0, 1);
   if (expression.kind !== "map") return [];
   const keys = expression.entries.map(({ key }) => ({ value: key, isOptional: false }));
@@ -40,7 +41,7 @@ const findMismatches = (
 ): Issue[] => {
   const found = elements.map(({ value, isOptional }) => {
     const type = typesOf.get(value) ?? types.dyn;
-    // Upstream panics on an element `?x` of type dyn.
+    // An element `?x` of type dyn, on which upstream panics, counts as dyn.
     return isOptional ? (type.parameters[0] ?? type) : type;
   });
   const expected = found[0] as Type;

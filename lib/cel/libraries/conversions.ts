@@ -1,4 +1,4 @@
-import { countInner } from "../cost-formulas.ts";
+import { countStandardReading } from "../cost-formulas.ts";
 import { declareFunction, type FunctionDeclaration, overload } from "../functions.ts";
 import { bool, bytes, double, duration, dyn, int, parameter, string, type Type, timestamp, uint } from "../types.ts";
 import {
@@ -48,6 +48,7 @@ const findNumber = (text: string): number | undefined => {
   // An underscore stands between digits, or after the prefix.
   if (/^[+-]?_|(?<![\da-fx])_|_(?![\da-f])/i.test(text)) return undefined;
   const digits = text.replaceAll("_", "");
+  // The underscores matter: `1e_5` is no number, but `1e5` is one.
   if (decimal.test(text)) return Number(digits);
   const [, sign, whole = "", fraction = "", power] = hexadecimal.exec(digits) ?? [];
   if (power === undefined || whole + fraction === "") return undefined;
@@ -81,7 +82,7 @@ export const conversionFunctions: readonly FunctionDeclaration[] = [
   declareFunction("bool", "bool_to_bool", [bool], bool, identify),
   declareFunction("bool", "string_to_bool", [string], bool, parseBool),
   declareFunction("bytes", "bytes_to_bytes", [bytes], bytes, identify),
-  { name: "bytes", overloads: [overload("string_to_bytes", [string], bytes, encode, countInner)] },
+  { name: "bytes", overloads: [overload("string_to_bytes", [string], bytes, encode, countStandardReading)] },
   declareFunction("double", "double_to_double", [double], double, identify),
   declareFunction("double", "int64_to_double", [int], double, (of: number | bigint) => toDouble(Number(of))),
   declareFunction("double", "string_to_double", [string], double, parseDouble),
@@ -94,7 +95,7 @@ export const conversionFunctions: readonly FunctionDeclaration[] = [
   declareFunction("int", "uint64_to_int64", [uint], int, (of: Uint) => toInt(of.value)),
   declareFunction("string", "string_to_string", [string], string, identify),
   declareFunction("string", "bool_to_string", [bool], string, toText),
-  { name: "string", overloads: [overload("bytes_to_string", [bytes], string, decodeBytes, countInner)] },
+  { name: "string", overloads: [overload("bytes_to_string", [bytes], string, decodeBytes, countStandardReading)] },
   declareFunction("string", "double_to_string", [double], string, toText),
   declareFunction("string", "duration_to_string", [duration], string, toText),
   declareFunction("string", "int64_to_string", [int], string, toText),

@@ -55,6 +55,7 @@ export const createRange = (size: Int): List => {
 };
 
 const removeDuplicates = (list: List): List => {
+  // The cost is higher than an expression's limit, so the evaluation ends with an error in any case.
   if (list.length ** 2 > mostExpressionCost) return list;
   const kept: Value[] = [];
   for (const value of list) if (!kept.some((other) => isSame(value, other))) kept.push(value);
@@ -85,6 +86,7 @@ const requireList = (value: Value | undefined): AnyList => {
   if (value !== undefined && isList(value)) return value;
   const name = nameGoType(value);
   const hasAdd = /^types\.(?:Bytes|Double|Duration|Int|String|Timestamp|Uint)$/.test(name);
+  // Of the methods that the type lacks, Go names the first one by alphabet.
   const method = hasAdd ? "Contains" : "Add";
   throw new TypeError(`interface conversion: ${name} is not traits.Lister: missing method ${method}`);
 };
@@ -100,7 +102,7 @@ export const countResult = (_args: List, result: Value): number => countList(get
 const countFlattening = (args: List): number => {
   const depth = args.length > 1 ? requireInt(args[1]) : 1;
   const cost = getActualSize(args[0] as Value) * (depth < 0 ? 1 : depth);
-  // Upstream's integers have 64 bits.
+  // Upstream converts the cost from a double to 64 bits. For a larger number, Go's result is 2 ** 63.
   return countList(cost < 2 ** 64 ? cost : 2 ** 63);
 };
 
@@ -108,6 +110,7 @@ const countFlattening = (args: List): number => {
 const countComparisons = (value: Value | undefined): number => {
   const list = requireList(value);
   const first = list.at(0);
+  // Upstream counts 2 for each pair, and a tenth more for texts and bytes.
   return countList(list.length ** 2, typeof first === "string" || first instanceof Uint8Array ? 2.1 : 2);
 };
 const countFirst = (args: List): number => countComparisons(args[0]);

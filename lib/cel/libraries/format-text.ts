@@ -68,7 +68,7 @@ export const findFormatIssue = (
   return { message: `too many arguments supplied to string.format (expected ${used}, got ${args.length})` };
 };
 
-/** Returns the argument, or part of a literal one, whose type a clause can't format; undefined if there is none. */
+/** Returns what a clause can't format because of its type: the argument, or a part of it if it is a list or a map. */
 const findMisuse = (
   clause: Clause,
   argument: Expression,
@@ -114,6 +114,7 @@ const replaceClauses = <Argument>(
   return format.replace(clauses, (match: string, digits: string | undefined, verb: string | undefined) => {
     if (match === "%%") return "%";
     const index = next++;
+    // As in upstream, formatText reports a missing argument before a fault of the clause.
     const argument = getArgument(index);
     if (match === "%") throw new EvaluationError("unexpected end of string");
     if (index >= count) throw createIndexError(index);
@@ -219,27 +220,27 @@ const createDoubleClause = (name: string, format: (value: number, precision: num
   format: (value, precision) => format(isDouble(value) ? getDouble(value) : Number(value), precision),
 });
 
-/** The largest precision that upstream's number formatter accepts. */
+/** The largest precision that upstream's number formatter accepts, and what it prints for a larger one. */
 const maxPrecision = 10_000_009;
-const unreadPrecision = "%!(NOVERB)";
+const textAboveMaxPrecision = "%!(NOVERB)";
 
 const formatSpecial = (value: number): string => (Number.isNaN(value) ? "NaN" : value < 0 ? "-∞" : "∞");
 
 /** Formats a number for the clause %f. */
 const formatFixed = (value: number, precision: number): string => {
-  if (precision > maxPrecision) return unreadPrecision;
+  if (precision > maxPrecision) return textAboveMaxPrecision;
   if (!Number.isFinite(value)) return formatSpecial(value);
-  // Upstream stores the number of digits in two bytes, and the number of trailing zeros in one byte. More than 1100
-  // digits make no difference, because a double has at most 1074 digits after the point.
+  // Upstream stores the maximum of digits after the point in two bytes, but the minimum in one byte. So from 256 on,
+  // trailing zeros beyond the minimum are dropped. A double has at most 1074 digits after the point, so 1100 suffice.
   const [integerDigits, digits] = formatDecimal(value, Math.min(precision % 2 ** 16, 1100));
   const fraction = precision < 256 ? digits : digits.replace(/0+$/, "").padEnd(precision % 256, "0");
   const grouped = integerDigits.replace(/\B(?=(?:\d{3})+$)/g, ",");
   return `${value < 0 ? "-" : ""}${grouped}${fraction && `.${fraction}`}`;
 };
 
-/** Formats with six digits after the point. Upstream uses the precision of the clause as the width of the text. */
+/** Formats with six digits after the point. Upstream takes the precision as the width, and stores it in two bytes. */
 const formatScientific = (value: number, width: number): string => {
-  if (width > maxPrecision) return unreadPrecision;
+  if (width > maxPrecision) return textAboveMaxPrecision;
   const text = Number.isFinite(value) ? formatPower(value) : formatSpecial(value);
   return text.padStart(width % 2 ** 16);
 };

@@ -26,7 +26,7 @@ const requireComparable = (value: Value): Value => {
 };
 
 // In a list of values of several types, only the type of the first element was checked. Values that can't be compared
-// count as sorted.
+// count as sorted. The first value, before which there is none, is compared with itself.
 
 const isSorted = (list: List): boolean =>
   list.every(

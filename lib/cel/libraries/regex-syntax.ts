@@ -8,7 +8,7 @@ export interface Instruction {
   readonly next: number;
   /** The second continuation of a split. `next` is preferred. */
   readonly other: number;
-  /** The conditions that a check requires at the position. */
+  /** The conditions that a check requires at the position: the sum of bits of `conditions`. */
   readonly conditions: number;
   /** Reports whether a character can be read. */
   readonly accepts: Accepts;
@@ -150,6 +150,7 @@ interface Part {
   readonly copies: number;
   /** Whether it can match the empty text. */
   readonly isNullable: boolean;
+  /** Writes the part; see Writer.write. */
   readonly write: (writer: Writer, next: number) => number;
 }
 
@@ -173,6 +174,7 @@ const choose = (choices: readonly Part[]): Part =>
   createPart(choices, choices.some(isEmpty), (writer, next) =>
     choices
       .map((choice) => writer.write(choice, next))
+      // The left choice is preferred, as a greedy repetition prefers its part.
       .reduceRight((other, start) => writer.add(createSplit(start, other, /* isGreedy */ true))),
   );
 
@@ -193,6 +195,7 @@ const repeat = (part: Part, min: number, max: number, isGreedy: boolean): Part =
     for (let count = max < 0 ? 1 : 0; count < min; count++) start = writer.write(part, start);
     return start;
   });
+  // As in upstream, `x{0}` counts as one copy, whatever is in x.
   return { ...repeated, copies: max === 0 ? 1 : part.copies * Math.max(min, max, 1) };
 };
 

@@ -63,8 +63,9 @@ class Ways {
   }
 }
 
-/** A state of a test, which doesn't depend on the position: the possible ways, before their conditions are checked. */
+/** A state of `test`: the possible ways, before their conditions are checked. It doesn't depend on the position. */
 interface State {
+  /** For each way, the index of its next instruction. */
   readonly open: readonly number[];
   /** A character that has the same effect on conditions as the character before the position. */
   readonly before: number;
@@ -249,6 +250,7 @@ export const regexFunctions: readonly FunctionDeclaration[] = [
     ...declareMethod("findAll", "string_find_all_string", [string, string], listOf(string), findAll, countSearch),
     usePattern: (source) => {
       const pattern = compilePattern(source);
+      // This also serves the overload with a limit: an environment combines the declarations of a name.
       return (text: string, _: string, limit: number | bigint = -1) => pattern.findAll(text, toLimit(limit));
     },
   },

@@ -32,6 +32,6 @@ const declareSetFunction = (
 /** The functions of cel-go's sets library. */
 export const setFunctions: readonly FunctionDeclaration[] = [
   declareSetFunction("contains", contains),
-  declareSetFunction("equivalent", isEquivalent, 2),
+  declareSetFunction("equivalent", isEquivalent, /* costFactor */ 2),
   declareSetFunction("intersects", intersects),
 ];

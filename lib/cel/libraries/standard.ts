@@ -81,28 +81,28 @@ export const refuseOperand = (operator: string, left: Value): never => {
 /** The functions of an operator, by the types of its operands. */
 interface Arithmetic {
   readonly ofDoubles?: (left: number, right: number) => number;
-  /** For ints that are numbers. If the result is no safe integer, `ofIntegers` computes it again. */
-  readonly ofNumbers: (left: number, right: number) => number;
-  readonly ofIntegers: (left: bigint, right: bigint) => bigint;
+  /** For ints that are safe integers. If the result isn't safe, `ofBigints` computes it again. */
+  readonly ofSafeIntegers: (left: number, right: number) => number;
+  readonly ofBigints: (left: bigint, right: bigint) => bigint;
   /** For operands that are no numbers. Returns undefined if the left operand's type doesn't have the operator. */
   readonly ofOthers?: (left: Value, right: Value) => Value | undefined;
 }
 
 /** Returns the function of an operator for two operands of the same type. */
-const compute = (operator: string, { ofDoubles, ofNumbers, ofIntegers, ofOthers }: Arithmetic): Evaluate => {
+const compute = (operator: string, { ofDoubles, ofSafeIntegers, ofBigints, ofOthers }: Arithmetic): Evaluate => {
   const computeIntegers = (left: number | bigint, right: number | bigint) =>
-    toInt(ofIntegers(BigInt(left), BigInt(right)));
+    toInt(ofBigints(BigInt(left), BigInt(right)));
   return (left: Value, right: Value): Value => {
     if (isInt(left)) {
       if (!isInt(right)) throw createNoSuchOverloadError();
       if (typeof left === "bigint" || typeof right === "bigint") return computeIntegers(left, right);
-      const result = ofNumbers(left, right);
+      const result = ofSafeIntegers(left, right);
       // The addition of 0 converts -0 to 0.
       return Number.isSafeInteger(result) ? result + 0 : computeIntegers(left, right);
     }
     if (left instanceof Uint) {
       if (!(right instanceof Uint)) throw createNoSuchOverloadError();
-      return toUint(ofIntegers(left.value, right.value));
+      return toUint(ofBigints(left.value, right.value));
     }
     if (ofDoubles && isDouble(left)) {
       if (!isDouble(right)) throw createNoSuchOverloadError();
@@ -129,8 +129,8 @@ const addOthers = (left: Value, right: Value): Value | undefined => {
 
 export const add = compute("_+_", {
   ofDoubles: (left, right) => left + right,
-  ofNumbers: (left, right) => left + right,
-  ofIntegers: (left, right) => left + right,
+  ofSafeIntegers: (left, right) => left + right,
+  ofBigints: (left, right) => left + right,
   ofOthers: addOthers,
 });
 
@@ -144,6 +144,7 @@ const negate = (value: Value): Value => {
   if (isInt(value)) return toInt(-BigInt(value));
   if (isDouble(value)) return toDouble(-getDouble(value));
   if (value instanceof Duration) return createDuration(-value.nanos);
+  // In upstream, booleans have a method Negate, so their error differs from that of other operands.
   if (typeof value === "boolean") throw createNoSuchOverloadError();
   return refuseOperand("-_", value);
 };
@@ -169,6 +170,7 @@ export const isComparable = (value: Value): boolean => comparableTypes.includes(
 export const compareValues = (left: Value, right: Value, operator = "_<_"): number => {
   if (typeof left === "string" && typeof right === "string") return compareTexts(left, right);
   const order = compareNumbers(left, right);
+  // A NaN on the left is an error even if the right value is no number.
   if (Number.isNaN(order ?? left)) throw new EvaluationError("NaN values cannot be ordered");
   if (order !== undefined) return order;
   if (typeof left === "boolean" && typeof right === "boolean") return Number(left) - Number(right);
@@ -219,11 +221,12 @@ const countSearch: Overload["cost"] = ([text = null, part = null]) =>
 const countMatching: Overload["cost"] = ([text = null, pattern = null]) =>
   countTraversal(getInnerSize(text) + 1) * countTraversal(getInnerSize(pattern), 0.25);
 
+// Type parameters with upstream's names: A and B in CEL's own library, K and V in the library of optionals.
 const [one, other] = [parameter("A"), parameter("B")];
 const list = listOf(one);
 const map = mapOf(one, other);
 const [key, value] = [parameter("K"), parameter("V")];
-const [values, entries, optional] = [listOf(value), mapOf(key, value), optionalOf(value)];
+const [listOfV, mapOfKV, optionalOfV] = [listOf(value), mapOf(key, value), optionalOf(value)];
 
 /** The pairs of types that can be compared, and their names in upstream's ids of overloads. */
 const ordered: readonly (readonly [name: string, left: Type, right: Type])[] = [
@@ -258,7 +261,7 @@ const declareTextTest = (
   },
 });
 
-/** Declares an operator such as `<`. `isTrue` gets -1, 0 or 1. Texts cost as the shorter one is long. */
+/** Declares an operator such as `<`. `isTrue` gets -1, 0 or 1. The shorter text decides the cost. */
 const declareOrder = (name: string, id: string, isTrue: (order: number) => boolean): FunctionDeclaration => ({
   name,
   overloads: ordered.map(([type, left, right]) =>
@@ -309,8 +312,8 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     ],
     evaluate: compute("_/_", {
       ofDoubles: (left, right) => left / right,
-      ofNumbers: (left, right) => (left - (left % right)) / right,
-      ofIntegers: (left, right) => {
+      ofSafeIntegers: (left, right) => (left - (left % right)) / right,
+      ofBigints: (left, right) => {
         if (right === 0n) throw new EvaluationError("division by zero");
         return left / right;
       },
@@ -320,8 +323,8 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     name: "_%_",
     overloads: [overload("modulo_int64", [int, int], int), overload("modulo_uint64", [uint, uint], uint)],
     evaluate: compute("_%_", {
-      ofNumbers: (left, right) => left % right,
-      ofIntegers: (left, right) => {
+      ofSafeIntegers: (left, right) => left % right,
+      ofBigints: (left, right) => {
         if (right === 0n) throw new EvaluationError("modulus by zero");
         // If the quotient has more than 64 bits, upstream refuses to compute the remainder, too.
         if (right === -1n) toInt(-left);
@@ -338,8 +341,8 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     ],
     evaluate: compute("_*_", {
       ofDoubles: (left, right) => left * right,
-      ofNumbers: (left, right) => left * right,
-      ofIntegers: (left, right) => left * right,
+      ofSafeIntegers: (left, right) => left * right,
+      ofBigints: (left, right) => left * right,
     }),
   },
   {
@@ -359,8 +362,8 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     ],
     evaluate: compute("_-_", {
       ofDoubles: (left, right) => left - right,
-      ofNumbers: (left, right) => left - right,
-      ofIntegers: (left, right) => left - right,
+      ofSafeIntegers: (left, right) => left - right,
+      ofBigints: (left, right) => left - right,
       ofOthers: subtractOthers,
     }),
   },
@@ -373,18 +376,18 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     overloads: [
       overload("index_list", [list, int], one),
       overload("index_map", [map, one], other),
-      overload("optional_list_index_int", [optionalOf(values), int], optional),
-      overload("optional_map_index_value", [optionalOf(entries), key], optional),
+      overload("optional_list_index_int", [optionalOf(listOfV), int], optionalOfV),
+      overload("optional_map_index_value", [optionalOf(mapOfKV), key], optionalOfV),
     ],
   },
-  { name: "_?._", overloads: [overload("select_optional_field", [dyn, string], optional)] },
+  { name: "_?._", overloads: [overload("select_optional_field", [dyn, string], optionalOfV)] },
   {
     name: "_[?_]",
     overloads: [
-      overload("list_optindex_optional_int", [values, int], optional),
-      overload("optional_list_optindex_optional_int", [optionalOf(values), int], optional),
-      overload("map_optindex_optional_value", [entries, key], optional),
-      overload("optional_map_optindex_optional_value", [optionalOf(entries), key], optional),
+      overload("list_optindex_optional_int", [listOfV, int], optionalOfV),
+      overload("optional_list_optindex_optional_int", [optionalOf(listOfV), int], optionalOfV),
+      overload("map_optindex_optional_value", [mapOfKV, key], optionalOfV),
+      overload("optional_map_optindex_optional_value", [optionalOf(mapOfKV), key], optionalOfV),
     ],
   },
   {

@@ -1,6 +1,12 @@
 import { quoteAsGo } from "../../objects/go/quoted.ts";
 import { trimAsGo } from "../../objects/go/trimmed.ts";
-import { countInner, countReading, countReadingTwice, countTraversal, getActualSize } from "../cost-formulas.ts";
+import {
+  countReading,
+  countReadingTwice,
+  countStandardReading,
+  countTraversal,
+  getActualSize,
+} from "../cost-formulas.ts";
 import { declareMethod, type FunctionDeclaration, member, overload } from "../functions.ts";
 import { dyn, int, listOf, string } from "../types.ts";
 import { countCodePoints, EvaluationError, type Value } from "../values.ts";
@@ -130,10 +136,10 @@ export const stringFunctions: readonly FunctionDeclaration[] = [
   declareMethod("trim", "string_trim", [string], string, trimAsGo, countReading),
   declareMethod("join", "list_join", [texts], string, join, countJoined),
   declareMethod("join", "list_join_string", [texts, string], string, join, countJoined),
-  { name: "strings.quote", overloads: [overload("strings_quote", [string], string, quote, countInner)] },
+  { name: "strings.quote", overloads: [overload("strings_quote", [string], string, quote, countStandardReading)] },
   {
     name: "format",
-    overloads: [member("string_format", [string, listOf(dyn)], string, formatText, countInner)],
+    overloads: [member("string_format", [string, listOf(dyn)], string, formatText, countStandardReading)],
     findIssue: findFormatIssue,
   },
 ];

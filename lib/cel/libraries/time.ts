@@ -2,8 +2,7 @@ import { declareFunction, type FunctionDeclaration, member } from "../functions.
 import { duration, int, string, type Type, timestamp } from "../types.ts";
 import { Duration, EvaluationError, Timestamp, toInt, type Value } from "../values.ts";
 
-/** In nanoseconds, as all units. */
-const second = 1_000_000_000n;
+const nanosPerSecond = 1_000_000_000n;
 /** The units of durations, in nanoseconds. */
 const units: Readonly<Record<string, bigint>> = {
   ns: 1n,
@@ -12,9 +11,9 @@ const units: Readonly<Record<string, bigint>> = {
   "\u00b5s": 1000n,
   "\u03bcs": 1000n,
   ms: 1_000_000n,
-  s: second,
-  m: 60n * second,
-  h: 3600n * second,
+  s: nanosPerSecond,
+  m: 60n * nanosPerSecond,
+  h: 3600n * nanosPerSecond,
 };
 /** The first second of the year 1 and the last second of the year 9999, since 1970. */
 const [firstSecond, lastSecond] = [-62_135_596_800n, 253_402_300_799n];
@@ -82,13 +81,13 @@ export const countDays = (year: number, month: number): number =>
 
 const createTimestamp = (seconds: bigint, nanos: bigint, offset = 0): Timestamp => {
   if (seconds < firstSecond || seconds > lastSecond) throw new EvaluationError("timestamp overflow");
-  return new Timestamp(seconds * second + nanos, offset);
+  return new Timestamp(seconds * nanosPerSecond + nanos, offset);
 };
 
 /** Splits a time into seconds, rounded down, and nanoseconds. */
 const splitSeconds = (nanos: bigint): readonly [seconds: bigint, nanos: bigint] => {
-  const rest = ((nanos % second) + second) % second;
-  return [(nanos - rest) / second, rest];
+  const rest = ((nanos % nanosPerSecond) + nanosPerSecond) % nanosPerSecond;
+  return [(nanos - rest) / nanosPerSecond, rest];
 };
 
 /** Formats a time in RFC 3339, such as `2030-01-31T12:00:00.5+01:00`. */
@@ -114,8 +113,9 @@ export const addToTimestamp = (time: Timestamp, nanos: bigint): Timestamp => {
 };
 
 export const subtractTimestamps = (left: Timestamp, right: Timestamp): Duration => {
-  const [[first, more], [other, less]] = [splitSeconds(left.nanos), splitSeconds(right.nanos)];
-  return createDuration(requireInt64((first - other) * second) + more - less);
+  const [leftSeconds, leftNanos] = splitSeconds(left.nanos);
+  const [rightSeconds, rightNanos] = splitSeconds(right.nanos);
+  return createDuration(requireInt64((leftSeconds - rightSeconds) * nanosPerSecond) + leftNanos - rightNanos);
 };
 
 /** Returns a duration. Throws if its nanoseconds have more than 64 bits. */
@@ -160,8 +160,9 @@ interface OldZone {
   summers: number[];
   /** When this history ends, in standard time. */
   end: number;
-  /** The zone whose rules apply after `end`, with `hoursAhead` added; empty for this zone's own rules. */
+  /** The zone that decides the time after `end`; if empty, Node's zone with the same name. */
   successor: string;
+  /** The hours that this zone is ahead of the successor's time. */
   hoursAhead: number;
 }
 
@@ -178,8 +179,8 @@ const createOldZone = (hours: number, year: number, summers = "", successor = ""
 
 /**
  * Time zones that are not named after a place. For their early years, Node has the history of a place, which differs
- * from the history in Go's files of time zones. The arguments are the hours ahead of UTC, the year in which the history
- * ends, the summers, and the zone whose rules apply afterwards, with the hours that this zone is ahead of it.
+ * from the history in Go's files of time zones. The arguments are the members of OldZone, with a year for
+ * `end`: from 1977 on, EET has the time of CET plus one hour.
  */
 const oldZones: Readonly<Record<string, OldZone>> = {
   EST: createOldZone(-5, 1970),
@@ -278,9 +279,9 @@ export const timeFunctions: readonly FunctionDeclaration[] = [
   declarePart("getDayOfMonth", "day_of_month", (date) => date.getUTCDate() - 1),
   declarePart("getDate", "day_of_month_1_based", (date) => date.getUTCDate()),
   declarePart("getDayOfWeek", "day_of_week", (date) => date.getUTCDay()),
-  declarePart("getHours", "hours", (date) => date.getUTCHours(), countUnits(3600n * second)),
-  declarePart("getMinutes", "minutes", (date) => date.getUTCMinutes(), countUnits(60n * second)),
-  declarePart("getSeconds", "seconds", (date) => date.getUTCSeconds(), countUnits(second)),
+  declarePart("getHours", "hours", (date) => date.getUTCHours(), countUnits(3600n * nanosPerSecond)),
+  declarePart("getMinutes", "minutes", (date) => date.getUTCMinutes(), countUnits(60n * nanosPerSecond)),
+  declarePart("getSeconds", "seconds", (date) => date.getUTCSeconds(), countUnits(nanosPerSecond)),
   declarePart(
     "getMilliseconds",
     "milliseconds",

@@ -93,6 +93,7 @@ export const toText = (value: Value): string => {
 
 /** Formats a value as Go's %v does, for error messages. */
 export const formatValue = (value: Value): string => {
+  // In cel-go, null is the number 0 of an enum of protobuf.
   if (value === null) return "0";
   if (value instanceof TypeValue) return formatType(value.of);
   if (value instanceof Uint8Array) return `[${value.join(" ")}]`;

@@ -22,7 +22,7 @@ const requireName = (expression: Expression, message: string): string => {
   throw new IssueError(message, expression.offset);
 };
 
-/** A loop. By default, it visits all elements (no `condition`, no `filter`), and its result is the total. */
+/** A loop. By default, it visits all elements (no `condition`, no `filter`), and its result is the accumulator. */
 type Loop = Pick<Comprehension, "initial" | "step"> &
   Partial<Pick<Comprehension, "condition" | "result">> & { readonly filter?: Expression | undefined };
 
@@ -30,20 +30,21 @@ type Loop = Pick<Comprehension, "initial" | "step"> &
 interface LoopParts {
   readonly offset: number;
   /** The name of the loop's accumulator. */
-  readonly total: Expression;
-  /** The macro's last argument. */
-  readonly last: Expression;
+  readonly accumulator: Expression;
+  readonly lastArgument: Expression;
   /** The first variable. */
   readonly variable: Expression;
 }
 
-/** Declares a macro that becomes a loop. Its first arguments are variables. With `hasFilter`, a filter follows them. */
+/**
+ * Declares a macro that becomes a loop. Its first arguments are variables; `message` is the error if one is no name.
+ * With `hasFilter`, a filter follows them.
+ */
 const declareLoop = (
   name: string,
   variableCount: 1 | 2,
   createLoop: (parts: LoopParts) => Loop,
-  message = "argument must be a simple name",
-  hasFilter = false,
+  { message = "argument must be a simple name", hasFilter = false }: { message?: string; hasFilter?: boolean } = {},
 ): Macro => ({
   name,
   isMember: true,
@@ -53,13 +54,14 @@ const declareLoop = (
     const [variable, secondVariable] = variables.map((argument) => requireName(argument, message)) as [string, string?];
     if (variable === secondVariable)
       throw new IssueError(`duplicate variable name: ${variable}`, (variables[1] as Expression).offset);
+    // The name of the accumulator in older versions of cel-go is reserved.
     const reserved = variables[[variable, secondVariable].indexOf("__result__")];
     if (reserved) throw new IssueError("iteration variable overwrites accumulator variable", reserved.offset);
 
-    const accumulator = "@result";
-    const total = createName(offset, accumulator);
-    const [first, last] = [args[0], args.at(-1)] as [Expression, Expression];
-    const loop = createLoop({ offset, total, last, variable: first });
+    const accumulatorName = "@result";
+    const accumulator = createName(offset, accumulatorName);
+    const [first, lastArgument] = [args[0], args.at(-1)] as [Expression, Expression];
+    const loop = createLoop({ offset, accumulator, lastArgument, variable: first });
     const filter = hasFilter ? args[variableCount] : loop.filter;
     return {
       offset,
@@ -67,48 +69,49 @@ const declareLoop = (
       variable,
       secondVariable,
       range,
-      accumulator,
+      accumulator: accumulatorName,
       initial: loop.initial,
       condition: loop.condition ?? createLiteral(offset, true),
-      step: filter ? createCall(offset, "_?_:_", [filter, loop.step, total]) : loop.step,
-      result: loop.result ?? total,
+      step: filter ? createCall(offset, "_?_:_", [filter, loop.step, accumulator]) : loop.step,
+      result: loop.result ?? accumulator,
     };
   },
 });
 
-const createAll = ({ offset, total, last }: LoopParts): Loop => ({
+const createAll = ({ offset, accumulator, lastArgument }: LoopParts): Loop => ({
   initial: createLiteral(offset, true),
-  condition: createCall(offset, "@not_strictly_false", [total]),
-  step: createCall(offset, "_&&_", [total, last]),
+  condition: createCall(offset, "@not_strictly_false", [accumulator]),
+  step: createCall(offset, "_&&_", [accumulator, lastArgument]),
 });
 
-const createExists = ({ offset, total, last }: LoopParts): Loop => ({
+const createExists = ({ offset, accumulator, lastArgument }: LoopParts): Loop => ({
   initial: createLiteral(offset, false),
-  condition: createCall(offset, "@not_strictly_false", [createCall(offset, "!_", [total])]),
-  step: createCall(offset, "_||_", [total, last]),
+  condition: createCall(offset, "@not_strictly_false", [createCall(offset, "!_", [accumulator])]),
+  step: createCall(offset, "_||_", [accumulator, lastArgument]),
 });
 
-const createExistsOne = ({ offset, total, last }: LoopParts): Loop => ({
+const createExistsOne = ({ offset, accumulator, lastArgument }: LoopParts): Loop => ({
   initial: createLiteral(offset, 0),
-  filter: last,
-  step: createCall(offset, "_+_", [total, createLiteral(offset, 1)]),
-  result: createCall(offset, "_==_", [total, createLiteral(offset, 1)]),
+  filter: lastArgument,
+  step: createCall(offset, "_+_", [accumulator, createLiteral(offset, 1)]),
+  result: createCall(offset, "_==_", [accumulator, createLiteral(offset, 1)]),
 });
 
-const createMap = ({ offset, total, last }: LoopParts): Loop => ({
+const createMap = ({ offset, accumulator, lastArgument }: LoopParts): Loop => ({
   initial: createList(offset),
-  step: createCall(offset, "_+_", [total, createList(offset, last)]),
+  step: createCall(offset, "_+_", [accumulator, createList(offset, lastArgument)]),
 });
 
+/** Creates the loop of `filter`: it maps each element that the last argument accepts to itself. */
 const createFilter = (parts: LoopParts): Loop => ({
-  ...createMap({ ...parts, last: parts.variable }),
-  filter: parts.last,
+  ...createMap({ ...parts, lastArgument: parts.variable }),
+  filter: parts.lastArgument,
 });
 
 /** Adds to a map: with two expressions in `added`, a key and its value; with one, all entries of another map. */
-const createInsertion = ({ offset, total }: LoopParts, added: readonly Expression[]): Loop => ({
+const createInsertion = ({ offset, accumulator }: LoopParts, added: readonly Expression[]): Loop => ({
   initial: { offset, kind: "map", entries: [] },
-  step: createCall(offset, "cel.@mapInsert", [total, ...added]),
+  step: createCall(offset, "cel.@mapInsert", [accumulator, ...added]),
 });
 
 /** Creates an expression that evaluates `result`, in which `name` stands for `value`. It is a loop without elements. */
@@ -140,8 +143,8 @@ const declareOptionalMap = (name: string, isFlat: boolean): Macro => ({
   },
 });
 
-const notIdentifier = "argument is not an identifier";
-const map = declareLoop("map", 1, createMap, notIdentifier);
+const message = "argument is not an identifier";
+const mapWithoutFilter = declareLoop("map", 1, createMap, { message });
 
 /** The macros of upstream's standard library. `existsOne` with one variable isn't in it. */
 export const standardMacros: readonly Macro[] = [
@@ -157,9 +160,9 @@ export const standardMacros: readonly Macro[] = [
   declareLoop("all", 1, createAll),
   declareLoop("exists", 1, createExists),
   declareLoop("exists_one", 1, createExistsOne),
-  map,
-  declareLoop("map", 1, createMap, notIdentifier, /* hasFilter */ true),
-  declareLoop("filter", 1, createFilter, notIdentifier),
+  mapWithoutFilter,
+  declareLoop("map", 1, createMap, { message, hasFilter: true }),
+  declareLoop("filter", 1, createFilter, { message }),
 ];
 
 export const optionalMacros: readonly Macro[] = [
@@ -174,15 +177,11 @@ export const twoVariableMacros: readonly Macro[] = [
   declareLoop("existsOne", 2, createExistsOne),
   declareLoop("exists_one", 2, createExistsOne),
   ...[false, true].flatMap((hasFilter) => [
-    declareLoop("transformList", 2, createMap, undefined, hasFilter),
-    declareLoop(
-      "transformMap",
-      2,
-      (parts) => createInsertion(parts, [parts.variable, parts.last]),
-      undefined,
+    declareLoop("transformList", 2, createMap, { hasFilter }),
+    declareLoop("transformMap", 2, (parts) => createInsertion(parts, [parts.variable, parts.lastArgument]), {
       hasFilter,
-    ),
-    declareLoop("transformMapEntry", 2, (parts) => createInsertion(parts, [parts.last]), undefined, hasFilter),
+    }),
+    declareLoop("transformMapEntry", 2, (parts) => createInsertion(parts, [parts.lastArgument]), { hasFilter }),
   ]),
 ];
 
@@ -202,7 +201,7 @@ export const sortByMacro: readonly Macro[] = [
       }
       const name = "@__sortBy_input__";
       const list = createName(offset, name);
-      const keys = map.expand(offset, args, list);
+      const keys = mapWithoutFilter.expand(offset, args, list);
       return createBinding(offset, name, target, createCall(offset, "@sortByAssociatedKeys", [keys], list));
     },
   },

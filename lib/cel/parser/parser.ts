@@ -329,15 +329,15 @@ const requireLimits = (expression: Expression): void => {
   let count = 0;
   const visit = (part: Expression, outer: number): void => {
     if (++count > partLimit) throw new IssueError("expression is too large with its macros replaced", nowhere);
-    const depth = outer + Number(hasLimit(part));
+    const depth = outer + Number(countsAsLevel(part));
     if (depth > depthLimit) throw new IssueError("max recursion depth exceeded", nowhere);
     for (const inner of listParts(part)) visit(inner, depth);
   };
   visit(expression, 0);
 };
 
-/** Reports whether an expression counts for upstream's limit of nested expressions. */
-const hasLimit = (expression: Expression): boolean => {
+/** Reports whether upstream's parser counts an expression as a level: selections, methods, and most operators. */
+const countsAsLevel = (expression: Expression): boolean => {
   const { kind } = expression;
   if (kind !== "call") return kind === "select" || kind === "comprehension";
   return expression.target !== undefined || /^(?:_(?!&&|\|\|)|@in)/.test(expression.function);

@@ -20,7 +20,7 @@ const strings = [`"`, `'`].flatMap((quote) => [
   `[rR]${quote}{3}[^]*?${quote}{3}`,
   `[rR]${quote}[^${quote}\\n\\r]*${quote}`,
 ]);
-/** The pattern of each kind of token. If several patterns match, the first of them counts, which matches most. */
+/** The patterns of the kinds of tokens. If several match, the first of them counts, and matches the longest text. */
 const patterns = {
   space: String.raw`[\t \r\n\f]+|//[^\n]*`,
   string: `[bB]?(?:${strings.join("|")})`,

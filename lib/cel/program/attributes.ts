@@ -25,7 +25,13 @@ import type { Evaluator, Frame, Result } from "./evaluation.ts";
 
 /** A value and the fields and indexes that are selected from it, one after another; or a choice of two such values. */
 export type Attribute =
-  | { readonly kind: "path"; readonly root: Evaluator; readonly isNative: boolean; readonly qualifiers: Qualifier[] }
+  | {
+      readonly kind: "path";
+      readonly root: Evaluator;
+      /** Whether upstream stores the root as a value of Go, as most variables. It then has other error messages. */
+      readonly isGoValue: boolean;
+      readonly qualifiers: Qualifier[];
+    }
   | {
       readonly kind: "conditional";
       readonly condition: Evaluator;
@@ -39,12 +45,12 @@ interface Qualifier {
   /** The key; absent if `compute` computes it. */
   readonly key?: Key;
   readonly compute?: Evaluator;
-  /** Whether the computed key may be a part of a variable, which upstream stores as a value of Go. */
-  readonly isNative?: boolean;
+  /** Whether upstream may store the computed key as a value of Go. */
+  readonly isGoValue?: boolean;
   /** Whether the macro `has` tests the presence of the field. */
   readonly isTest?: boolean;
-  /** Whether the static type is `Object`. Absent fields of such a value are null. */
-  readonly isField?: boolean;
+  /** Whether it is a field of a message: of a value with the static type `Object`, whose absent fields are null. */
+  readonly isMessageField?: boolean;
 }
 
 type Key = string | boolean | number | bigint | Uint | Double;
@@ -57,16 +63,16 @@ export const isKey = (value: Value): value is Key =>
   value instanceof Uint ||
   value instanceof Double;
 
-export const createKeyError = (value: Value, isNative: boolean): EvaluationError => {
+export const createKeyError = (value: Value, isGoValue: boolean): EvaluationError => {
   const native = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
   const isJson = value === null || isList(value) || !(value instanceof CelObject);
-  return new EvaluationError(`invalid qualifier type: ${isNative && isJson ? native : nameGoType(value)}`);
+  return new EvaluationError(`invalid qualifier type: ${isGoValue && isJson ? native : nameGoType(value)}`);
 };
 
 /** Returns the field or element of a value with a key; undefined if there is none. */
-const findPart = (object: Result, key: Key, isTest: boolean, isField: boolean): Result | undefined => {
+const findPart = (object: Result, key: Key, isTest: boolean, isMessageField: boolean): Result | undefined => {
   if (object instanceof EvaluationError) return object;
-  if (isField) return findMessageField(object, key as string, isTest);
+  if (isMessageField) return findMessageField(object, key as string, isTest);
   if (isObject(object)) return findInMap(object, key);
   if (isList(object)) return findElement(object, key);
   if (object instanceof FieldObject) return findField(object, key);
@@ -97,21 +103,22 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   let isOptional = start === 0 && root instanceof Optional;
   if (isOptional && (root as Optional).value === undefined) return root;
   let object: Result = root;
+  // Older versions of cel-go convert the value of the optional to Go and back.
   if (isOptional) object = frame.hasStrictOptionals ? ((root as Optional).value as Value) : toNative(root);
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
     isOptional ||= qualifier.isOptional;
-    // With `isTest`, the macro `has` tests whether the part is present. With `isField`, the object is a message.
-    const { key = computeKey(frame, qualifier), isTest = false, isField = false } = qualifier;
+    // With `isTest`, the macro `has` tests whether the part is present. With `isMessageField`, the object is a message.
+    const { key = computeKey(frame, qualifier), isTest = false, isMessageField = false } = qualifier;
     const isKnown = !(key instanceof EvaluationError);
-    const part: Result | undefined = isKnown ? findPart(object, key, isTest || isOptional, isField) : key;
+    const part: Result | undefined = isKnown ? findPart(object, key, isTest || isOptional, isMessageField) : key;
     if (isOptional) {
       if (part instanceof EvaluationError) return part;
       if (part === undefined) return emptyOptional;
     }
     frame.charge(1);
     // A field counts as present even if Go can't convert its value.
-    const isPresent = isTest && isField && !isOptional && !(object instanceof EvaluationError);
+    const isPresent = isTest && isMessageField && !isOptional && !(object instanceof EvaluationError);
     if (part instanceof EvaluationError && !isPresent) return part;
     if (isTest && !isOptional) object = part !== undefined;
     else if (part === undefined) return createMissingError(object as Value, key as Key);
@@ -121,10 +128,10 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   return isOptional ? new Optional(object as Value) : object;
 };
 
-const computeKey = (frame: Frame, { compute, isNative = false }: Qualifier): Key | EvaluationError => {
+const computeKey = (frame: Frame, { compute, isGoValue = false }: Qualifier): Key | EvaluationError => {
   const value = (compute as Evaluator)(frame);
   if (value instanceof EvaluationError || isKey(value)) return value;
-  return createKeyError(value, isNative);
+  return createKeyError(value, isGoValue);
 };
 
 /** Returns a function that resolves an attribute. It charges 1 for each selection. */
@@ -186,7 +193,7 @@ export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void =
 };
 
 /** Reports whether an attribute may be a part of a variable or of a message, which upstream stores as a value of Go. */
-export const isNative = (attribute: Attribute): boolean =>
+export const isGoValue = (attribute: Attribute): boolean =>
   attribute.kind === "path"
-    ? attribute.isNative || attribute.qualifiers.at(-1)?.isField === true
-    : isNative(attribute.whenTrue) || isNative(attribute.whenFalse);
+    ? attribute.isGoValue || attribute.qualifiers.at(-1)?.isMessageField === true
+    : isGoValue(attribute.whenTrue) || isGoValue(attribute.whenFalse);

@@ -37,6 +37,7 @@ export const buildLogic = (terms: readonly Evaluator[], decisive: boolean): Eval
   };
 };
 
+/** Returns the function of a loop's condition. As in upstream, only false ends the loop, not an error. */
 export const buildLoopCondition =
   (term: Evaluator): Evaluator =>
   (frame) => {
@@ -56,6 +57,7 @@ export const buildEquality = (
     const first = left(frame);
     const second = right(frame);
     const result = compare(first, second, isPositive, hasTypedObjects ? frame.variables.isTyped : undefined);
+    // Kubernetes has a rule of its own for `==` of its libraries' values, but none for `!=`.
     frame.charge(isPositive && first instanceof LibraryObject ? 1 : countComparison(first, second));
     return result;
   };
@@ -71,8 +73,9 @@ const compare = (left: Result, right: Result, isPositive: boolean, isTyped: Type
   try {
     return isEqual(left, right, isTyped) === isPositive;
   } catch (error) {
+    const result = toResult(error);
     // Values that can't be compared are not equal.
-    return isPositive ? toResult(error) : toResult(error) !== undefined;
+    return isPositive ? result : true;
   }
 };
 
@@ -85,6 +88,7 @@ const findInnerError = (left: Value, right: Value): EvaluationError | undefined 
 
 const countComparison = (left: Result, right: Result): number => {
   if (typeof left === "string" && typeof right === "string") {
+    // This is a faster way to the cost of short texts.
     const length = Math.min(left.length, right.length);
     if (length <= 10) return Math.min(length, 1);
   }
@@ -142,6 +146,7 @@ export const buildCall = (
     return buildArguments(args, withText(declaration.usePattern(pattern)), count, /* isVariadic */ true);
   const implementations = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && implementations > 1;
+  // Upstream implements these functions with a list of arguments.
   const isVariadic = args.length > 2 || isDispatched || declaration.name === "format";
   return buildArguments(args, apply, count, isVariadic);
 };
@@ -188,7 +193,8 @@ const withText =
   (apply: Evaluate): Evaluate =>
   (value: Value, ...rest: Value[]) => {
     const text = toNative(value);
-    const [, limit = 0] = rest;
+    // The arguments of `findAll` may end with a limit.
+    const [_pattern, limit = 0] = rest;
     if (typeof text !== "string" || !isInt(limit)) throw createNoSuchOverloadError();
     return apply(text, ...rest);
   };
@@ -239,7 +245,7 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
   };
 };
 
-/** Wraps a function so that a joined list becomes an array if its parameter is a list. */
+/** Wraps a function so that its parameters that are lists get arrays: a JoinedList, which `+` returns, is copied. */
 const withArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate => {
   if (!parameters.some(({ kind }) => kind === "list")) return evaluate;
   return (...args: Value[]) =>

@@ -65,7 +65,7 @@ export class Frame {
   /**
    * Counts the bytes of a function's result that its cost doesn't pay for; the cost of `flatten`, for example, ignores
    * inner lists. A result that is an argument, or the value of an optional argument, isn't counted. With several
-   * arguments, each text is counted, because a new text is equal to an argument with the same characters.
+   * arguments, each text is counted, because JavaScript can't distinguish a new text from an argument that equals it.
    */
   countBytes(result: Result, cost: number, args: readonly Value[]): void {
     const unpaid = measure(result) - bytesPerCost * cost;
@@ -94,6 +94,7 @@ export const attempt = <Input>(run: (input: Input) => Result, input: Input): Res
   }
 };
 
+/** Returns an EvaluationError. Throws any other error. */
 export const toResult = (error: unknown): EvaluationError => {
   if (error instanceof EvaluationError) return error;
   throw error;
@@ -101,10 +102,10 @@ export const toResult = (error: unknown): EvaluationError => {
 
 const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
 
-/** Ends the evaluation if Go can't use the value as a key of a map. With `isDeleted`, upstream has another message. */
-export const requireHashable = (value: Value, isDeleted = false): void => {
+/** Ends the evaluation if Go can't use the value as a key of a map. For a deletion, Go has another message. */
+export const requireHashable = (value: Value, isDeletion = false): void => {
   if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
-  const problem = isDeleted ? "hash of unhashable type:" : "runtime error: hash of unhashable type";
+  const problem = isDeletion ? "hash of unhashable type:" : "runtime error: hash of unhashable type";
   throw new Interruption(`internal error: ${problem} ${nameGoType(value)}`);
 };
 

@@ -20,7 +20,7 @@ import {
   toMapKey,
   type Value,
 } from "../values.ts";
-import { type Attribute, addQualifier, buildResolver, createKeyError, isKey, isNative } from "./attributes.ts";
+import { type Attribute, addQualifier, buildResolver, createKeyError, isGoValue, isKey } from "./attributes.ts";
 import {
   buildAlternative,
   buildCall,
@@ -44,8 +44,8 @@ export type { Variables } from "./evaluation.ts";
 
 // A checked expression is compiled to functions that call each other. To evaluate it, the outermost function is called.
 // The plan of an expression is that of cel-go, because costs depend on it: a path such as `a.b[c].d` is one attribute
-// with qualifiers. Cel-go charges for a call after its arguments were evaluated. If an error ends a call of several
-// arguments before the last one, the call is not charged.
+// with qualifiers. Cel-go charges for a call after its arguments were evaluated. If their evaluation ends with an
+// error before the last one, the call is not charged.
 
 /** The cost that may still be used. If more is used, the evaluation ends with upstream's error. */
 export interface Budget {
@@ -89,7 +89,7 @@ const toEvaluator = (plan: Plan): Evaluator => {
 const toAttribute = (plan: Plan): Attribute =>
   plan.kind === "attribute"
     ? plan.attribute
-    : { kind: "path", root: toEvaluator(plan), isNative: false, qualifiers: [] };
+    : { kind: "path", root: toEvaluator(plan), isGoValue: false, qualifiers: [] };
 
 /** The variables of a loop, and the scope around the loop. */
 interface Scope {
@@ -193,7 +193,7 @@ class Planner {
     const isComposed = type?.name === "kubernetes.variables";
     return {
       kind: "attribute",
-      attribute: { kind: "path", root: local ?? findVariable(name), isNative: !local && !isComposed, qualifiers: [] },
+      attribute: { kind: "path", root: local ?? findVariable(name), isGoValue: !local && !isComposed, qualifiers: [] },
       isTest: false,
     };
   }
@@ -202,8 +202,8 @@ class Planner {
     const { operand, field: key, isTest } = expression;
     if (this.#checked.references.has(expression)) return this.#planName(expression, key, scope);
     const attribute = toAttribute(this.plan(operand, scope));
-    const isField = /^Object(\.|$)/.test(this.#checked.types.get(operand)?.name ?? "");
-    addQualifier(attribute, { key, isTest, isField, isOptional: false });
+    const isMessageField = /^Object(\.|$)/.test(this.#checked.types.get(operand)?.name ?? "");
+    addQualifier(attribute, { key, isTest, isMessageField, isOptional: false });
     return { kind: "attribute", attribute, isTest };
   }
 
@@ -425,13 +425,13 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   if (index.kind === "constant") {
     const { value } = index;
     if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
-    if (!isKey(value)) throw createKeyError(value, /* isNative */ false);
+    if (!isKey(value)) throw createKeyError(value, /* isGoValue */ false);
     addQualifier(attribute, { key: value, isOptional });
   } else {
     const inner = toAttribute(index);
     addQualifier(attribute, {
       compute: buildResolver(inner),
-      isNative: isNative(inner),
+      isGoValue: isGoValue(inner),
       isOptional,
     });
   }

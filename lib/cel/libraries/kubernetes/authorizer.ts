@@ -137,7 +137,7 @@ const checkResource = ({ content: { subject, decide, attributes } }: ResourceChe
 /** Returns the cost of a check. It is so high that an expression can have only two checks. */
 const countCheck = () => 350_000;
 
-/** Returns the cost of a selector: 10 for a list, the parsing, and 50 for each two characters (one requirement). */
+/** Returns the cost of a selector: 10 for a list, the parsing, and 50 for each requirement (two characters). */
 const countSelector = ([, selector = null]: readonly Value[]): number => {
   const size = getActualSize(selector);
   return 10 + countTraversal(size) + 50 * countTraversal(size, 0.5);

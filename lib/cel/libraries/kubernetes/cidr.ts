@@ -77,9 +77,10 @@ const mask = ({ ip, prefixLength }: Cidr) => {
   return new Cidr(new Ip((ip.number >> hostBits) << hostBits, ip.bits), prefixLength);
 };
 
-/** Returns the cost of comparing a network with another value. If that is a text, adds the cost of parsing. */
+/** Returns the cost of comparing two lists of bytes, both with the network's size, and of parsing a text. */
 const countIpTest = ([cidr = null, other = null]: readonly Value[], _: Value, id?: string): number =>
   countTraversal(2 * getActualSize(cidr)) + (id?.endsWith("_string") ? countTraversal(getActualSize(other)) : 0);
+/** Adds the cost of masking the network and of comparing the lengths of the prefixes. */
 const countCidrTest: FunctionCost = (args, result, id) => countIpTest(args, result, id) + countReading(args) + 1;
 
 /** The functions of Kubernetes' CEL library for IP ranges. */

@@ -7,7 +7,7 @@ export const jsonPatchStruct: { name: string; findField(name: string): Type | un
   name: "JSONPatch",
   findField: (name) => {
     if (["op", "path", "from"].includes(name)) return string;
-    // Upstream has every other field, but of a type without a name, which no value has.
+    // As in upstream, a field of any other name exists, but no value has its type, which has no name.
     return name === "value" ? dyn : { kind: "bool", name: "", parameters: [] };
   },
 };

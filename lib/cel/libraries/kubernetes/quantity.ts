@@ -58,7 +58,7 @@ const binarySuffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const minExponent = -9;
 const maxBinary = 2n ** 63n - 1n;
 
-/** The most characters of a quantity. To compute with more would take too long for the cost. */
+/** The most characters of a quantity. Calculations with more would take longer than their CEL cost allows for. */
 const maxLength = 10_000;
 /** If the exponents of two amounts differ by more, their sum is the larger amount. */
 const maxExponentGap = 10_000;
@@ -77,10 +77,12 @@ const parseAmount = (text: string): Amount => {
   // Upstream's exponent has 32 bits.
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
   const integerDigits = integer.replace(/^0+/, "") || "0";
+  // Upstream uses 64 bits if they suffice for any number with so many digits.
   const isLarge =
     power > 0
       ? fraction !== "" || integerDigits.length + 3 * power > 14
       : integerDigits.length + fraction.length > 18 || exponent < minExponent;
+  // Upstream's parser of amounts with 64 bits accepts a number without digits.
   if (isLarge && integer + fraction === "") throw createNumberError();
 
   const digits = BigInt(integerDigits + fraction) * 1024n ** BigInt(power);
@@ -90,12 +92,13 @@ const parseAmount = (text: string): Amount => {
 
 const parseExponent = (suffix: string): number => {
   const [, written] = /^[eE]([-+]?\d+)$/.exec(suffix) ?? [];
-  const exponent = BigInt(written ?? 2n ** 64n);
-  if (BigInt.asIntN(64, exponent) !== exponent) throw new EvaluationError("unable to parse quantity's suffix");
-  return Number(BigInt.asIntN(32, exponent));
+  if (written === undefined || !isInt64(BigInt(written)))
+    throw new EvaluationError("unable to parse quantity's suffix");
+  // Upstream keeps 32 bits of the exponent.
+  return Number(BigInt.asIntN(32, BigInt(written)));
 };
 
-/** Returns an amount in nanos, rounded up. With a binary suffix, the amount is limited to 64 bits. */
+/** Returns an amount in nanos, rounded up; 0 and very large amounts unchanged. A binary suffix limits it to 64 bits. */
 const roundLargeAmount = (digits: bigint, exponent: number, isBinary: boolean): Amount => {
   if (digits === 0n || exponent > maxExponent) return { digits, exponent, isLarge: true };
   // The divisor is limited: each divisor that is larger than the digits has the same result, 1 nano.
@@ -131,7 +134,8 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
 };
 
 const subtractAmounts = (left: Amount, right: Amount): Amount => {
-  // The smallest number of 64 bits is its own negative in 64 bits. Upstream adds it, unless the sum needs more bits.
+  // Upstream adds the negative in 64 bits, which is wrong for the smallest number. It subtracts only large amounts, and
+  // amounts whose difference doesn't fit into 64 bits.
   const opposite = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
   const difference = addAmounts(left, { ...right, digits: opposite });
   return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;

@@ -76,6 +76,7 @@ const splitParts = (text: string): string[] => {
 /** Converts a text such as `v01.2` to `1.2.0`. */
 const normalize = (text: string): string => {
   const parts = splitParts(text.replace(/^v/, "")).map((part) =>
+    // Upstream keeps the zero of a part with one byte.
     part.length > 1 || part > "\x7f" ? part.replace(/^0+/, "").replace(/^(?!\d)/, "0") : part,
   );
   if (parts.length < 3 && /[+-]/.test(parts.at(-1) ?? ""))

@@ -18,8 +18,8 @@ interface Parts {
   readonly opaque: string;
   readonly user: string | undefined;
   readonly host: string;
-  /** Whether the text has a scheme and a path, but no `//` between them. */
-  readonly hasNoAuthority: boolean;
+  /** Go's OmitHost: whether the text has a scheme and a path, but no `//` between them. */
+  readonly omitsHost: boolean;
   readonly path: string;
   readonly query: string;
   readonly hasEmptyQuery: boolean;
@@ -56,12 +56,12 @@ const decode = (bytes: string, replace: (byte: string) => string): string =>
     },
   );
 
-/** Decodes UTF-8. A byte that is no part of a valid character becomes half a surrogate pair. */
-const toMarkedText = (bytes: string): string =>
+/** Decodes UTF-8. A byte that is no part of a valid character becomes half a surrogate pair, for showMarkedBytes. */
+const toTextWithMarkedBytes = (bytes: string): string =>
   decode(bytes, (byte) => String.fromCharCode(0xdc00 + byte.charCodeAt(0)));
 
 /** Replaces the escapes of halves of surrogate pairs in a quoted text by escapes of bytes, as Go's %q writes them. */
-const showMarks = (quotation: string): string => quotation.replace(/\\udc([89a-f][\da-f])/g, "\\x$1");
+const showMarkedBytes = (quotation: string): string => quotation.replace(/\\udc([89a-f][\da-f])/g, "\\x$1");
 
 /** The bytes that must be escaped in each part of a URL. */
 const escapedBytes = {
@@ -94,7 +94,7 @@ const unescapeHost = (bytes: string, isZone = false): string =>
     throw new EvaluationError(`invalid character ${quoteAsGo(found)} in host name`);
   });
 
-const quote = (bytes: string): string => showMarks(quoteAsGo(toMarkedText(bytes)));
+const quote = (bytes: string): string => showMarkedBytes(quoteAsGo(toTextWithMarkedBytes(bytes)));
 
 /** Returns a path or a fragment unchanged if all its bytes are allowed. Otherwise, escapes it as Go does. */
 const normalizeEscapes = (bytes: string, part: "path" | "fragment"): string => {
@@ -115,7 +115,7 @@ const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> 
     opaque: "",
     user: undefined,
     host: "",
-    hasNoAuthority: false,
+    omitsHost: false,
     path: "",
     query: query ?? "",
     hasEmptyQuery: query === "",
@@ -126,7 +126,7 @@ const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> 
     if (isRequest) throw new EvaluationError("invalid URI for request");
   }
   const isAuthority = beforeQuery.startsWith("//") && (scheme !== "" || !(isRequest || beforeQuery.startsWith("///")));
-  if (!isAuthority) return { ...parts, path: requireEscapes(beforeQuery), hasNoAuthority: scheme !== "" };
+  if (!isAuthority) return { ...parts, path: requireEscapes(beforeQuery), omitsHost: scheme !== "" };
   const [authority] = cut(beforeQuery.slice(2), "/");
   const at = authority.lastIndexOf("@");
   const host = parseHost(scheme, authority.slice(at + 1));
@@ -179,8 +179,8 @@ const parseHost = (scheme: string, bytes: string): string => {
       ? unescapeHost(name)
       : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), /* isZone */ true);
   const { bits } = rewordErrors(
-    () => parseAddress(toMarkedText(address)),
-    (message) => showMarks(`invalid host: ${message}`),
+    () => parseAddress(toTextWithMarkedBytes(address)),
+    (message) => showMarkedBytes(`invalid host: ${message}`),
   ).address;
   if (bits === 32) throw new EvaluationError("invalid IP-literal");
   return `[${address}]${port}`;
@@ -211,8 +211,8 @@ const parseUrl = (text: string): Url =>
   );
 
 /** Formats the parts of a URL as Go does. */
-const formatUrl = ({ scheme, opaque, user, host, hasNoAuthority, path, query, hasEmptyQuery, fragment }: Parts) => {
-  const hasAuthority = host !== "" || user !== undefined || (scheme !== "" && path !== "" && !hasNoAuthority);
+const formatUrl = ({ scheme, opaque, user, host, omitsHost, path, query, hasEmptyQuery, fragment }: Parts) => {
+  const hasAuthority = host !== "" || user !== undefined || (scheme !== "" && path !== "" && !omitsHost);
   const authority = hasAuthority ? `//${user === undefined ? "" : `${user}@`}${escapeBytes(host, "host")}` : "";
   return [
     scheme && `${scheme}:`,
