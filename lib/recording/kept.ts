@@ -101,8 +101,8 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
 const colonMap = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
 /**
- * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. As
- * the value of `id`, it may contain a UUID, but not as that of a key in `nameKeysByParent`.
+ * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. A
+ * UUID is no such token, as in the value of `id`, except under a key of `nameKeysByParent`.
  */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&

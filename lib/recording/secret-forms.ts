@@ -124,7 +124,7 @@ const usualPairs = new Set(
 
 /**
  * Returns the fraction of pairs of characters that are unusual in words: a digit beside a letter, or a rare pair. The
- * limits to which it is compared are tested with test/fixtures/named-secrets.yaml.
+ * limits to which it is compared are tested in test/named-secrets.test.ts.
  */
 const computeOddity = (runs: readonly string[]): number => {
   let [pairs, odd] = [0, 0];
