@@ -48,9 +48,9 @@ const createRecording = async (
 ): Promise<Recording> => {
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode, kubernetes } = context;
-  // Some rules copy their arguments in ways that proxies don't support. They are traced without proxies, so that no text
-  // counts as read. Errors of `repeatEvaluationToTrackReads` are dropped, because they may contain free text. Later
-  // errors contain only redacted text.
+  // Some rules copy their arguments in ways that proxies don't support. They are traced without proxies, so that no
+  // text counts as read. Errors of `repeatEvaluationToTrackReads` are dropped, because they may contain free text.
+  // Later errors contain only redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
     .catch(() => ({ reads: inactiveFieldReadTracker, answers: createRepeater(evaluation) }));

@@ -75,8 +75,8 @@ const nameInText = /(-{0,2})([A-Za-z_][\w.-]*)/g;
 /** An assignment, such as `: "abc"` or `= abc`, but no comparison (`==`, `=~`). */
 const assigned = /(?:\\{0,3}["'])?\]?\s{0,9}(?::|=>|=(?![=~]))\s*(?!(?:true|false)\b)\S/y;
 /**
- * The value of an option, as in `--token abc` or `"--token", "abc"` (in JSON, its quotes have backslashes), unless it is
- * the path of a file, another option or a boolean.
+ * The value of an option, as in `--token abc` or `"--token", "abc"` (in JSON, its quotes have backslashes), unless it
+ * is the path of a file, another option or a boolean.
  */
 const optionValue =
   /\\{0,3}["']?(?:\s{0,9},\s{0,9}["']?|[\s=]{1,9})(?!\/[\w.-]{1,99}[\w./-]{0,999}(?![\w./+=-])|-|(?:true|false)\b)\S/y;
