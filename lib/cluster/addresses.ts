@@ -10,10 +10,9 @@ const toList = (range: AddressRange | undefined): AddressRange[] => (range ? [ra
 
 /** IPv6 ranges whose addresses contain an IPv4 address (mapped, NAT64, 6to4), and the index of its first byte. */
 const embeddings = [
-  [parseRanges(["::ffff:0:0/96"]), 12],
-  [parseRanges(["64:ff9b::/96"]), 12],
-  [parseRanges(["2002::/16"]), 2],
-] as const;
+  { ranges: parseRanges(["::ffff:0:0/96", "64:ff9b::/96"]), ipv4Index: 12 },
+  { ranges: parseRanges(["2002::/16"]), ipv4Index: 2 },
+];
 
 // The public addresses are those of `unicast` that are not in `notPublic`: local, private, reserved and such ranges.
 const unicast = parseRanges(["0.0.0.0/0", "2000::/3"]);
@@ -47,8 +46,8 @@ export const createPublicOrListedAddressCheck = (
   return (address) => {
     const parsed = parseIpAddress(address);
     if (parsed === undefined) return false;
-    const [, from = 0] = embeddings.find(([[range]]) => range && isInRange(parsed)(range)) ?? [];
-    const bytes = from ? parsed.slice(from, from + 4) : parsed;
+    const ipv4Index = embeddings.find(({ ranges }) => ranges.some(isInRange(parsed)))?.ipv4Index;
+    const bytes = ipv4Index ? parsed.slice(ipv4Index, ipv4Index + 4) : parsed;
     const isIn = isInRange(bytes);
     // A range of all the address's bits is a single address.
     if (dangerous.some(isIn)) return allowedRanges.some((range) => range[1] === bytes.length * 8 && isIn(range));

@@ -79,8 +79,8 @@ const toCachedAnswer = ({ since, search, found }: Entry): CachedAnswer =>
 
 /** For how many milliseconds a review waits for the answer to another review's request, before it sends its own. */
 const patience = 1000;
-/** A review waits these milliseconds longer for its own request, so that it gets the request's more exact error. */
-const grace = 50;
+/** The milliseconds after its deadline in which a review still waits for its own request's error: it is more exact. */
+const ownErrorMilliseconds = 50;
 
 /** An answer, when its request was sent, and whether this call sent the request. */
 export interface CacheLookupResult {
@@ -108,7 +108,8 @@ export const askThroughSharedCache = async (
       return search();
     });
   const awaitAnswer = async (found: CachedAnswer, until: number): Promise<CacheLookupResult> => {
-    const content = "pending" in found ? await awaitUntil(until + (isOurs ? grace : 0), found.pending) : found.content;
+    const end = isOurs ? until + ownErrorMilliseconds : until;
+    const content = "pending" in found ? await awaitUntil(end, found.pending) : found.content;
     return { since: found.since, content, isOurs };
   };
   const found = ask(earliest);

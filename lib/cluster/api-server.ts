@@ -81,7 +81,8 @@ export const createApiServerRequester = (
     let isRenewed = false;
     for (let attempt = 1; ; attempt++) {
       const latest = Date.now() + tryMilliseconds;
-      // Reading credentials doesn't count as time of the try: a credential plugin may ask the user for them.
+      // Reading credentials doesn't count as time of the try: a credential plugin may ask the user for them. A request
+      // without a body may end after this review's deadline, because other reviews may wait for its answer.
       const requestCredentials = await awaitUntil(body ? deadline : Math.max(deadline, latest), source.read(latest));
       const end = body && deadline < Number.POSITIVE_INFINITY ? deadline : Date.now() + tryMilliseconds;
       const { token, cert, key } = requestCredentials;

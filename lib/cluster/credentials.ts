@@ -156,7 +156,7 @@ const describeAwsFault = (text: string): string => {
 
 /** A call of an AWS service with a JSON body. */
 interface AwsJsonCall {
-  service: keyof typeof variables;
+  service: keyof typeof endpointVariables;
   region: string;
   /** The operation, with the prefix of its service, such as `secretsmanager.GetSecretValue`. */
   target: string;
@@ -185,13 +185,13 @@ export const buildBasicAuthorization = (username: string, password: string): str
 export const isHeaderSafeToken = (text: string) => /^[\x21-\x7e]+$/.test(text);
 
 /** Returns a service's address as AWS's SDKs do: from environment variables, or else the usual address. */
-export const getAwsServiceUrl = (service: keyof typeof variables, region: string): URL =>
+export const getAwsServiceUrl = (service: keyof typeof endpointVariables, region: string): URL =>
   new URL(
-    process.env[variables[service]] ??
+    process.env[endpointVariables[service]] ??
       process.env.AWS_ENDPOINT_URL ??
       `https://${service}.${region}.${getAwsDomain(region)}`,
   );
-const variables = {
+const endpointVariables = {
   dynamodb: "AWS_ENDPOINT_URL_DYNAMODB",
   ec2: "AWS_ENDPOINT_URL_EC2",
   secretsmanager: "AWS_ENDPOINT_URL_SECRETS_MANAGER",

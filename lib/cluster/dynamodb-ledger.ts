@@ -28,11 +28,11 @@ interface Write {
 interface FoundItems {
   items: (Item | undefined)[];
   /** Whether it is known that all these items were in the table at the same moment. */
-  isMoment: boolean;
+  isSnapshot: boolean;
 }
 
-/** The outcome of a write. If another change came first, `found` has the items that are there now, if known. */
-type Outcome = "written" | { found?: FoundItems };
+/** The outcome of a write. If another change came first, it is the items that are there now, or "overtaken". */
+type Outcome = "written" | "overtaken" | FoundItems;
 
 /**
  * For how many seconds the item of a deleted entry is kept. Without that item, a delayed retry of the request that
@@ -66,13 +66,14 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
     const checkedChange = checkChange(keys, change);
     const client = createTableClient(table, deadline);
     for (let found = await readItems(client, table, keys); ; ) {
-      const { items, isMoment } = found;
+      const { items, isSnapshot } = found;
       const now = readTime();
       const kept = items.map((item) => readValue<T>(item, now));
       const newValues = checkedChange(kept);
       if (newValues.every((value, index) => value === kept[index])) {
-        if (isMoment) return newValues;
-        found = await readMoment(client, table, keys);
+        // Nothing is written, so no condition of a write tests that the items were there at the same moment.
+        if (isSnapshot) return newValues;
+        found = await readSnapshot(client, table, keys);
         continue;
       }
       const version = randomUUID();
@@ -85,7 +86,7 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
       const outcome = await write(client, table, writes, version);
       if (outcome === "written") return newValues;
       await client.pause("other changes of the same entries came first", maxConflictPause);
-      found = outcome.found ?? (await readItems(client, table, keys));
+      found = outcome === "overtaken" ? await readItems(client, table, keys) : outcome;
     }
   },
 });
@@ -98,15 +99,15 @@ const readItems = async ({ ask }: TableClient, table: string, keys: readonly str
   const answers = await Promise.all(
     keys.map((key) => ask("GetItem", { TableName: table, Key: { key: { S: key } }, ConsistentRead: true })),
   );
-  return { items: answers.map(({ content }) => content.Item as Item | undefined), isMoment: keys.length === 1 };
+  return { items: answers.map(({ content }) => content.Item as Item | undefined), isSnapshot: keys.length === 1 };
 };
 
 /** Reads items in a transaction, as they are at one moment. */
-const readMoment = async ({ ask }: TableClient, table: string, keys: readonly string[]): Promise<FoundItems> => {
+const readSnapshot = async ({ ask }: TableClient, table: string, keys: readonly string[]): Promise<FoundItems> => {
   const TransactItems = keys.map((key) => ({ Get: { TableName: table, Key: { key: { S: key } } } }));
   const { content } = await ask("TransactGetItems", { TransactItems });
   const items = keys.map((_, index) => toMap(toList(content.Responses)[index]).Item as Item | undefined);
-  return { items, isMoment: true };
+  return { items, isSnapshot: true };
 };
 
 /** Returns the frozen value of an item; undefined if its entry is deleted or has ended. */
@@ -144,7 +145,7 @@ const writeOne = async (
   const found = content.Item as Item | undefined;
   if (isDone || found?.version.S === version) return "written";
   if (isRepeated) throw createFailure("an answer was lost, and it is unknown whether the change was made");
-  return { found: { items: [found], isMoment: true } };
+  return { items: [found], isSnapshot: true };
 };
 
 /** Writes several items in a transaction. A repeated request has the same token, so DynamoDB does it only once. */
@@ -156,7 +157,7 @@ const writeAll = async ({ ask }: TableClient, table: string, writes: Write[], ve
       : { ConditionCheck: { ...condition, Key: { key: { S: key } } } };
   });
   const { isDone } = await ask("TransactWriteItems", { ClientRequestToken: version, TransactItems });
-  return isDone ? "written" : {};
+  return isDone ? "written" : "overtaken";
 };
 
 /** Returns the condition that an item still has the version that was read, or is still absent. */

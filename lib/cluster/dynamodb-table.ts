@@ -15,7 +15,7 @@ interface Result {
 
 /** Sends operations to a table of DynamoDB during one review. */
 export interface TableClient {
-  /** Sends an operation, and repeats it until it is done or another change came first. Otherwise, throws a Failure. */
+  /** Sends an operation, and again after temporary errors. Throws a Failure at the deadline or for other errors. */
   ask(operation: string, parameters: object): Promise<Result>;
   /**
    * Waits for a random time. Its upper limit doubles with each call, but is at most `longest` milliseconds. Throws a

@@ -34,8 +34,8 @@ const pageSize = 500;
 /** Milliseconds before an object that was not found is read again. */
 const rereadPause = 150;
 /**
- * The longest random pause after a conflict of a review's first update with another client's, in milliseconds. It
- * doubles with each further conflict, up to `maxUpdatePause`.
+ * The longest random pause after the first conflict of a review's updates with those of other clients, in milliseconds.
+ * It doubles with each further conflict, up to `maxUpdatePause`.
  */
 const firstUpdatePause = 20;
 const maxUpdatePause = 500;
@@ -86,6 +86,7 @@ export const createLiveCapabilities = (
     return server;
   };
   const processLedger = createMemoryLedger(processLedgerLimit);
+  /** With `since`, a rule is evaluated once more before it refuses, with no answer from before that time. */
   const open = (cluster: string, deadline: number, since?: number): Capabilities => {
     const started = since ?? Date.now();
     const review = { cluster, memory, deadline, since, started, isRemembered: false, collisions: 0 };
@@ -154,8 +155,7 @@ const createReads = (
         // That an object is absent isn't cached: a client may create the object now, and send a review that needs it.
         return found ?? absent;
       };
-      // `since` is set if a rule decides a second time with fresh answers, before it refuses. The first decision has
-      // waited for the object to appear, so the second one doesn't wait again.
+      // The first evaluation has waited for the object to appear, so the second one doesn't wait again.
       const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * rereadPause) : 0;
       for (;;) {
         const what = `${kind.resource} "${name}"${describeNamespace(namespace)}`;
@@ -206,7 +206,7 @@ const readList = async (
   for await (const { items: listed, apiVersion, kind } of readApiServerListPages(
     readPage,
     limit,
-    labelSelector && { labelSelector },
+    labelSelector === "" ? {} : { labelSelector },
   )) {
     if (kind === undefined || !Array.isArray(listed) || !listed.every(isObject))
       throw new Error("the answer is not a list");
@@ -274,6 +274,7 @@ const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): 
       if (!refused) parseAnswerUnlessNotFound(answer);
       if (!refused) return "updated";
       if (refused.code === 422) return { refused };
+      // After a 409 or 404, another client has changed or deleted the object, so the rule must read it again.
       const pause = Math.random() * Math.min(firstUpdatePause * 2 ** review.collisions++, maxUpdatePause);
       if (Date.now() + pause + retryTime > deadline) return { refused };
       await wait(pause);

@@ -63,10 +63,10 @@ export const createOutsideServiceCapabilities = (
       const seconds = keep(answer);
       const isExpired = shared.since < started && shared.since + seconds * 1000 <= started;
       // If an answer isn't cached, or is too old for this review, only the review that sent its request may use it.
-      return { ...shared, answer, isOurs: shared.isOurs || (seconds > 0 && !isExpired) };
+      return { ...shared, answer, isUsable: shared.isOurs || (seconds > 0 && !isExpired) };
     };
     const cached = await recall(isLasting ? 0 : (since ?? 0));
-    const found = cached.isOurs ? cached : await recall(Math.max(started, cached.since + 1));
+    const found = cached.isUsable ? cached : await recall(Math.max(started, cached.since + 1));
     if (found.since < started && !isLasting) review.isRemembered = true;
     return found.answer;
   };
@@ -124,7 +124,10 @@ const fetchMilliseconds = 10_000;
 /** The token sources by the place of the token, as JSON. Settings name few places, so none is ever deleted. */
 const tokenSources = new Map<string, ReturnType<typeof createTokenSource>>();
 
-/** Sends a request, and repeats it while that may help. Returns the last answer, even if a later try has no answer. */
+/**
+ * Sends a request, and repeats it while that may help. Returns the last answer, also if a later try has none until the
+ * deadline. Throws if the last try fails before the deadline.
+ */
 const ask = async (
   request: HttpsRequest,
   deadline: number,
@@ -166,7 +169,7 @@ const ask = async (
   }
 };
 
-/** Reports whether another try may have a better answer. */
+/** Reports whether another try may have a better answer: as DefaultShouldRetry for webhooks of the API server. */
 const isTemporary = (answer: HttpsAnswer | UnansweredError): boolean => {
   if (!(answer instanceof UnansweredError))
     return [429, 500, 504].includes(answer.status) || answer.retryAfter !== undefined;

@@ -22,17 +22,14 @@ export const parsePage = (content: unknown): ListPage => {
   };
 };
 
-export const buildPageQuery = (
-  limit: number,
-  next: string,
-  selection: Record<string, string> | "" = {},
-): URLSearchParams => new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
+export const buildPageQuery = (limit: number, next: string, selection: Record<string, string> = {}): URLSearchParams =>
+  new URLSearchParams({ limit: String(limit), ...selection, ...(next && { continue: next }) });
 
 /** Reads an API server's list page by page. It requests a page only when the caller asks for it. */
 export const readApiServerListPages = async function* (
   read: (query: URLSearchParams) => Promise<unknown>,
   limit: () => number,
-  selection?: Record<string, string> | "",
+  selection?: Record<string, string>,
 ): AsyncGenerator<ListPage, void, undefined> {
   let next = "";
   do {

@@ -126,7 +126,7 @@ export interface Endpoint {
 }
 
 /** The facts for a review's log line that are known before the evaluation. */
-type KnownFacts = Pick<AnsweredReviewFacts, "phase" | "variant" | "cluster" | "key" | "mode" | "request">;
+type KnownLogFacts = Pick<AnsweredReviewFacts, "phase" | "variant" | "cluster" | "key" | "mode" | "request">;
 
 /** How a review is evaluated: in which phase and mode, and with which settings. */
 interface Treatment {
@@ -143,7 +143,7 @@ interface Treatment {
 type EvaluationLimits = Pick<ReviewToEvaluate, "cluster" | "capabilities" | "now" | "deadline">;
 
 interface ReviewCircumstances extends EvaluationLimits {
-  known: KnownFacts;
+  known: KnownLogFacts;
   treatment: Treatment;
   /** The time when the request came, by `readClock`. */
   started: number;
@@ -214,7 +214,7 @@ export const createEndpoint = (
     });
 
   /** Logs a failure, and returns the Status that answers it. */
-  const answerFailure = async (error: unknown, known: KnownFacts, started: number): Promise<FailureStatus> => {
+  const answerFailure = async (error: unknown, known: KnownLogFacts, started: number): Promise<FailureStatus> => {
     const failure = await explainFailure(error, known.request, rule.match);
     const facts = { ...known, code: failure.code, error: failure };
     writeLog(started, facts);

@@ -47,7 +47,7 @@ export interface RuleDecision {
   members?: GroupMemberDecision[];
 }
 
-/** What one member of a group decided; `operations` is the number of operations in its patch. */
+/** What one member of a group decided. The inherited `operations` counts those of the member's own patch. */
 export interface GroupMemberDecision extends Omit<RuleDecision, "outcome" | "members"> {
   rule: string;
   mode: EnforcementMode;
@@ -81,6 +81,7 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
     // If cached answers were used, the rule is evaluated again with new ones before it refuses.
     const fresh = decision.refused ? capabilities?.anew?.() : undefined;
     if (fresh) return evaluateRule(rule, phase, request, { ...context, capabilities: fresh });
+    // The message may quote a Secret; formatError masks the values of Secrets.
     if (decision.message !== undefined && (secrets.length > 0 || request.resource?.resource === "secrets"))
       decision.message = formatError(new Failure(403, decision.message), { request, rule: name, secrets });
     return decision;

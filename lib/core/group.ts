@@ -76,12 +76,12 @@ export const createGroupEndpoint = (
 };
 
 /**
- * Returns a rule that stands for a group in `createEndpoint`. It has the needs of all members. Its `mutate` is never
- * called, because `evaluateMembers` replaces the evaluation.
+ * Returns a rule that stands for a group in `createEndpoint`. Its settings are the members' configs, and it has the
+ * needs of all members. Its `mutate` is never called, because `evaluateMembers` replaces the evaluation.
  */
-const buildGroupAsRule = (members: Record<string, Rule>, alone: Memberships): Rule => {
+const buildGroupAsRule = (members: Record<string, Rule>, defaultMemberships: Memberships): Rule => {
   const needs = Object.assign({}, ...Object.values(members).map(({ needs }) => needs));
-  return rule({ summary: "Several rules.", match: [], settings: alone, needs, mutate() {} });
+  return rule({ summary: "Several rules.", match: [], settings: defaultMemberships, needs, mutate() {} });
 };
 
 /** Returns a member of a group and its config. For an unknown name, returns a rule that rejects each review. */
@@ -121,6 +121,7 @@ const evaluateMembers =
     const results = new Map<string, GroupMemberDecision>();
     let { object } = request;
 
+    /** Returns whether the member changed the object; undefined if it refused, which ends the evaluation. */
     const evaluateMember = async ([name, membership]: [string, GroupMemberConfig]): Promise<boolean | undefined> => {
       const { mode, settings, failsOpen, exempt } = membership;
       const rule = members[name];

@@ -22,7 +22,7 @@ export class FailedPatchTest extends Error {}
 export const parsePatchOperations = (text: string): JsonMap[] => {
   let read: unknown;
   try {
-    // Only the operation `test` compares sources. Its name may be escaped.
+    // Only the operation `test` compares the JSON text of values. Its name may be escaped.
     read = /test|\\/.test(text) ? JSON.parse(text, keepSource) : exactJson.parse(text);
   } catch {
     throw new Error("invalid character in JSON");
@@ -227,7 +227,7 @@ interface Place {
   key: string;
 }
 
-/** Finds the object or list that a path's last step is in. Copies the objects and lists on the path that aren't yet. */
+/** Finds the object or list that a path's last step is in. Copies those on the path that are not copied yet. */
 const findPlace = ({ root, owned, name }: OperationRun, path: string, fault: string): Place => {
   const createFault = () => new Error(`${name} operation does not apply: ${fault}: ${missing}`);
   const steps = parsePointer(path);

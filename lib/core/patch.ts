@@ -15,7 +15,7 @@ interface Node {
   /** The keys of this node that were written. */
   written: Set<string> | undefined;
   /** True after a write to this node or to one below it. */
-  open: boolean;
+  hasWrites: boolean;
 }
 
 /** An editable form of an object. Edits don't change the object itself. */
@@ -30,7 +30,7 @@ export const createDraft = <T extends object>(original: T): ObjectDraft<T> => {
   const root = createNode(original as Container, undefined);
   const collectChanges = () => {
     const patch: Patch = [];
-    if (root.open) addDifference(patch, root, "");
+    if (root.hasWrites) addDifference(patch, root, "");
     return patch;
   };
   return { value: root.draft as T, changes: collectChanges };
@@ -52,7 +52,7 @@ const createNode = (original: Container, parent: Node | undefined): Node => {
     children: undefined,
     copy: undefined,
     written: undefined,
-    open: false,
+    hasWrites: false,
   };
   // The Proxy's target is an empty object, not the original: with a frozen target, the Proxy couldn't return drafts
   // of members.
@@ -84,8 +84,8 @@ const prepareWrite = (node: Node, key: string | symbol): Container => {
   node.copy ??= Array.isArray(node.original) ? [...node.original] : { ...node.original };
   node.written ??= new Set();
   node.written.add(key);
-  for (let ancestor: Node | undefined = node; ancestor && !ancestor.open; ancestor = ancestor.parent)
-    ancestor.open = true;
+  for (let ancestor: Node | undefined = node; ancestor && !ancestor.hasWrites; ancestor = ancestor.parent)
+    ancestor.hasWrites = true;
   return node.copy;
 };
 
@@ -156,7 +156,7 @@ const addDifference = (changes: Patch, node: Node, path: string): void => {
     return;
   }
   for (const [key, child] of children)
-    if (child.open && !written?.has(key)) addDifference(changes, child, `${path}/${escapeJsonPointerStep(key)}`);
+    if (child.hasWrites && !written?.has(key)) addDifference(changes, child, `${path}/${escapeJsonPointerStep(key)}`);
   for (const key of written ?? [])
     addValueDifference(
       changes,
@@ -216,7 +216,7 @@ const addListDifference = (
 const removeDrafts = (value: unknown): unknown => {
   if (!isContainer(value)) return requireJsonValue(value);
   const node = getNode(value);
-  if (node?.open === false) return node.original;
+  if (node?.hasWrites === false) return node.original;
   const content = node === undefined ? value : (node.copy ?? node.original);
   if (Array.isArray(content)) {
     const list: unknown[] = [];
@@ -232,6 +232,7 @@ const removeDrafts = (value: unknown): unknown => {
   return result;
 };
 
+/** Drafts may be anywhere in a value that the rule wrote. An original value has a draft only in a node's `children`. */
 const removeMemberDrafts = (node: Node | undefined, key: string, value: unknown): unknown => {
   if (node === undefined || node.written?.has(key)) return removeDrafts(value);
   const child = node.children?.get(key);

@@ -1,26 +1,29 @@
 /** Finds the mutators (webhooks, rules or policies) that must be called a second time. */
 export interface ReinvocationTracker<Mutator> {
-  /** Must be called after each call of a mutator. `isChanged`: the mutator changed the object. */
-  note(mutator: Mutator, isChanged: boolean, isReinvoked: boolean): void;
+  /**
+   * Must be called after each call of a mutator. `isChanged`: the mutator changed the object. `mayBeReinvoked`: it may
+   * be called a second time.
+   */
+  note(mutator: Mutator, isChanged: boolean, mayBeReinvoked: boolean): void;
   /** Reports whether a mutator must be called a second time. */
   has(mutator: Mutator): boolean;
 }
 
 /**
  * Finds the mutators that the API server calls a second time: those that it called before another mutator changed the
- * object. In the second round, too, a change adds the mutators that were called before it, so they are called later in
- * that round if they follow. There is no third round.
+ * object. A change in the second round also adds the mutators that were called since the last change. Those that come
+ * later in the order are called in that round. There is no third round.
  */
 export const createReinvocationTracker = <Mutator>(): ReinvocationTracker<Mutator> => {
   const calledSinceChange = new Set<Mutator>();
   const toReinvoke = new Set<Mutator>();
   return {
-    note: (mutator, isChanged, isReinvoked) => {
+    note: (mutator, isChanged, mayBeReinvoked) => {
       if (isChanged) {
         for (const earlierMutator of calledSinceChange) toReinvoke.add(earlierMutator);
         calledSinceChange.clear();
       }
-      if (isReinvoked) calledSinceChange.add(mutator);
+      if (mayBeReinvoked) calledSinceChange.add(mutator);
     },
     has: (mutator) => toReinvoke.has(mutator),
   };
@@ -32,7 +35,7 @@ export const createReinvocationTracker = <Mutator>(): ReinvocationTracker<Mutato
  */
 export const callMutatorsInRounds = async <Mutator>(
   mutators: readonly Mutator[],
-  isReinvoked: (mutator: Mutator) => boolean,
+  mayBeReinvoked: (mutator: Mutator) => boolean,
   ask: (mutator: Mutator) => Promise<boolean | undefined>,
 ): Promise<void> => {
   const tracker = createReinvocationTracker<Mutator>();
@@ -41,6 +44,6 @@ export const callMutatorsInRounds = async <Mutator>(
       if (isSecondRound && !tracker.has(mutator)) continue;
       const isChanged = await ask(mutator);
       if (isChanged === undefined) return;
-      tracker.note(mutator, isChanged, isReinvoked(mutator));
+      tracker.note(mutator, isChanged, mayBeReinvoked(mutator));
     }
 };

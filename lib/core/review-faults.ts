@@ -106,7 +106,9 @@ const findTypeFault = (root: unknown, rootType: TypeReference, rootPath: string)
     const { scalar, items, fields = {}, values } = type;
     // Go also writes the absent selector of a workload as null.
     const isNullable = items === undefined ? scalar === "any" || field === "selector" : nullableLists.has(field);
-    if (value === undefined || (value === null && field && isNullable) || (scalar === "any" && values)) continue;
+    // A type such as `unknown` allows any value.
+    const allowsAll = scalar === "any" && values !== undefined;
+    if (value === undefined || (value === null && field && isNullable) || allowsAll) continue;
     if (Array.isArray(value) && items !== undefined)
       for (const [index, inner] of value.entries())
         toCheck.push({ value: inner, type: items, path: `${path}[${index}]` });

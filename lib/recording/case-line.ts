@@ -48,9 +48,9 @@ const createRecording = async (
 ): Promise<Recording> => {
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode, kubernetes } = context;
-  // Some rules copy their arguments in ways that views don't support. They are traced without views, so that no text
-  // counts as read. Errors of `repeatEvaluationToTrackReads` are dropped, because they may contain free text. Later
-  // errors contain only redacted text.
+  // Some rules copy their arguments in ways that proxies don't support. They are traced without proxies, so that no
+  // text counts as read. Errors of `repeatEvaluationToTrackReads` are dropped, because they may contain free text.
+  // Later errors contain only redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
     .catch(() => ({ reads: inactiveFieldReadTracker, answers: createRepeater(evaluation) }));
@@ -79,7 +79,7 @@ const createRecording = async (
     secondDecision.refused !== decision.refused ||
     secondDecision.operations !== decision.operations ||
     (mode === "enforce" && summarizeOutcome(secondDecision.outcome) !== summarizeOutcome(decision.outcome));
-  const isRedacted = isDifferent || redactedAnswers?.isScriptBlind() === true;
+  const isRedacted = isDifferent || redactedAnswers?.isScriptInputRedacted() === true;
   return {
     name: buildCaseName(secondDecision, restoredRequest),
     ...input,

@@ -37,7 +37,7 @@ const nameKeysByParent: Record<string, RegExp> = {
   level: /^seLinuxOptions$/,
 };
 
-/** Reports whether `key` or `secrets` is no secret in this parent, as in a toleration or a quota. */
+/** Reports whether a field that is named `key` or `secrets` has no secret, as in a toleration or a quota. */
 export const isNameKey = (key: string, parentKey: string): boolean =>
   key === "key"
     ? nameKeysByParent.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
@@ -65,8 +65,10 @@ const image =
 /** The keys of maps with amounts. In any other place, a text of digits may be a secret code. */
 const quantitiesMap =
   /^(?:requests|limits|capacity|allocatable|hard|used|unseen|default|defaultRequest|max|min|maxLimitRequestRatio|overhead|podFixed|allocatedResources)$/;
-const quantityKey = /^(?:cpu|memory|storage|ephemeral-storage|pods|sizeLimit|divisor|.*[/.].*|hugepages-.*|\w+s)$/;
-const numberKey = /^(?:sizeLimit|divisor|maxUnavailable|minAvailable|maxSurge)$/;
+/** The keys in such a map whose values are amounts. */
+const quantityKey = /^(?:cpu|memory|storage|ephemeral-storage|pods|.*[/.].*|hugepages-.*|\w+s)$/;
+/** The keys whose values are amounts in any map. */
+const quantityKeyAnywhere = /^(?:sizeLimit|divisor|maxUnavailable|minAvailable|maxSurge)$/;
 const quantity = /^[+-]?\d{1,19}(?:\.\d{1,9})?(?:[numkKMGTPE]i?|[eE][+-]?\d{1,3})?$/;
 
 /** The annotations with a container's AppArmor or seccomp profile. */
@@ -86,8 +88,8 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
     return parentKey === "annotations" && securityProfileKey.test(key) && securityProfile.test(text);
   if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text) && !isSecretImage(text);
   if (labelsMap.test(parentKey)) return label.test(text) && !seemsSecretName(text, [key]);
-  // Numbers such as `maxSurge`, and amounts such as `requests.cpu`.
-  if (numberKey.test(key) || (quantitiesMap.test(parentKey) && quantityKey.test(key))) return quantity.test(text);
+  if (quantityKeyAnywhere.test(key) || (quantitiesMap.test(parentKey) && quantityKey.test(key)))
+    return quantity.test(text);
   if (fixedWordKey.test(key)) return fixedWord.test(text);
   return (
     (nameKey.test(key) || (Object.hasOwn(nameKeysByParent, key) && nameKeysByParent[key]?.test(parentKey) === true)) &&
@@ -98,7 +100,10 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
 /** The keys of maps in which names may contain colons. In other places, a password may follow a colon. */
 const colonMap = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
-/** Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. */
+/**
+ * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. A
+ * UUID is no such token, as in the value of `id`, except under a key of `nameKeysByParent`.
+ */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&

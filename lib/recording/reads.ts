@@ -44,15 +44,16 @@ export const createFieldReadTracker = (): FieldReadTracker => {
      * so they are not noted.
      */
     const listed = new Set<PropertyKey>();
-    const viewMember = (value: unknown, isPart: boolean) =>
-      isObject(value) ? view(value, isPart && Array.isArray(value)) : value;
+    const viewMember = (value: unknown, isReadByLoop: boolean) =>
+      isObject(value) ? view(value, isReadByLoop && Array.isArray(value)) : value;
     // The target is an empty object, because a proxy of a frozen object must return its members unchanged.
     const memberView = new Proxy(Array.isArray(source) ? [] : {}, {
       get: (_, key) => {
         const value: unknown = Reflect.get(source, key);
-        const isPart = listed.has(key) || isListed;
-        if (typeof value === "string" && typeof key === "string" && !isPart) note(getOriginalOfDraft(source), key);
-        return typeof key === "symbol" ? value : viewMember(value, isPart);
+        const isReadByLoop = listed.has(key) || isListed;
+        if (typeof value === "string" && typeof key === "string" && !isReadByLoop)
+          note(getOriginalOfDraft(source), key);
+        return typeof key === "symbol" ? value : viewMember(value, isReadByLoop);
       },
       ownKeys: () => {
         const keys = Reflect.ownKeys(source);

@@ -45,6 +45,7 @@ export const createRecorder = (
   const pendingEvaluations = new WeakMap<object, RecordedEvaluation[]>();
 
   const finishRequest = ({ request, cluster, key, code, version, group }: AnsweredReviewFacts) => {
+    // A log line with `group` is that of a member. The group's own line came before it, and finished the request.
     if (!request || group) return;
     const evaluations = pendingEvaluations.get(request.userInfo) ?? [];
     pendingEvaluations.delete(request.userInfo);

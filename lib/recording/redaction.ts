@@ -36,11 +36,12 @@ interface RedactionPosition {
   listName: string;
   depth: number;
   /** Whether the value is in a Secret's data. */
-  isHeld: boolean;
+  isInSecretData: boolean;
   /** Whether the value is in a policy. */
   isPolicy: boolean;
   /** Whether the value is at a path that is not redacted. */
-  isChosen: boolean;
+  isUnredacted: boolean;
+  /** The rests of the unredacted paths that lead here. An empty rest ends at this value. */
   paths: readonly UnredactedPath[];
 }
 
@@ -67,7 +68,7 @@ export const createRedactor = ({
     if (remainingSize < 0 || at.depth > maxDepth) throw new Error("it is too large to be recorded");
     if (typeof value === "string") return keepText(value, at) ?? getPlaceholder(value);
     if (typeof value === "number" || typeof value === "bigint")
-      return isSecretNumberName(at.key) && !at.isChosen ? 0 : value;
+      return isSecretNumberName(at.key) && !at.isUnredacted ? 0 : value;
     if (!isObject(value)) return value;
     const inner = { ...at, holder: value, depth: at.depth + 1 };
     if (Array.isArray(value)) {
@@ -75,7 +76,7 @@ export const createRedactor = ({
       return value.map((item, index) =>
         copyValue(item, {
           ...inner,
-          ...choosePaths(at, selectElementPaths(at.paths, index)),
+          ...followPaths(at, selectElementPaths(at.paths, index)),
           listName,
           member: String(index),
         }),
@@ -84,17 +85,17 @@ export const createRedactor = ({
     const isOfSecret = isSecret || Reflect.get(value, "kind") === "Secret";
     const isPolicy = at.isPolicy || String(Reflect.get(value, "apiVersion")).startsWith(`${policyGroup}/`);
     const members = Object.entries(value).map(([key, member]) => {
-      const isHeld = at.isHeld || (isOfSecret && (key === "data" || key === "stringData"));
+      const isInSecretData = at.isInSecretData || (isOfSecret && (key === "data" || key === "stringData"));
       const place = {
         ...inner,
-        ...choosePaths(at, selectMemberPaths(at.paths, key)),
-        isHeld,
+        ...followPaths(at, selectMemberPaths(at.paths, key)),
+        isInSecretData,
         isPolicy,
         member: key,
         key,
         parentKey: at.key,
       };
-      return [place.isChosen || mayRecordMapKey(key) ? key : getPlaceholder(key), copyValue(member, place)];
+      return [place.isUnredacted || mayRecordMapKey(key) ? key : getPlaceholder(key), copyValue(member, place)];
     });
     // fromEntries treats __proto__ as an ordinary key; an assignment would not.
     return Object.fromEntries(members);
@@ -103,13 +104,14 @@ export const createRedactor = ({
   const keepText = (text: string, at: RedactionPosition): string | undefined => {
     const isRead = reads.has(at.holder, at.member);
     // A CUE script in a policy is kept with redacted texts. Without the script, the policy would decide differently.
-    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isChosen) return redactSecretsInScript(text, getPlaceholder);
+    if (at.key === "cue" && (isRead || at.isPolicy) && !at.isUnredacted)
+      return redactSecretsInScript(text, getPlaceholder);
     return isKeptAt(text, at, isRead) ? text : undefined;
   };
 
   const isKeptAt = (text: string, at: RedactionPosition, isRead: boolean): boolean => {
-    if (at.isChosen || text === "" || placeholderShape.test(text)) return true;
-    if (at.isHeld) return false;
+    if (at.isUnredacted || text === "" || placeholderShape.test(text)) return true;
+    if (at.isInSecretData) return false;
     if (text === "true" || text === "false") return true;
     if (isSecretMember(at)) return false;
     if (at.key === "path" && at.isPolicy) return isRecordableFieldPath(text);
@@ -118,7 +120,7 @@ export const createRedactor = ({
 
   const redact = <T>(value: T, kept: readonly UnredactedPath[] = []): T => {
     remainingSize = maxSize;
-    return copyValue(value, { ...root, ...choosePaths(root, kept) }) as T;
+    return copyValue(value, { ...root, ...followPaths(root, kept) }) as T;
   };
 
   const redactBody = (text: string, content = parseJson(text)): string => {
@@ -141,9 +143,9 @@ const root: RedactionPosition = {
   parentKey: "",
   listName: "",
   depth: 0,
-  isHeld: false,
+  isInSecretData: false,
   isPolicy: false,
-  isChosen: false,
+  isUnredacted: false,
   paths: [],
 };
 
@@ -157,9 +159,9 @@ const selectElementPaths = (paths: readonly UnredactedPath[], index: number): re
     return path[0] === index ? [path.slice(1)] : [];
   });
 
-const choosePaths = ({ isChosen }: RedactionPosition, paths: readonly UnredactedPath[]) => ({
+const followPaths = ({ isUnredacted }: RedactionPosition, paths: readonly UnredactedPath[]) => ({
   paths,
-  isChosen: isChosen || paths.some(({ length }) => length === 0),
+  isUnredacted: isUnredacted || paths.some(({ length }) => length === 0),
 });
 
 /** Returns a placeholder such as `redacted0001`. It is a valid name, label and base64. The scheme of a URL is kept. */
@@ -186,8 +188,8 @@ const hasSibling = (holder: object): boolean =>
   Object.keys(holder).some((member) => /^(?:name|operator|effect|path|property|version|value)/.test(member));
 
 /**
- * Returns the name that a text has besides its key: the name in an object with a name and a value, or in a list of
- * arguments the argument before the text.
+ * Returns the name that a text has besides its key: in a list of arguments, the argument before the text; in an object
+ * with a value, its `name` or `key`, or else the object's own key.
  */
 const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
   if (Array.isArray(holder)) return String(holder[Number(member) - 1] ?? "");
@@ -199,6 +201,7 @@ const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
 /** Reports whether a text is a secret by the name of its variable or header, or by the argument before it. */
 const isNamedSecret = (text: string, at: RedactionPosition): boolean => {
   const name = getName(at);
+  // In the name of a variable, a part of a word is enough, as in PGPASSFILE. In the key of an object, it is not.
   if (!Array.isArray(at.holder)) return name === at.parentKey ? isSecretName(name) : isSecretVariable(name);
   return (
     (at.listName !== "" && isSecretVariable(at.listName)) ||

@@ -8,10 +8,10 @@ import { hasPlaceholder, type RedactValue } from "./redaction.ts";
 
 /** Repeats the answers that a rule got in two further evaluations: the first traces reads, the second is redacted. */
 export interface AnswerRepeater {
-  /** Returns capabilities for the first evaluation. Their answers are views that note reads, and are kept. */
+  /** Returns capabilities for the first evaluation. Their answers note reads, and are stored for the second one. */
   watch(reads: FieldReadTracker): Capabilities;
   /**
-   * Returns capabilities for the second evaluation, with the kept answers, redacted. The rule's questions may contain
+   * Returns capabilities for the second evaluation, with the stored answers, redacted. The rule's questions may contain
    * redacted text, so answers are found by the number of the question, and the redacted questions are noted.
    */
   redact(redact: RedactValue): RedactedCapabilities;
@@ -21,7 +21,7 @@ interface RedactedCapabilities {
   capabilities: Capabilities;
   noted(): RecordedCapabilityAnswers;
   /** Reports whether the input of a CUE script contained placeholders. */
-  isScriptBlind(): boolean;
+  isScriptInputRedacted(): boolean;
 }
 
 /** Repeats the answers that a rule got, first to note what it reads, then with redacted texts. */
@@ -39,49 +39,49 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           const number = numberOf(question);
           const answer = await ask();
           answers.set(number, answer);
-          if (!isService(answer)) return watch(answer);
+          if (!isServiceResponse(answer)) return watch(answer);
           const content = parseAnswer(answer);
           contents.set(answer, content);
           return { ...watch(answer), json: watch(content) };
         },
-        (key, kept) => {
-          const number = numberOf(key);
-          if (!answers.has(number)) answers.set(number, kept);
-          return kept;
+        (ledgerKey, value) => {
+          const number = numberOf(ledgerKey);
+          if (!answers.has(number)) answers.set(number, value);
+          return value;
         },
       );
     },
     redact: (redact) => {
       const numberOf = numberQuestions();
-      let isScriptBlind = false;
+      let isScriptInputRedacted = false;
       const changed = new Set<string>();
       const capabilities = interceptAnswers(
         createRecordedCapabilities({ reads: [], ...(needs.cluster && { cluster: needs.cluster }) }),
         async (question, ask) => {
           const number = numberOf(question);
-          // If no answer was kept for this question, `ask` throws the usual error for a missing answer.
+          // If no answer was stored for this question, `ask` throws the usual error for a missing answer.
           if (!answers.has(number)) return ask();
           const answer = answers.get(number);
           // A string is the answer to a write, such as "created". It contains no secret.
           if (typeof answer === "string") return answer;
-          if (!isService(answer)) return restoreName(redact(answer), question);
+          if (!isServiceResponse(answer)) return restoreName(redact(answer), question);
           const { body, ...rest } = answer;
           return { ...redact(rest), body: redact.body(body, contents.get(answer)) };
         },
-        (key, kept) => {
-          if (changed.has(key)) return kept;
-          changed.add(key);
-          return redact(answers.get(numberOf(key)));
+        (ledgerKey, value) => {
+          if (changed.has(ledgerKey)) return value;
+          changed.add(ledgerKey);
+          return redact(answers.get(numberOf(ledgerKey)));
         },
       );
       const { capabilities: noted, noted: listNoted } = noteAnswers({
         ...capabilities,
         cue: (source, evaluate) => {
-          isScriptBlind ||= hasPlaceholder(source);
+          isScriptInputRedacted ||= hasPlaceholder(source);
           return capabilities.cue(source, evaluate);
         },
       });
-      return { capabilities: noted, noted: listNoted, isScriptBlind: () => isScriptBlind };
+      return { capabilities: noted, noted: listNoted, isScriptInputRedacted: () => isScriptInputRedacted };
     },
   };
 };
@@ -89,11 +89,14 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
 /** The verb and arguments of a question. Members that only say how it is sent are left out, as they may not be JSON. */
 type Question = readonly [verb: string, ...args: unknown[]];
 
-/** Returns capabilities whose calls go through `answer`. `restoreValue` replaces a ledger's value before a change. */
+/**
+ * Returns capabilities whose calls go through `answer`; those of `cue` depend only on their arguments and don't.
+ * `restoreValue` gets a key of the ledger and its value, and returns the value that the rule's change gets.
+ */
 const interceptAnswers = (
   capabilities: Capabilities,
   answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
-  restoreValue: (key: string, kept: unknown) => unknown,
+  restoreValue: (ledgerKey: string, value: unknown) => unknown,
 ): Capabilities => ({
   ...interceptCalls(capabilities, (verb, args, ask) => {
     if (verb === "cue") return ask();
@@ -131,7 +134,7 @@ const numberQuestions = () => {
   };
 };
 
-const isService = (answer: unknown): answer is HttpsResponse => {
+const isServiceResponse = (answer: unknown): answer is HttpsResponse => {
   const { status, body } = toMap(answer);
   return typeof status === "number" && typeof body === "string";
 };

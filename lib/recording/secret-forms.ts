@@ -50,6 +50,7 @@ const digest = /\b(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f
  */
 export const seemsSecret = (text: string, names: readonly string[]): boolean => {
   const decoded = decodeBase64(text);
+  // The base64 of a PEM file seems random, even that of a public certificate, which only the decoded text shows.
   return (
     [text, decoded].some((form) => secretForm.test(form) || tokenStart.test(form) || assignsSecret(form)) ||
     seemsRandom(decoded.startsWith("-----BEGIN ") ? decoded : text, names)
@@ -73,7 +74,10 @@ const nameInText = /(-{0,2})([A-Za-z_][\w.-]*)/g;
 // These patterns match the text after a name that gives it a value.
 /** An assignment, such as `: "abc"` or `= abc`, but no comparison (`==`, `=~`). */
 const assigned = /(?:\\{0,3}["'])?\]?\s{0,9}(?::|=>|=(?![=~]))\s*(?!(?:true|false)\b)\S/y;
-/** The value of an option, as in `--token abc`, unless it is the path of a file. */
+/**
+ * The value of an option, as in `--token abc` or `"--token", "abc"` (in JSON, its quotes have backslashes), unless it
+ * is the path of a file, another option or a boolean.
+ */
 const optionValue =
   /\\{0,3}["']?(?:\s{0,9},\s{0,9}["']?|[\s=]{1,9})(?!\/[\w.-]{1,99}[\w./-]{0,999}(?![\w./+=-])|-|(?:true|false)\b)\S/y;
 /** The content of an XML element, as in `<token>abc`. */
@@ -118,20 +122,24 @@ const usualPairs = new Set(
     .flatMap(([first, ...following]) => following.map((second) => `${first}${second}`)),
 );
 
-/** Returns the fraction of pairs of characters that are unusual in words: a digit beside a letter, or a rare pair. */
+/**
+ * Returns the fraction of pairs of characters that are unusual in words: a digit beside a letter, or a rare pair. The
+ * limits to which it is compared are tested in test/named-secrets.test.ts.
+ */
 const computeOddity = (runs: readonly string[]): number => {
   let [pairs, odd] = [0, 0];
   for (const run of runs) {
     const hasLower = /[a-z]/.test(run);
     for (let index = 1; index < run.length; index += 1) {
-      odd += rateNeighbours(run.slice(index - 1, index + 1), hasLower);
+      odd += computePairOddity(run.slice(index - 1, index + 1), hasLower);
       pairs += 1;
     }
   }
   return pairs === 0 ? 0 : odd / pairs;
 };
 
-const rateNeighbours = (pair: string, isBesideLower: boolean): number => {
+/** Returns how unusual two neighbouring characters are in words: 0, 0.5 or 1. */
+const computePairOddity = (pair: string, isBesideLower: boolean): number => {
   if (/^\d\d$/.test(pair) || usualPairs.has(pair.toLowerCase())) return /^[a-z][A-Z]$/.test(pair) ? 0.5 : 0;
   // Abbreviations in words, as in setHostnameAsFQDN, have rare pairs.
   return /^[a-z][A-Z]$/.test(pair) || (isBesideLower && /^[A-Z]{2}$/.test(pair)) ? 0.5 : 1;
@@ -156,16 +164,17 @@ const hasRandomChunk = (text: string): boolean =>
 /** Returns the runs of letters and digits that are no numbers, no words, and not short. */
 const findOddRuns = (chunk: string): string[] =>
   (chunk.match(/[A-Za-z0-9]+/g) ?? []).filter((run) =>
-    /\d/.test(run) ? /\D/.test(run) : run.length > 3 && !(words.test(run) && computeOddity([run]) <= 0.2),
+    /\d/.test(run) ? /\D/.test(run) : run.length > 3 && !(wordCase.test(run) && computeOddity([run]) <= 0.2),
   );
-const words = /^(?:[A-Z]+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*)$/;
+/** Matches the case of letters in words. */
+const wordCase = /^(?:[A-Z]+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*)$/;
 
 /** Reports whether a part of a text looks random, such as "x7Gq2LpZ9vTk4Rb". */
 const isRandomChunk = (chunk: string, minOddity: number): boolean => {
   const runs = findOddRuns(chunk);
   if (runs.some(isRandomRun)) return true;
   const joined = runs.join("");
-  // The name of a pod has up to three short generated runs, as in web-7d9f8b6c5-x2x4z.
+  // Generated names have one case: that of a pod has up to three short generated runs, as in web-7d9f8b6c5-x2x4z.
   const isLong = hasBothCases(joined) ? joined.length >= 15 : runs.filter(({ length }) => length > 3).length > 3;
   return isLong && computeOddity(runs) > minOddity;
 };
@@ -188,6 +197,7 @@ export const redactSecretsInScript = (
 ): string | undefined => {
   const redacted = script.replace(textInScript, (matched, assignedTo = "", literal: string) => {
     const name = assignedTo.replace(/["\s:]/g, "");
+    // The value of a bare `key` is often a name, so only its form counts.
     const isSecret = (isSecretName(name) && !isBareKey(name)) || seemsSecretName(literal, [name]);
     return isSecret ? `${assignedTo}"${getPlaceholder(literal)}"` : matched;
   });

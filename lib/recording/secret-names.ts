@@ -25,7 +25,8 @@ const isSecretWord = (word: string, index: number, words: string[]): boolean =>
 
 /**
  * Reports whether the name of a member, variable, option or header is that of a secret: it contains a word such as
- * `token`, and its last word is not one that makes it a reference, as in `tokenPath`.
+ * `token`, and its last word is not one that makes it a reference, as in `tokenPath`. A secret id, as of Vault's
+ * AppRole, is a secret itself.
  */
 export const isSecretName = (name: string): boolean => {
   if (!containsSecretWord.test(name)) return false;

@@ -215,7 +215,7 @@ export const openAccount = async (
     },
     stop: async () => {
       await cloudformation.waitUntilIdle();
-      await Promise.all([stop(), gateways.stop(), lambda.stop(), moto.stop()]);
+      await Promise.all([stop(), gateways.stopAll(), lambda.stop(), moto.stop()]);
       await rm(folder, { recursive: true, force: true });
     },
   });

@@ -44,8 +44,11 @@ interface Line extends KnownMetric {
   options: Properties;
 }
 
+const createInvalid = (message: string) =>
+  new AwsError(400, "InvalidParameterInput", `The dashboard's body is invalid: ${message}`);
+
 const requireThat = (condition: boolean, message: string) => {
-  if (!condition) throw new AwsError(400, "InvalidParameterInput", `The dashboard's body is invalid: ${message}`);
+  if (!condition) throw createInvalid(message);
 };
 
 export const openDashboards = (readMetric: ReadMetric, listMetrics: () => KnownMetric[]): Dashboards => {
@@ -110,7 +113,7 @@ const parseBody = (body: string): Widget[] => {
   try {
     parsed = JSON.parse(body);
   } catch {
-    requireThat(false, "it is no JSON");
+    throw createInvalid("it is no JSON");
   }
   const widgets = listIn(Object(parsed).widgets);
   requireKnownFields(Object(parsed), ["widgets"]);

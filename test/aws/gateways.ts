@@ -37,7 +37,6 @@ export interface Gateways {
   stopAll(): Promise<void>;
   /** Starts the gateways again, at the same ports. */
   startAll(): Promise<void>;
-  stop(): Promise<void>;
 }
 
 interface StackGateway {
@@ -122,9 +121,6 @@ export const openGateways = async (
         stackGateway.gateway ??= await openImitatedApiGateway(certificate, host, stackGateway.port);
         stackGateway.gateway.serve(stackGateway.handlers);
       }
-    },
-    stop: async () => {
-      await Promise.all(gateways.map(closeGateway));
     },
   };
 };

@@ -40,6 +40,7 @@ const rules = `
   deny-service-external-ips:
 `;
 const policyRule = "  validating-admission-policy: { settings: { policies: policies/ } }\n";
+/** Flux replaces it by the key; `%`, its default, is no valid URL. Joined, as the linter forbids ${…} in such a text. */
 const placeholder = ["$", "{POSTERN_KEY:=%}"].join("");
 
 describe(

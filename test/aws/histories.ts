@@ -33,7 +33,7 @@ export const recordHistory = async (task: HistoryTask): Promise<Operation[]> => 
   });
 };
 
-/** Returns a function that chooses faults at random, for about a fifth of the requests. */
+/** Returns a function that chooses faults at random, for about a fifth of the requests. `Fault` describes them. */
 export const createRandomFaults = (seed: number): ChooseFault => {
   const random = createRandom(seed);
   return (operation) => {

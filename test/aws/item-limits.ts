@@ -48,6 +48,7 @@ export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusa
     const begunBefore = itemUses.map((use) => use.begun);
 
     const isThrottled = itemUses.some((use) => use[kind] > mostUnits[kind]);
+    // A write conflicts with an earlier transaction that writes; the read of a transaction conflicts with any write.
     const isLocked = itemUses.some(({ writing, transacting }) =>
       kind === "write" ? transacting > 0 : isTransaction && writing > 0,
     );
@@ -65,7 +66,7 @@ export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusa
     const { single, shortestTransaction, longestTransaction } = callTimes;
     const transactionTime = shortestTransaction + Math.random() * (longestTransaction - shortestTransaction);
     await wait(isTransaction ? transactionTime : single);
-    // A write that began while the transaction read.
+    // A write began while the transaction read.
     const isOvertaken =
       kind === "read" && isTransaction && itemUses.some((use, index) => use.begun > Number(begunBefore[index]));
     const hasConflict = isLocked || isOvertaken;

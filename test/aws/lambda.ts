@@ -774,8 +774,8 @@ export type LambdaService = Lambda & CallRecorder & { url: string };
 export const startLambda = async (): Promise<LambdaService> => {
   const recorder: CallRecorder = { recordedCalls: [], fault: undefined, allow: undefined };
   const service = Object.assign(await createLambda(), recorder);
-  const stacks = listStacks(service);
-  const { url, stop } = await startServer((name) => (name === "cloudformation" ? stacks : service), service);
+  const cloudFormation = createCloudFormationListing(service);
+  const { url, stop } = await startServer((name) => (name === "cloudformation" ? cloudFormation : service), service);
   service.base = url;
   const stopProcesses = service.stop;
   return Object.assign(service, { url, stop: async () => void (await Promise.all([stop(), stopProcesses()])) });
@@ -785,7 +785,7 @@ export const startLambda = async (): Promise<LambdaService> => {
  * Answers ListStackResources in place of CloudFormation. The variable POSTERN_STAGE of a function names its stack.
  * A stack has the functions of its stage, and no other resources.
  */
-const listStacks = (service: Lambda): AwsService => {
+const createCloudFormationListing = (service: Lambda): AwsService => {
   const parseForm = ({ body }: AwsRequest) => new URLSearchParams(String(body));
   return {
     identify: (request) => {

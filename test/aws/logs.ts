@@ -36,8 +36,9 @@ export interface Logs extends AwsService {
 
 interface Query {
   id: string;
-  start: number;
-  complete: number;
+  /** These times are in milliseconds since 1970. */
+  startedAt: number;
+  completeAt: number;
   results: { field: string; value: string }[][];
 }
 
@@ -54,9 +55,9 @@ export const openLogs = (metrics: CloudWatch, fallback: AwsService): Logs => {
   const startQuery = ({ logGroupName, queryString, startTime, endTime, limit = 1000 }: Record<string, unknown>) => {
     const now = Date.now();
     const started = [...queries.values()];
-    if (started.filter(({ start }) => start > now - 1000).length >= standIn.startsPerSecond)
+    if (started.filter(({ startedAt }) => startedAt > now - 1000).length >= standIn.startsPerSecond)
       throw new AwsError(400, "ThrottlingException", "Rate exceeded");
-    if (started.filter(({ complete }) => complete > now).length >= maxRunning)
+    if (started.filter(({ completeAt }) => completeAt > now).length >= maxRunning)
       throw new AwsError(400, "LimitExceededException", "Account maximum query concurrency limit reached");
     const events = standIn.groups.get(String(logGroupName));
     if (events === undefined)
@@ -72,7 +73,7 @@ export const openLogs = (metrics: CloudWatch, fallback: AwsService): Logs => {
     );
     const results = runQuery(String(queryString), visible).slice(0, Number(limit));
     const id = randomUUID();
-    queries.set(id, { id, start: now, complete: now + standIn.queryMilliseconds, results });
+    queries.set(id, { id, startedAt: now, completeAt: now + standIn.queryMilliseconds, results });
     return { queryId: id };
   };
 
@@ -80,7 +81,7 @@ export const openLogs = (metrics: CloudWatch, fallback: AwsService): Logs => {
     const query = queries.get(String(queryId));
     if (query === undefined) throw new AwsError(400, "ResourceNotFoundException", "Query does not exist");
     // While a query runs, it has only a part of its results.
-    return query.complete > Date.now()
+    return query.completeAt > Date.now()
       ? { status: "Running", results: query.results.slice(0, 1) }
       : { status: "Complete", results: query.results };
   };

@@ -91,6 +91,7 @@ const pack = async (folder: string, ...options: string[]): Promise<Packaged> => 
   const read = (file: string) => readFile(join(folder, ".serverless", file), "utf8");
   const state = await read("serverless-state.json");
   const template = await read("cloudformation-template-update-stack.json");
+  // A folder is packaged twice, without and with an option. Each time gets its own copy.
   const templateCopy = join(folder, `template${options.length}.json`);
   await writeFile(templateCopy, template);
   const functions: Record<string, { package: { artifact: string } }> = JSON.parse(state).service.functions;

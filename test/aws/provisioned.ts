@@ -23,8 +23,8 @@ interface ProvisionedFunction {
 interface ProvisioningHost {
   getFunction(name: string): ProvisionedFunction;
   buildArn(name: string): string;
-  /** Returns the account's concurrency that no other function than this one has reserved or provisioned. */
-  computeUnreserved(ignored: unknown): number;
+  /** Returns the account's concurrency that no function but `ignored` reserves or provisions. */
+  computeUnreserved(ignored: ProvisionedFunction): number;
   /** Returns how many milliseconds environments take to start, and why they fail if they fail. */
   readWarmingSettings(): { warmingMilliseconds: number; warmFailure: string | undefined };
 }

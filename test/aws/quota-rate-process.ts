@@ -17,6 +17,8 @@ import { findDynamoDb } from "./tools.ts";
 
 /** This process's clocks are slowed down: in real time, only an idle machine could send the highest rates. */
 const readDelay = slowClocks(5);
+/** Returns the fault that makes DynamoDB's clock as late as this process's clock. The ledger requires equal clocks. */
+const slowDynamoDbClock = () => ({ skew: -readDelay() });
 /** The default quota of an account: 1000 functions may run at the same time. */
 const mostFunctions = 1000;
 const rule = "workload-quota";
@@ -66,7 +68,7 @@ const measureRate = async (
   seconds: number,
 ): Promise<ChargeRate> => {
   const { choose, counts } = createItemLimits();
-  proxy.setFaults(async (...request) => (await choose(...request)) ?? { skew: -readDelay() });
+  proxy.setFaults(async (...request) => (await choose(...request)) ?? slowDynamoDbClock());
   const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
   const senders = Array.from({ length: Math.min(mostFunctions, rate * seconds) }, () =>
     createFunction(Object.fromEntries(namespaces.map((namespace) => [namespace, namespace])), { pods: 1_000_000 }),
@@ -83,7 +85,7 @@ const measureRate = async (
 const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const namespace = "units";
   const send = createFunction({ [namespace]: namespace, "one of two": "pair", "two of two": "pair" }, { pods: 20 });
-  proxy.setFaults(() => ({ skew: -readDelay() }));
+  proxy.setFaults(slowDynamoDbClock);
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
   /** Stores reservations for objects that no longer exist. */
   const reserveForMissingObjects = async (count: number) => {
@@ -113,7 +115,8 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const units: ReviewUnits[] = [];
   for (const [what, request, expected, prepare] of sorts) {
     await prepare?.();
-    proxy.setFaults(() => ({ skew: -readDelay() }));
+    // This also resets the counted units.
+    proxy.setFaults(slowDynamoDbClock);
     const answer = await send(request);
     if (answer !== expected) throw new Error(`${what} was ${answer}`);
     const { read, write } = proxy.units;

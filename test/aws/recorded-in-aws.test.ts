@@ -96,13 +96,13 @@ const buildEvent = (path: string, review: object) => ({
 
 /**
  * Calls a function with one event after another. Returns the function's answers, the reasons why it didn't record
- * reviews, and the number of lines that it logged. Its timers are slowed down by the factor `slower`, so that a bucket
- * on a slow machine answers in time.
+ * reviews, and the number of lines that it logged. Its timers take `timeFactor` times as long, so that a bucket on a
+ * slow machine answers in time.
  */
-const runFunction = async (name: string, events: object[], env: Record<string, string>, { slower = 40 } = {}) => {
+const runFunction = async (name: string, events: object[], env: Record<string, string>, { timeFactor = 40 } = {}) => {
   const code = `
     const { setTimeout } = globalThis;
-    globalThis.setTimeout = (then, milliseconds, ...rest) => setTimeout(then, milliseconds * ${slower}, ...rest);
+    globalThis.setTimeout = (then, milliseconds, ...rest) => setTimeout(then, milliseconds * ${timeFactor}, ...rest);
     const { handler } = require(${JSON.stringify(join(folder, name, "index.cjs"))});
     const context = { getRemainingTimeInMillis: () => 5000 };
     (async () => {
@@ -218,7 +218,7 @@ describe("a function that can't record", () => {
       name,
       [buildServiceEvent()],
       { AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${port}` },
-      { slower: 1 },
+      { timeFactor: 1 },
     );
     await close(silent);
     assert.deepEqual([answers[0].statusCode, unrecorded], [200, ["it did not answer in time"]]);

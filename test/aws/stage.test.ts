@@ -45,7 +45,11 @@ import { openS3, type S3 } from "./s3.ts";
 const region = "eu-west-1";
 const rows = readRows<{
   damaged: { keyring: string; text: string }[];
-  previous: { goes: string; releases: (Partial<Release> & { id: number; version?: string })[]; to?: number }[];
+  rollbacks: {
+    direction: string;
+    releases: (Partial<Release> & { id: number; version?: string })[];
+    expectedId?: number;
+  }[];
 }>(import.meta.filename);
 
 describe("the state of a stage", await needs("moto"), () => {
@@ -665,12 +669,12 @@ describe("lists of releases", () => {
   const buildVersion = (version: string, ...earlier: string[]) => {
     return { version, logic: "", share: { rule: "a", clusters: {} }, phases: [], earlier };
   };
-  for (const { goes, releases, to } of rows.previous)
-    it(`a rollback of all rules goes ${goes}`, () => {
+  for (const { direction, releases, expectedId } of rows.rollbacks)
+    it(`a rollback of all rules goes ${direction}`, () => {
       const all = releases.map(({ id, version, ...fields }) =>
         buildRelease(id, { ...(version && { rules: { a: buildVersion(version) } }), ...fields }),
       );
-      if (to !== undefined) assert.equal(requireRollbackRelease(all).id, to);
+      if (expectedId !== undefined) assert.equal(requireRollbackRelease(all).id, expectedId);
       else assert.throws(() => requireRollbackRelease(all), /^Error: there is no release before the one that is live$/);
     });
 });

@@ -9,14 +9,16 @@ import type { ClusterReadMeasurement } from "./reads.ts";
 import { countAllCalls, type TraceKindMeasurement, type TraceMeasurement, type TraceWayMeasurement } from "./trace.ts";
 import type { ValidatorMeasurement } from "./validators.ts";
 
-/** Returns a table of measured ratios. Each has a bar, which is the largest allowed value. */
+/** Returns a table of measured ratios. */
 export const describeBenchResults = (title: string, results: BenchResult[]): string => {
   const names = Object.keys(results.find(({ parts }) => parts)?.parts ?? {});
-  const rows = results.map(({ what, ratio, bar, parts, kilobytes }) => [
+  const rows = results.map(({ what, ratio, limit, parts, kilobytes }) => [
     what,
-    describeRatio(ratio, bar),
+    describeRatio(ratio, { limit }),
     ...names.map((name) => describePart(parts?.[name])),
-    ...(kilobytes ? [`${kilobytes.bundle.toFixed(1)} KB${describeBar(kilobytes.bundle, kilobytes.bar, 1)}`] : []),
+    ...(kilobytes
+      ? [`${kilobytes.bundle.toFixed(1)} KB${describeLimit(kilobytes.bundle, { limit: kilobytes.limit, digits: 1 })}`]
+      : []),
   ]);
   const heads = [title, "RATIO", ...names.map((name) => name.toUpperCase())];
   return formatTable([[...heads, ...(results.some(({ kilobytes }) => kilobytes) ? ["BUNDLE"] : [])], ...rows]);
@@ -35,23 +37,23 @@ export const describeLatency = (title: string, { measured, comparisons }: PodCre
     formatMilliseconds(isChain ? added && mutators && added.p50 / mutators : cpu),
   ]);
   const heads = ["CREATE P50", "P99", "ADDED P50", "P99", isChain ? "FOR EACH" : "CPU"];
-  const ratios = comparisons.map(({ what, added, cpu, bar }) => [
+  const ratios = comparisons.map(({ what, added, cpu, limit }) => [
     what,
-    describeRatio(added, bar),
+    describeRatio(added, { limit }),
     ...(isChain ? [] : [cpu?.toFixed(2)]),
   ]);
   const compared = ["COMPARED", "ADDED", ...(isChain ? [] : ["CPU"])];
   return `${formatTable([[title, ...heads], ...rows])}\n${formatTable([compared, ...ratios])}`;
 };
 
-/** Returns a table of how long a rule's reads of its cluster take, as ratios. */
+/** Returns a table of how long a rule's reads of its cluster take, as ratios. A remembered answer is a cached one. */
 export const formatReadMeasurement = (
   title: string,
   { warm, sideBySide, read, first }: ClusterReadMeasurement,
 ): string =>
   formatTable([
     [title, "RATIO"],
-    ["three reads, remembered, over none", describeRatio(warm, 1.5)],
+    ["three reads, remembered, over none", describeRatio(warm, { limit: 1.5 })],
     [`three reads in parallel, over one (${read.toFixed(2)} ms)`, describeRatio(sideBySide)],
     ["the first read of an environment, over a later one", (first / read).toFixed(2)],
   ]);
@@ -61,22 +63,25 @@ export const formatCheckMeasurement = ({
   bytes,
   seconds,
   memory,
-  overRules,
-  overParser,
-  overReader,
+  overCheckWithoutPlugins,
+  overYamlPackage,
+  overOwnReader,
 }: CheckMeasurement): string => {
   const formatMegabytes = (amount: number) => `${(amount / 1e6).toFixed(1)} MB`;
-  const { check, withoutPlugins, withoutPods, reading, ownReading, rules } = seconds;
+  const { check, withoutPlugins, withoutPods, yamlPackageReading, ownReading, rules } = seconds;
   return formatTable([
     [`CHECK, ${manifests} manifests of ${formatMegabytes(bytes)}`, "RATIO"],
-    ["check with the plugins that are on by default, over check without plugins", describeRatio(overRules, 2)],
+    [
+      "check with the plugins that are on by default, over check without plugins",
+      describeRatio(overCheckWithoutPlugins, { limit: 2 }),
+    ],
     [
       "check without plugins and Pods of workloads, over a parser's reading and the rules' own time",
-      describeRatio(overParser, 1.5),
+      describeRatio(overYamlPackage, { limit: 1.5 }),
     ],
     [
       "check without plugins and Pods of workloads, over its own reading and the rules' own time",
-      describeRatio(overReader),
+      describeRatio(overOwnReader),
     ],
     [
       "CPU: with plugins, without, without both",
@@ -84,9 +89,9 @@ export const formatCheckMeasurement = ({
     ],
     [
       "CPU: a parser's reading, its own, the rules",
-      [reading, ownReading, rules].map((time) => `${time.toFixed(2)} s`).join(", "),
+      [yamlPackageReading, ownReading, rules].map((time) => `${time.toFixed(2)} s`).join(", "),
     ],
-    ["memory at most", `${formatMegabytes(memory)}${describeBar(memory / 1e6, 400, 1)}`],
+    ["memory at most", `${formatMegabytes(memory)}${describeLimit(memory / 1e6, { limit: 400, digits: 1 })}`],
   ]);
 };
 
@@ -182,9 +187,9 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     return [
       way.what,
       average(countAllCalls).toFixed(3),
-      `${calling.toFixed(1)} %${describeBar(calling, 5, 1)}`,
-      `${rounds.toFixed(2)}${describeBar(rounds, 1.3, 2)}`,
-      `${again.toFixed(3)}${describeBar(again, 0, 3)}`,
+      `${calling.toFixed(1)} %${describeLimit(calling, { limit: 5, digits: 1 })}`,
+      `${rounds.toFixed(2)}${describeLimit(rounds, { limit: 1.3, digits: 2 })}`,
+      `${again.toFixed(3)}${describeLimit(again, { limit: 0, digits: 3 })}`,
       ...[way.dollars?.url, way.dollars?.http].map((dollars) => `$${dollars?.toFixed(3)}`),
     ];
   });
@@ -237,13 +242,14 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
   ].join("\n");
 };
 
-const describeRatio = ({ median, p10, p90 }: RatioSummary, bar?: number) =>
-  `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeBar(median, bar, 2)}`;
+/** Describes a ratio, and whether its median is within the largest allowed value, if there is one. */
+const describeRatio = ({ median, p10, p90 }: RatioSummary, { limit }: { limit?: number | undefined } = {}) =>
+  `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeLimit(median, { limit, digits: 2 })}`;
 
-/** Says whether a measured value, rounded to `digits`, is within its bar: ", within 1.5" or ", to reach 1.5". */
-const describeBar = (value: number, bar: number | undefined, digits: number): string => {
-  if (bar === undefined) return "";
-  return Number(value.toFixed(digits)) <= bar ? `, within ${bar}` : `, to reach ${bar}`;
+/** Says whether a measured value, rounded to `digits`, is within its limit: ", within 1.5" or ", to reach 1.5". */
+const describeLimit = (value: number, { limit, digits }: { limit: number | undefined; digits: number }): string => {
+  if (limit === undefined) return "";
+  return Number(value.toFixed(digits)) <= limit ? `, within ${limit}` : `, to reach ${limit}`;
 };
 
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);

@@ -19,24 +19,24 @@ export interface CheckMeasurement {
     check: number;
     withoutPlugins: number;
     withoutPods: number;
-    reading: number;
+    yamlPackageReading: number;
     ownReading: number;
     rules: number;
   };
   /** The peak memory (maximum resident set size) of the `postern check` process, in bytes. */
   memory: number;
   /** The check's CPU time, divided by that of the same check without plugins (`--plugins none`). */
-  overRules: RatioSummary;
+  overCheckWithoutPlugins: RatioSummary;
   /**
    * The CPU time of a check without plugins and without the Pods of workloads, divided by that of its rules plus that of
    * reading the files with the `yaml` package.
    */
-  overParser: RatioSummary;
+  overYamlPackage: RatioSummary;
   /**
    * The CPU time of a check without plugins and without the Pods of workloads, divided by that of its rules plus that of
    * reading the files with check's own reader.
    */
-  overReader: RatioSummary;
+  overOwnReader: RatioSummary;
 }
 
 /** Measures checks of this many manifests with the repository's own postern.yaml, each in a process of its own. */
@@ -73,14 +73,16 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
         check: summarize(({ check }) => check).median,
         withoutPlugins: summarize(({ withoutPlugins }) => withoutPlugins).median,
         withoutPods: summarize(({ withoutPods }) => withoutPods).median,
-        reading: summarize(({ reading }) => reading).median,
+        yamlPackageReading: summarize(({ yamlPackageReading }) => yamlPackageReading).median,
         ownReading: summarize(({ ownReading }) => ownReading).median,
         rules: summarize(({ rules }) => rules).median,
       },
       memory: Math.max(...measured.map(([{ check }]) => check.memory)),
-      overRules: summarize(({ check, withoutPlugins }) => check / withoutPlugins),
-      overParser: summarize(({ withoutPods, reading, rules }) => withoutPods / (reading + rules)),
-      overReader: summarize(({ withoutPods, ownReading, rules }) => withoutPods / (ownReading + rules)),
+      overCheckWithoutPlugins: summarize(({ check, withoutPlugins }) => check / withoutPlugins),
+      overYamlPackage: summarize(
+        ({ withoutPods, yamlPackageReading, rules }) => withoutPods / (yamlPackageReading + rules),
+      ),
+      overOwnReader: summarize(({ withoutPods, ownReading, rules }) => withoutPods / (ownReading + rules)),
     };
   } finally {
     await rm(manifestFolder, { recursive: true });

@@ -31,6 +31,9 @@ interface StartTimes {
   cpu: number;
 }
 
+/** The number of rounds that aren't counted. They read the bundles into the disk cache. */
+const warmUpRounds = 1;
+
 /** The times of an empty handler and of the measured one, in each round. */
 export type ComparedStarts = [empty: StartTimes, measured: StartTimes][];
 
@@ -62,6 +65,7 @@ export const measureColdStarts = async (
   const starts = await compareColdStartsWithEmptyHandler(measurable, signer, folder, rounds);
   return starts.map(({ name, bytes, asks, times }) => {
     const summary = summarizeStarts(times);
+    // A handler without Postern, which reads the cluster once.
     if (name === undefined) return { what: "one read by hand", ...summary };
     const measured = measurable.find((listed) => listed.name === name)?.rule;
     const hasScripts = measured !== undefined && listVerbs(measured).includes("cue");
@@ -71,13 +75,13 @@ export const measureColdStarts = async (
     return {
       what: asks ? `${name}, asking` : name,
       ...summary,
-      bar: hasExpressions ? 1.6 : 1.5,
-      kilobytes: { bundle: bytes / 1024, bar: hasExpressions ? 111 : limitWithoutExpressions },
+      limit: hasExpressions ? 1.6 : 1.5,
+      kilobytes: { bundle: bytes / 1024, limit: hasExpressions ? 111 : limitWithoutExpressions },
     };
   });
 };
 
-/** Returns the ratios of the measured starts to the empty ones: of the whole time, its two parts, and the CPU time. */
+/** Returns the ratios of the measured starts to the empty ones: of the whole time, of its two parts, and of `cpu`. */
 export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio" | "parts"> => {
   const compare = (get: (times: StartTimes) => number) => {
     const [milliseconds = Number.NaN] = computeQuantiles(
@@ -97,7 +101,10 @@ export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio
   };
 };
 
-/** Measures the times from the start of Node to the first answer, for the rules and for an empty handler. */
+/**
+ * Measures the times from the start of Node to the first answer: for the rules, for an empty handler, and for a handler
+ * written by hand that reads a namespace of the cluster.
+ */
 export const compareColdStartsWithEmptyHandler = async (
   catalogue: CatalogueRule[],
   signer: WebhookUrlSigner,
@@ -117,7 +124,7 @@ export const compareColdStartsWithEmptyHandler = async (
   await using opened = new AsyncDisposableStack();
   const served = await serveRecordedAnswers(
     certificate,
-    new Map([...recorded, [byHand, createRecordedCapabilities({ objects: [nothing] })]]),
+    new Map([...recorded, [byHand, createRecordedCapabilities({ objects: [namespaceToRead] })]]),
   );
   opened.defer(served.stop);
   const { url } = served;
@@ -138,17 +145,16 @@ export const compareColdStartsWithEmptyHandler = async (
     }),
   );
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
-  const hand = await writeHandler(
+  const readingHandler = await writeHandler(
     join(folder, byHand),
     buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca),
   );
-  const starts = [...(casesThatAsk.size > 0 ? [{ ...hand, name: undefined, asks: true }] : []), ...rules];
+  const starts = [...(casesThatAsk.size > 0 ? [{ ...readingHandler, name: undefined, asks: true }] : []), ...rules];
 
   for (const start of starts) {
     const event = join(start.folder, "event.json");
     const createStart = (folder: string) => () => measureStart(folder, event, signer.publicKey);
-    // One warm-up round (the last argument) isn't counted: it reads the bundles into the disk cache.
-    start.times = await measureInTurn(rounds, createStart(empty.folder), createStart(start.folder), 1);
+    start.times = await measureInTurn(rounds, createStart(empty.folder), createStart(start.folder), warmUpRounds);
   }
   return starts;
 };
@@ -165,8 +171,8 @@ export const compareCodeWithEmptyHandler = async (
     await writeHandler(join(folder, "empty"), emptyHandler),
     await writeHandler(join(folder, "code"), code),
   ];
-  const createStart = (place: string) => () => measureStart(place, join(place, "event.json"), "");
-  return measureInTurn(rounds, createStart(empty.folder), createStart(handler.folder), 1);
+  const createStart = (place: string) => () => measureStart(place, join(place, "event.json"), /* publicKey */ "");
+  return measureInTurn(rounds, createStart(empty.folder), createStart(handler.folder), warmUpRounds);
 };
 
 /** Measures starts with a rule and with an empty handler. With these settings, the rule must not read the cluster. */
@@ -183,7 +189,7 @@ export const compareRuleWithEmptyHandler = async (
   await writeFile(join(folder, name, "event.json"), JSON.stringify(buildHttpApiEvent(path, buildPodReview(5_000))));
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
   const createStart = (place: string) => () => measureStart(place, join(place, "event.json"), signer.publicKey);
-  const times = await measureInTurn(rounds, createStart(empty.folder), createStart(join(folder, name)), 1);
+  const times = await measureInTurn(rounds, createStart(empty.folder), createStart(join(folder, name)), warmUpRounds);
   return { bytes, times };
 };
 
@@ -261,7 +267,7 @@ const eventReview: AdmissionReview = {
 
 const emptyHandler = "exports.handler = async () => ({ statusCode: 200 });\n";
 const byHand = "by-hand";
-const nothing = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
+const namespaceToRead = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
 
 /** Writes a folder with a handler, as a baseline for Postern's handlers, and the event that it gets. */
 const writeHandler = async (folder: string, code: string) => {
@@ -312,7 +318,9 @@ const measureStart = async (
     const { statusCode } = Object(await running.invoke(body));
     const answered = performance.now();
     if (statusCode !== 200) throw new Error(`no answer to measure, but ${statusCode}`);
-    const cpu = ready.cpu + ((readCpuMilliseconds(ready.pid) - ready.cpu) * wholeCoreMemory) / memory;
+    // Until it is ready, a function has a whole core.
+    const coreFraction = memory / wholeCoreMemory;
+    const cpu = ready.cpu + (readCpuMilliseconds(ready.pid) - ready.cpu) / coreFraction;
     return { start: ready.time - begun, answer: answered - ready.time, cpu };
   } finally {
     // The next process starts when this one has ended, so that they don't share a core.

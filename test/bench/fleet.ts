@@ -20,12 +20,13 @@ export interface FleetStep {
 export interface FleetMeasurement {
   rules: number;
   steps: FleetStep[];
-  /** The bytes of the largest release by the number of clusters. */
+  /** For each number of clusters, the bytes of the largest release. */
   releases: { clusters: number; bytes: number }[];
 }
 
 /** The first answer of the process that has the account and the clusters. */
 interface FleetHost {
+  /** What this machine lacks to run the process, if anything. The answer has no other fields then. */
   missing?: string;
   env: Record<string, string>;
   gatewayCa: string;

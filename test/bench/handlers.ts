@@ -11,13 +11,15 @@ interface HandlerCase {
   rule: string;
   phase: Phase;
   /** True if the measured handler also writes its log line. */
-  journal: boolean;
+  writesLogLine: boolean;
+  /** The size of the review. */
   bytes: number;
 }
 
 /** The input of a child process of the bench that measures one rule's handler. */
 export interface BenchHandlerProcessInput extends HandlerCase {
   publicKey: string;
+  /** The first segment of the webhook URL's path: the cluster and its key. */
   segment: string;
   rounds: number;
 }
@@ -39,14 +41,14 @@ const sizes = [5_000, 50_000, 1_000_000, 3_000_000];
 
 /** The measured handlers: a rule that patches, without and with its log line, and a rule that only admits. */
 const cases: Omit<HandlerCase, "bytes">[] = [
-  { rule: "default-toleration-seconds", phase: "mutate", journal: false },
-  { rule: "default-toleration-seconds", phase: "mutate", journal: true },
-  { rule: "always-admit", phase: "validate", journal: false },
+  { rule: "default-toleration-seconds", phase: "mutate", writesLogLine: false },
+  { rule: "default-toleration-seconds", phase: "mutate", writesLogLine: true },
+  { rule: "always-admit", phase: "validate", writesLogLine: false },
 ];
 
 /** Returns the largest allowed ratio for a handler and a size; undefined if any ratio is allowed. */
-const getBar = (journal: boolean, bytes: number): number | undefined => {
-  if (journal) return bytes === 5_000 ? 1.7 : undefined;
+const getLimit = (writesLogLine: boolean, bytes: number): number | undefined => {
+  if (writesLogLine) return bytes === 5_000 ? 1.7 : undefined;
   return bytes === 5_000 ? 1.4 : 1.3;
 };
 
@@ -55,13 +57,13 @@ export const measureHandlers = async (signer: WebhookUrlSigner, rounds: number):
   const results: BenchResult[] = [];
   for (const measuredCase of cases)
     for (const bytes of sizes) {
-      const { rule, phase, journal } = measuredCase;
+      const { rule, phase, writesLogLine } = measuredCase;
       const size = bytes < 1_000_000 ? `${bytes / 1_000} KB` : `${bytes / 1_000_000} MB`;
-      const bar = getBar(journal, bytes);
+      const limit = getLimit(writesLogLine, bytes);
       results.push({
-        what: `${rule}/${phase}, ${size}${journal ? ", with its line in the log" : ""}`,
+        what: `${rule}/${phase}, ${size}${writesLogLine ? ", with its line in the log" : ""}`,
         ratio: summarizeRatios(await compareHandlerWithMinimalProgram({ ...measuredCase, bytes }, signer, rounds)),
-        ...(bar && { bar }),
+        ...(limit && { limit }),
       });
     }
   return results;

@@ -32,7 +32,7 @@ export const measureScriptColdStart = async (
 ): Promise<BenchResult> => ({
   what: "a cold start with a CUE script, over cue-wasm alone",
   ratio: summarizeRatios(await compareCueColdStartsWithCueWasm(signer, folder, rounds)),
-  bar: 0.7,
+  limit: 0.7,
 });
 
 type Overriders = OverrideRule["overriders"];
@@ -100,7 +100,7 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
       results.push({
         what: `${name}, one of ${count} policies for the pod, over one alone`,
         ratio: summarizeRatios(ratios),
-        bar: 1.2,
+        limit: 1.2,
       });
     }
     const count = 10;
@@ -113,7 +113,7 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     results.push({
       what: `${name}, each of ${count} policies that are all for it, over one alone`,
       ratio: summarizeRatios(ratios),
-      bar: 1.2,
+      limit: 1.2,
     });
   }
   return results;
@@ -152,7 +152,8 @@ export const measureAgainstKinitirasEngine = async (program: string, rounds: num
   return [...ratios].map(([source, found]) => ({
     what: `${sources[source]}, over kinitiras' own engine, ${found.length} cases`,
     ratio: summarizeRatios(found),
-    ...(source !== "cue" && { bar: 1 }),
+    // Both engines evaluate a script with CUE, so its ratio has no limit.
+    ...(source !== "cue" && { limit: 1 }),
   }));
 };
 

@@ -5,14 +5,14 @@ export interface RatioSummary {
   p90: number;
 }
 
-/** A measurement and its bar, the largest allowed ratio. Some measurements have no bar. */
+/** A measurement and the largest allowed ratio. Some measurements have no limit. */
 export interface BenchResult {
   what: string;
   ratio: RatioSummary;
-  bar?: number;
+  limit?: number;
   /** Parts of the measured time, with their medians. */
   parts?: Record<string, { ratio: RatioSummary; milliseconds: number }>;
-  kilobytes?: { bundle: number; bar: number };
+  kilobytes?: { bundle: number; limit: number };
 }
 
 /** Returns the median and the 10th and 90th percentiles of ratios. */

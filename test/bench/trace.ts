@@ -44,6 +44,7 @@ interface Trace {
   writes: TraceWrite[];
   objects: KubernetesObject[];
   rules: Record<string, object | null>;
+  /** The rules that are called one by one at first, and then as a group. */
   group: string[];
   policies: Record<string, [group: string, resource: string, expression: string]>;
 }
@@ -53,6 +54,7 @@ export interface TraceKindMeasurement {
   what: string;
   /** The fraction of all writes that are of this kind. */
   share: number;
+  /** As in TraceWrite. */
   changes?: number | undefined;
   /** The calls of each rule or group, by its name and the phase. */
   calls: Record<string, number>;
@@ -76,6 +78,7 @@ export interface TraceWayMeasurement {
 
 export interface TraceMeasurement {
   title: string;
+  /** The ways to call the rules. */
   ways: TraceWayMeasurement[];
 }
 
@@ -245,8 +248,8 @@ const createObjects = async (admin: TestClusterClient, objects: KubernetesObject
   const created: KubernetesObject[] = [];
   for (const object of objects) {
     const { code, body } = await admin({ method: "POST", path: getCollectionPath(object), body: object });
-    if (code !== 201 && code !== 409) throw new Error(`the API server refuses a ${object.kind}: ${body.message}`);
-    created.push(body);
+    if (code === 201) created.push(body);
+    else if (code !== 409) throw new Error(`the API server refuses a ${object.kind}: ${body.message}`);
   }
   return created;
 };
@@ -260,6 +263,10 @@ const send = async (client: TestClusterClient, { method, path, user, body, refus
   return answer.spec;
 };
 
+/**
+ * Reports whether the policies are in effect: they refuse a Pod without labels. Also returns true if the trace has no
+ * Pod whose changes are tested.
+ */
 const refusesUnlabelledPods = (admin: TestClusterClient, writes: TraceWrite[]) => {
   const [pod] = writes.filter(({ changes }) => changes);
   return pod

@@ -13,12 +13,12 @@ interface Toleration {
 }
 
 /** The taints of a node that is lost. */
-const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const lostNodeTaints = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
 const buildPatch = (present: Toleration[] | undefined) => {
   const isTolerated = (taint: string) =>
     present?.some(({ key, effect }) => (!key || key === taint) && (!effect || effect === noExecute));
-  const missing = lost
+  const missing = lostNodeTaints
     .filter((taint) => !isTolerated(taint))
     .map((key) => ({ key, operator: "Exists", effect: noExecute, tolerationSeconds: 300 }));
   if (missing.length === 0) return undefined;

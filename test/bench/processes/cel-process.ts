@@ -15,7 +15,10 @@ const getProgram = (compiled: CompiledExpression): Program => {
   return compiled.program;
 };
 
-/** The compiled expressions of the first question. All questions have the same expressions. */
+/**
+ * The compiled expressions of the first question. All questions have the same expressions, and compile them again only
+ * to measure the compilation.
+ */
 let programs: readonly Program[] | undefined;
 
 const measure = ({ policy, variables, repeat }: CelBenchQuestion): TimedPolicy => {

@@ -14,12 +14,12 @@ import { measureMilliseconds, measureRatiosInTurn } from "../ratios.ts";
  * of Postern's time to the floor's time.
  */
 const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> => {
-  const { rule: name, phase, journal, bytes, publicKey, segment, rounds } = assignment;
+  const { rule: name, phase, writesLogLine, bytes, publicKey, segment, rounds } = assignment;
   const listed = await readRule(join(getFunctionsFolder(), name), name);
   // A handler without a host runs as in Lambda and writes its log line to standard output.
   const parts = { rules: { [name]: listed.rule }, config: buildBenchEndpointConfig(listed) };
   const host = { publicKeys: publicKey, openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} };
-  const handler = journal ? createLambdaFunction(parts).handler : createLambdaHandler(parts, host);
+  const handler = writesLogLine ? createLambdaFunction(parts).handler : createLambdaHandler(parts, host);
   const context: Partial<Context> = {
     functionName: name,
     functionVersion: "1",

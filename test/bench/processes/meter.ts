@@ -15,12 +15,13 @@ const pipe = 3;
 process.on("exit", () => {
   const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
   const usage: ProcessUsage = { seconds: (userCPUTime + systemCPUTime) / 1e6, memory: maxRSS * 1024 };
-  if (!process.exitCode || process.exitCode === 1) writeSync(pipe, JSON.stringify({ ...usage, ...addition }));
+  // A check in which rules refuse manifests ends with exit code 1. Higher exit codes mean a failure.
+  if (!process.exitCode || process.exitCode === 1) writeSync(pipe, JSON.stringify({ ...usage, ...additionalFields }));
 });
 
-let addition: object = {};
+let additionalFields: object = {};
 
 /** Sets additional fields of the report; a later call replaces them. */
 export const setBenchReportFields = (fields: object): void => {
-  addition = fields;
+  additionalFields = fields;
 };

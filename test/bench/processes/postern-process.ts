@@ -38,4 +38,5 @@ const manifests = served.map(({ name, ...listed }) => {
     buildWebhookConfigurations(rules, cluster, { name, address: buildAddress, ca: certificate.ca, harden: false }),
   ] as const;
 });
+// Writes the configurations first. Then answers each line of input with the CPU time.
 answerLinesWithCpuTime(Object.fromEntries(manifests));
