@@ -264,7 +264,7 @@ const fillAll = (
 ) =>
   new Map(
     normalizeManifestObjects(manifests, kinds, asking).map(({ key, object, manifest }) => {
-      // By the time of creation, plugins choose among several default classes.
+      // Of several default classes, plugins choose the one with the newest creationTimestamp, so it is kept.
       const { creationTimestamp } = toMap(manifest.object.metadata);
       const metadata = { ...object.metadata, ...(typeof creationTimestamp === "string" && { creationTimestamp }) };
       return [key, toStoredObject({ ...object, metadata }, kubernetes)];
