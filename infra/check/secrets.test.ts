@@ -285,8 +285,8 @@ const printCheck = async (
   }
 };
 
-/** Returns the first 9 characters of each generated value (mark) in a text, in plain text or in base64. */
-const listMarks = (text: string): Set<string> => {
+/** Returns the first 9 characters of each generated mark, such as QXZJ012345, that a text has as it is or in base64. */
+const listSecretMarks = (text: string): Set<string> => {
   const found = new Set<string>();
   const search = (part: string) => {
     for (const [mark] of part.matchAll(/[QXZJ0-9]{9,}/gi)) found.add(mark.slice(0, 9).toUpperCase());
@@ -328,14 +328,14 @@ describe("check", () => {
           },
           { isDenied },
         );
-        const hidden = listMarks(
+        const hidden = listSecretMarks(
           Object.values(given)
             .flat()
             .map((object) => JSON.stringify(object, (_, value) => (typeof value === "bigint" ? String(value) : value)))
             .join("\n"),
         );
         if (printed.includes("shows")) shown++;
-        for (const mark of listMarks(printed)) assert.ok(!hidden.has(mark), `${mark} is in\n${printed}`);
+        for (const mark of listSecretMarks(printed)) assert.ok(!hidden.has(mark), `${mark} is in\n${printed}`);
       },
     );
     // A policy shows something only in few runs, so there are up to ten rounds of runs.
@@ -354,6 +354,6 @@ describe("check", () => {
     assert.match(printed, /changed by .*MutatingAdmissionPolicy copying/);
     assert.match(printed, /\+ +copied: "\*\*\*"/);
     assert.match(printed, /"writing\/shown-5": "\*\*\*"/);
-    assert.ok(!listMarks(printed).has("QXZJ01234"));
+    assert.ok(!listSecretMarks(printed).has("QXZJ01234"));
   });
 });

@@ -203,7 +203,7 @@ const addFile = (
   const decoded = bytes.toString();
   const byteOrderMark = decoded.startsWith("\uFEFF") ? "\uFEFF" : "";
   const text = decoded.slice(byteOrderMark.length);
-  const source = { name, folder, mark: byteOrderMark, text };
+  const source = { name, folder, byteOrderMark, text };
   const { manifests, strangers, faults } = parseManifests(source, { acceptsRepeated });
   for (const manifest of manifests) input.manifests.push(manifest);
   // A file in a folder may be one of another program. It is left out if it has no manifest, and if its text doesn't

@@ -12,7 +12,7 @@ export interface ManifestSourceText {
   /** The folder that the user named, in which the file was found. For a named file, it is the file's folder. */
   folder?: string;
   /** The byte order mark, if the text began with one. */
-  mark?: string;
+  byteOrderMark?: string;
   text: string;
 }
 

@@ -34,6 +34,7 @@ export const hideSecretsInEvaluation = (
   // Only what is changed is shown of an object. A policy may have written the values of its parameters into it.
   const copiedSecrets = checked.changes.length === 0 ? [] : readSecrets;
   const hideRead = <T>(value: T): T => (copiedSecrets.length === 0 ? value : (hideInValue(value, copiedSecrets) as T));
+  // The diff hides an object's own values, if its kind is Secret.
   const hideObject = (value: unknown) => hideRead(asSecret(value));
   const hidePatch = (patch: readonly object[]) => hideRead(patch.map((operation) => hideOperation(operation, hide)));
   const hideStep = (step: HookTraceStep): HookTraceStep => {
@@ -91,7 +92,7 @@ const mapSentences = (evaluation: ObjectEvaluation, map: (sentence: string) => s
   };
 };
 
-/** Hides the value of a patch's operation: what it puts at its path, as the object would show it. */
+/** Hides the value of a patch's operation as `hide` hides it at its path in the whole object. */
 const hideOperation = (operation: object, hide: (value: unknown) => unknown): object => {
   if (!("value" in operation)) return operation;
   const path = parsePointer(String(getOwn(operation, "path")));
