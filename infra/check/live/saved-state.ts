@@ -5,7 +5,7 @@ import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
-import { copyAnnotation } from "../../diff/secret-values.ts";
+import { lastAppliedAnnotation } from "../../diff/secret-values.ts";
 import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
 import { managedByLabel } from "../../webhooks/labels.ts";
 import { unsavedAnnotation } from "../evaluation/existing-objects.ts";
@@ -204,7 +204,7 @@ const toSavedObject = (
   const kept = keep({ ...object });
   if (kept === undefined) return [];
   const { metadata = {} } = object;
-  const isKept = (name: string) => name !== copyAnnotation && (keptNames?.includes(name) ?? true);
+  const isKept = (name: string) => name !== lastAppliedAnnotation && (keptNames?.includes(name) ?? true);
   const keptAnnotations = isContentOmitted
     ? [[unsavedAnnotation, "yes"]]
     : Object.entries(metadata.annotations ?? {}).filter(([name]) => isKept(name));

@@ -83,19 +83,11 @@ const buildStoredRequest = (
   const isCreation = operation === "CREATE";
   const rest =
     status === undefined || (isCreation && kind.subresources.includes("status")) ? object : { ...object, status };
-  const requestOptions = { operation, user, namespace: object.metadata?.namespace ?? "" };
-  const filled = fillDefaults(
-    isCreation ? dropServerFieldsAndSetNamespace(rest, kind, requestOptions) : rest,
-    kubernetes,
-  );
+  const options = { operation, user, namespace: object.metadata?.namespace ?? "" };
+  const filled = fillDefaults(isCreation ? dropServerFieldsAndSetNamespace(rest, kind, options) : rest, kubernetes);
   return {
     filled,
-    attributes: buildAdmissionAttributes(
-      filled.object,
-      operation === "UPDATE" ? filled.object : null,
-      kind,
-      requestOptions,
-    ),
+    attributes: buildAdmissionAttributes(filled.object, operation === "UPDATE" ? filled.object : null, kind, options),
   };
 };
 

@@ -1,7 +1,13 @@
 import type { HookTraceStep } from "#infra/apiserver/admission/types.ts";
 import { getOwn, isMap, isObject, lookUp, parsePointer, toMap } from "#lib/json.ts";
 import { mask } from "#lib/masking/masked-text.ts";
-import { copyAnnotation, hideInSentences, hideInValue, hideSecretValues, isSecret } from "../../diff/secret-values.ts";
+import {
+  hideInSentences,
+  hideInValue,
+  hideSecretValues,
+  isSecret,
+  lastAppliedAnnotation,
+} from "../../diff/secret-values.ts";
 import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 
@@ -29,7 +35,9 @@ export const hideSecretsInEvaluation = (
   const asSecret = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const readSecrets = [...read];
-  const hasCopy = objects.some((object) => getOwn(toMap(object.metadata).annotations, copyAnnotation) !== undefined);
+  const hasCopy = objects.some(
+    (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
+  );
   const hide = (value: unknown) => hideSecretValues(asSecret(value));
   // Only what is changed is shown of an object. A policy may have written the values of its parameters into it.
   const copiedSecrets = checked.changes.length === 0 ? [] : readSecrets;
