@@ -18,7 +18,7 @@ import { toUnread } from "./subjects.ts";
 
 const folder = await createTestFolder();
 const catalogue = await readCatalogue();
-const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
+const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 
 // Policies whose messages, warnings, annotations and changes show as much of a Secret as they can.
 const apiVersion = "admissionregistration.k8s.io/v1";
@@ -151,7 +151,7 @@ const metadata = fc.record(
     name: fc.constantFrom("one", "parameters", "password"),
     namespace: fc.constantFrom("shop", "default"),
     annotations: fc.oneof(
-      lastAppliedCopy.map((text) => ({ [copyAnnotation]: text, other: "kept" })),
+      lastAppliedCopy.map((text) => ({ [lastAppliedAnnotation]: text, other: "kept" })),
       fc.constant({ other: "kept" }),
     ),
     labels: fc.constantFrom({ a: "b" }, { a: 1 }, "text"),
@@ -181,7 +181,7 @@ const other = fc
   .map(([found, text, kind]) => ({
     apiVersion: kind === "Deployment" ? "apps/v1" : "v1",
     kind,
-    metadata: { ...found, annotations: { [copyAnnotation]: text } },
+    metadata: { ...found, annotations: { [lastAppliedAnnotation]: text } },
     ...(kind === "ConfigMap" && { data: { key: "dmFsdWU=" } }),
   }));
 /** A Secret: alone, in a list, or in a review. */

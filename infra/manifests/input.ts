@@ -61,7 +61,7 @@ export const readInput = async (
     mayBeEmpty = !mayHoldOthers,
     acceptsRepeated = false,
     leftOut = [],
-    chartsAndKustomizations: recognition,
+    chartsAndKustomizations: folderOptions,
     readStdin = () => readStream(process.stdin),
   }: InputOptions = {},
 ): Promise<ManifestInput> => {
@@ -79,15 +79,15 @@ export const readInput = async (
       const isLeftOut = !file.isChosen && others.includes(resolve(file.name));
       if (!isLeftOut && !files.get(file.name)?.isChosen) files.set(file.name, file);
     }
-  if (recognition) {
+  if (folderOptions) {
     const inFolders = [...files.values()].filter(({ isChosen }) => !isChosen).map(({ name }) => name);
     const found = await findChartsAndKustomizations(inFolders);
     input.chartsAndKustomizations = found;
-    const notManifests = [...found.buildInputs, ...(recognition.build ? found.included : [])];
+    const notManifests = [...found.buildInputs, ...(folderOptions.build ? found.included : [])];
     for (const name of notManifests) if (!files.get(name)?.isChosen) files.delete(name);
-    if (recognition.build) {
+    if (folderOptions.build) {
       const { buildChartsAndKustomizations } = await import("./builds.ts");
-      const built = await buildChartsAndKustomizations(found, recognition.build);
+      const built = await buildChartsAndKustomizations(found, folderOptions.build);
       for (const manifest of built.manifests) input.manifests.push(manifest);
       input.faults.push(...built.faults);
     }

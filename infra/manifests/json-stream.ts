@@ -111,7 +111,7 @@ const findClosing = (text: string, begin: number): number | undefined => {
   return undefined;
 };
 
-/** Parses JSON. Returns undefined if it is invalid, has a repeated key, or has a key with an escape that V8 misreads. */
+/** Parses JSON. Returns undefined if it is invalid, has a repeated key, or a key with an escape that V8 misreads. */
 const parseJsonWithUniqueKeys = (text: string): { value: unknown } | undefined => {
   const value = parseJson(text, exactJson.parse);
   return value === undefined || hasRepeatedKey(text, value) || hasMisreadKey(text, value) ? undefined : { value };
