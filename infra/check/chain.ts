@@ -127,17 +127,19 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
   return { environment, rules, hooks, idle, quotaUse, secretsRead, openForReview };
 };
 
-/** Returns why an API server would refuse entries of rules, each with the entry's name, which begins with the rule's. */
+/**
+ * Returns why an API server would refuse entries of rules, each with the entry's name, which begins with the rule's.
+ */
 const listEntryFaults = (configuration: CallableRules["configurations"][number], kubernetes?: string): string[] =>
   parseWebhookConfigurations([configuration], kubernetes).faults.map((fault) =>
     fault.replace(/^.*?webhooks\[(\d+)\]\.?/, (_, index) => `${configuration.webhooks[index]?.name}: `),
   );
 
-/** Returns the evaluator of matchConditions. CEL is loaded only if something has such conditions. */
-const createConditionEvaluator = async (rules: CallableRules, isNeeded: boolean): Promise<CelEvaluator> => {
-  if (!isNeeded)
+/** Returns the evaluator of matchConditions. Loads CEL unless only the entries of plugins can have such conditions. */
+const createConditionEvaluator = async (rules: CallableRules, needsCel: boolean): Promise<CelEvaluator> => {
+  if (!needsCel)
     return {
-      // Then only plugins have conditions, and these ask the cluster's authorizer.
+      // All conditions of plugins ask the cluster's authorizer, which is not known here.
       compile: () => () => ({ unsupported: "only the cluster's authorizer knows whether the user has the right" }),
       createBudget: () => ({ left: 0 }),
     };

@@ -117,6 +117,7 @@ const runCheck = async (
     .filter((note) => note !== describeMissingKubernetes())
     .map((note) => note.replaceAll(`${folder}/`, ""));
   type ReportedObject = Record<"name", string> & Record<"hooks" | "changes", any[]> & { audit: object };
+  // The list and the map are closed here, because the end of the report isn't written.
   const objects: (ReportedObject & { exempt?: Record<"rule" | "text", string>[] })[] = JSON.parse(`${json}]}`).objects;
   return { verdicts, passed, assumed, after, stored, notes, objects, fixes };
 };

@@ -188,7 +188,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
       `--namespace takes a namespace name, such as default, not ${JSON.stringify(options.namespace)}`,
     );
   const build = options.build ? { namespace: options.namespace, kubernetes: options.cluster[1].kubernetes } : undefined;
-  const input = await readInput(paths, { acceptsRepeated: true, parts: { build } });
+  const input = await readInput(paths, { acceptsRepeated: true, chartsAndKustomizations: { build } });
   const recorded = await readInput(reviews);
   const old = await readManifests(options.old, "--old");
   const state = await readManifests(options.state, "--state", /* mayBeEmpty */ true);
@@ -264,7 +264,7 @@ const fillAll = (
 ) =>
   new Map(
     normalizeManifestObjects(manifests, kinds, asking).map(({ key, object, manifest }) => {
-      // By the time of creation, plugins choose among several default classes.
+      // Of several default classes, plugins choose the one with the newest creationTimestamp, so it is kept.
       const { creationTimestamp } = toMap(manifest.object.metadata);
       const metadata = { ...object.metadata, ...(typeof creationTimestamp === "string" && { creationTimestamp }) };
       return [key, toStoredObject({ ...object, metadata }, kubernetes)];

@@ -43,7 +43,10 @@ export const describeDuplicateOrLostManifests = (
 
 /** Says which files of folders aren't read as manifests, and why. */
 export const describeLeftOut = (
-  { strangers, parts: { charts, kustomizations } }: Pick<ManifestInput, "strangers" | "parts">,
+  {
+    filesWithoutManifest,
+    chartsAndKustomizations: { charts, kustomizations },
+  }: Pick<ManifestInput, "filesWithoutManifest" | "chartsAndKustomizations">,
   isBuilt: boolean,
 ): string[] => {
   const describe = (kind: "kustomization" | "chart", folders: readonly string[], left: string) => {
@@ -54,7 +57,7 @@ export const describeLeftOut = (
       `${formatNames(new Set(folders))} ${what}, ${left}; --build checks ${them}, or ${formatBuildCommand(kind, folder)} | postern check -`,
     ];
   };
-  const files = new Set(strangers);
+  const files = new Set(filesWithoutManifest);
   return [
     ...describe(
       "kustomization",

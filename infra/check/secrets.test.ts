@@ -18,7 +18,7 @@ import { toUnread } from "./subjects.ts";
 
 const folder = await createTestFolder();
 const catalogue = await readCatalogue();
-const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
+const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 
 // Policies whose messages, warnings, annotations and changes show as much of a Secret as they can.
 const apiVersion = "admissionregistration.k8s.io/v1";
@@ -151,7 +151,7 @@ const metadata = fc.record(
     name: fc.constantFrom("one", "parameters", "password"),
     namespace: fc.constantFrom("shop", "default"),
     annotations: fc.oneof(
-      lastAppliedCopy.map((text) => ({ [copyAnnotation]: text, other: "kept" })),
+      lastAppliedCopy.map((text) => ({ [lastAppliedAnnotation]: text, other: "kept" })),
       fc.constant({ other: "kept" }),
     ),
     labels: fc.constantFrom({ a: "b" }, { a: 1 }, "text"),
@@ -181,7 +181,7 @@ const other = fc
   .map(([found, text, kind]) => ({
     apiVersion: kind === "Deployment" ? "apps/v1" : "v1",
     kind,
-    metadata: { ...found, annotations: { [copyAnnotation]: text } },
+    metadata: { ...found, annotations: { [lastAppliedAnnotation]: text } },
     ...(kind === "ConfigMap" && { data: { key: "dmFsdWU=" } }),
   }));
 /** A Secret: alone, in a list, or in a review. */
@@ -285,8 +285,8 @@ const printCheck = async (
   }
 };
 
-/** Returns the first 9 characters of each generated value (mark) in a text, in plain text or in base64. */
-const listMarks = (text: string): Set<string> => {
+/** Returns the first 9 characters of each generated mark, such as QXZJ012345, that a text has as it is or in base64. */
+const listSecretMarks = (text: string): Set<string> => {
   const found = new Set<string>();
   const search = (part: string) => {
     for (const [mark] of part.matchAll(/[QXZJ0-9]{9,}/gi)) found.add(mark.slice(0, 9).toUpperCase());
@@ -328,14 +328,14 @@ describe("check", () => {
           },
           { isDenied },
         );
-        const hidden = listMarks(
+        const hidden = listSecretMarks(
           Object.values(given)
             .flat()
             .map((object) => JSON.stringify(object, (_, value) => (typeof value === "bigint" ? String(value) : value)))
             .join("\n"),
         );
         if (printed.includes("shows")) shown++;
-        for (const mark of listMarks(printed)) assert.ok(!hidden.has(mark), `${mark} is in\n${printed}`);
+        for (const mark of listSecretMarks(printed)) assert.ok(!hidden.has(mark), `${mark} is in\n${printed}`);
       },
     );
     // A policy shows something only in few runs, so there are up to ten rounds of runs.
@@ -354,6 +354,6 @@ describe("check", () => {
     assert.match(printed, /changed by .*MutatingAdmissionPolicy copying/);
     assert.match(printed, /\+ +copied: "\*\*\*"/);
     assert.match(printed, /"writing\/shown-5": "\*\*\*"/);
-    assert.ok(!listMarks(printed).has("QXZJ01234"));
+    assert.ok(!listSecretMarks(printed).has("QXZJ01234"));
   });
 });

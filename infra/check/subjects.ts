@@ -49,7 +49,8 @@ interface CheckRequest {
 /** Starts a check of manifests. `each` passes the results on, one after another. */
 export const startFileCheck = async (request: CheckRequest, signal: AbortSignal): Promise<StartedCheck> => {
   const { options, words, file, cluster } = request;
-  const written = cluster[1].connect?.manifests;
+  const [, { connect }] = cluster;
+  const configuredState = connect?.manifests;
   const state = options.texts("state");
   const [namespace = "default"] = options.texts("namespace");
   const check = await prepareManifestCheck({
@@ -57,7 +58,8 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
     paths: words,
     build: options.flag("build"),
     reviews: options.texts("review"),
-    state: state.length === 0 && written !== undefined ? [resolveConfigPath(written, dirname(file))] : state,
+    state:
+      state.length === 0 && configuredState !== undefined ? [resolveConfigPath(configuredState, dirname(file))] : state,
     isStrict: options.flag("strict"),
     old: options.texts("old"),
     operation: readOperation(options),
@@ -86,7 +88,7 @@ export const startClusterCheck = async (request: CheckRequest, signal: AbortSign
   // A check of files doesn't need the modules that call an API server.
   const { prepareClusterCheck } = await import("./live/cluster-check.ts");
   const { options } = request;
-  const { run, ...audit } = await prepareClusterCheck(
+  const { run, ...check } = await prepareClusterCheck(
     {
       ...readOptions(request),
       ...(await readClusterOptions(request)),
@@ -94,7 +96,7 @@ export const startClusterCheck = async (request: CheckRequest, signal: AbortSign
     },
     signal,
   );
-  return { ...audit, each: (take) => run(createProgressPrinter(), take) };
+  return { ...check, each: (take) => run(createProgressPrinter(), take) };
 };
 
 /** Writes what `--state` needs of the cluster to a file, and returns a sentence about it. */
@@ -106,10 +108,11 @@ export const saveState = async (request: CheckRequest, goal: string, signal: Abo
 /** Returns the options of a check with --live. */
 const readClusterOptions = async ({ options, file, cluster }: CheckRequest) => {
   const { readClusterCredentials } = await import("../clusters/access.ts");
+  const [clusterName] = cluster;
   return {
     cluster,
     namespaces: readListOption(options, "namespace"),
-    deployer: { ...readClusterCredentials(options, [cluster[0]]), folder: dirname(file), identity: loadIdentity },
+    deployer: { ...readClusterCredentials(options, [clusterName]), folder: dirname(file), identity: loadIdentity },
     page: readPage(options),
   };
 };

@@ -19,8 +19,8 @@ const options: CommandGrammar["options"] = {
   live: { type: "boolean", says },
   page: { type: "string", says },
 };
-const withPaths: CommandGrammar = { options, usage: "[PATH…]", wordless: ["live"] };
-const grammars = { wordless: { options }, withPaths };
+const withPaths: CommandGrammar = { options, usage: "[PATH…]", optionsWithoutWords: ["live"] };
+const grammars = { withoutPaths: { options }, withPaths };
 
 interface Row {
   name: string;

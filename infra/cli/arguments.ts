@@ -24,7 +24,7 @@ export interface CommandGrammar {
   /** The words that the command takes after its verb, for instance `RULE` or `[RULE…]`; absent if it takes none. */
   usage?: string;
   /** The names of options with which the verb takes no words. */
-  wordless?: readonly string[];
+  optionsWithoutWords?: readonly string[];
 }
 
 /** A verb's arguments: the values of its options, and the words that belong to no option. */
@@ -43,7 +43,10 @@ export interface ParsedArguments {
  * - Without `isValue`, the option takes all words if words of the verb stand before the option, or if there is a `--`.
  *   Otherwise the option takes none: `check --state DIR PATH` checks PATH.
  */
-export const parseArguments = (args: string[], { options, usage, wordless = [] }: CommandGrammar): ParsedArguments => {
+export const parseArguments = (
+  args: string[],
+  { options, usage, optionsWithoutWords = [] }: CommandGrammar,
+): ParsedArguments => {
   const allOptions: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };
   const { values, tokens } = parseArgs({
     args: joinFlagValues(args, options),
@@ -57,7 +60,7 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
     if (option.type === "string" && !option.multiple && given.length > 1)
       throw new Error(`--${name} takes one value, and is given ${given.length} times`);
   }
-  const isWordless = usage === undefined || wordless.some((name) => values[name] !== undefined);
+  const takesNoWords = usage === undefined || optionsWithoutWords.some((name) => values[name] !== undefined);
   const isEnded = tokens.some(({ kind }) => kind === "option-terminator");
   const words: string[] = [];
   /** Returns the values of the last option if the option takes a word. */
@@ -72,7 +75,7 @@ export const parseArguments = (args: string[], { options, usage, wordless = [] }
     const option = token.kind === "option" ? options[token.name] : undefined;
     const list = token.kind === "option" && option?.multiple ? values[token.name] : undefined;
     const hasWords = isEnded || words.length > 0;
-    const takesAll = isWordless || (option?.isValue === undefined && hasWords);
+    const takesAll = takesNoWords || (option?.isValue === undefined && hasWords);
     findOptionValues = (word) =>
       Array.isArray(list) && (takesAll || option?.isValue?.(word, hasWords)) ? (list as string[]) : undefined;
   }

@@ -1,7 +1,6 @@
 /**
- * Makes text of any origin safe for a terminal or a pipeline's log. Replaces control characters and characters that
- * change the text direction. Also changes texts that GitHub (`::error`, `##[error]`) or Azure (`##vso[…]`) would
- * execute as a command.
+ * Makes text of any origin safe for a terminal or a pipeline's log: replaces what `escapeUnsafeCharacters` finds, and
+ * the first colon of a text such as `::error`, which GitHub would execute as a command.
  */
 export const sanitizeTerminalText = (text: string): string =>
   escapeUnsafeCharacters(text.toWellFormed(), () => "?").replace(/^(\s*):(?=:)/, "$1?");

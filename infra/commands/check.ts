@@ -26,7 +26,7 @@ export default {
   summary:
     "Checks manifests, or everything in a cluster, against the rules: prints what the rules would change and refuse.",
   usage: "[PATH…]",
-  wordless: ["live"],
+  optionsWithoutWords: ["live"],
   options: {
     config: commonCommandOptions.config,
     cluster: commonCommandOptions.cluster,

@@ -56,14 +56,17 @@ const advanceDiagonal = (reached: ReadonlyMap<number, number>, diagonal: number,
   return diagonal === -edits || (diagonal !== edits && below < above) ? above : below + 1;
 };
 
-/** Follows the shortest path of edits backwards from the ends of both texts, and collects the equal lines on it. */
+/**
+ * Follows the shortest path of edits backwards from the ends of both texts, and collects the equal lines on it.
+ * `history` has for each number of edits the furthest old line on each diagonal.
+ */
 const tracePairs = (
   history: readonly Map<number, number>[],
   oldLength: number,
-  nowLength: number,
+  newLength: number,
 ): [number, number][] => {
   const pairs: [number, number][] = [];
-  let [oldEnd, newEnd] = [oldLength, nowLength];
+  let [oldEnd, newEnd] = [oldLength, newLength];
   for (let edits = history.length - 1; edits >= 0; edits--) {
     const reached = history[edits] ?? new Map<number, number>();
     const diagonal = oldEnd - newEnd;

@@ -2,7 +2,7 @@ import { getOwn, isMap, isObject, isSame, parseJson, toMap } from "#lib/json.ts"
 import { coverTexts, listTexts, mask, replaceCovered } from "#lib/masking/masked-text.ts";
 
 /** The annotation in which `kubectl apply` saves a copy of the object. The copy contains all values of a Secret. */
-export const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
+export const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 const valueFields = ["data", "stringData"];
 
 /** Reports whether a value is a Secret, of any API version. */
@@ -10,7 +10,7 @@ export const isSecret = (value: unknown): boolean => /^secrets?$/i.test(String(g
 
 /** Returns the copy of an object that `kubectl apply` has saved in the object. */
 const getCopy = (object: unknown): unknown =>
-  getOwn(getOwn(getOwn(object, "metadata"), "annotations"), copyAnnotation) ?? undefined;
+  getOwn(getOwn(getOwn(object, "metadata"), "annotations"), lastAppliedAnnotation) ?? undefined;
 
 /**
  * Replaces each value of a Secret with `***`. In objects of all kinds, also replaces the annotation in which kubectl
@@ -24,19 +24,21 @@ export const hideSecretValues = (object: unknown, before: unknown = object): unk
       if (object[field] != null) hidden[field] = hideMembers(object[field], getOwn(before, field));
   const copy = getCopy(object);
   if (isMap(object.metadata) && copy !== undefined) {
-    const copied = { [copyAnnotation]: hideValue(copy, getCopy(before)) };
+    const copied = { [lastAppliedAnnotation]: hideValue(copy, getCopy(before)) };
     hidden.metadata = { ...object.metadata, annotations: { ...toMap(object.metadata.annotations), ...copied } };
   }
   return hidden;
 };
 
 /** Hides the values of a map, not its keys. If `data` isn't a map, hides all of it. */
-const hideMembers = (members: unknown, before: unknown): unknown =>
+const hideMembers = (members: unknown, oldMembers: unknown): unknown =>
   isMap(members)
-    ? Object.fromEntries(Object.entries(members).map(([key, value]) => [key, hideValue(value, getOwn(before, key))]))
-    : hideValue(members, before);
+    ? Object.fromEntries(
+        Object.entries(members).map(([key, value]) => [key, hideValue(value, getOwn(oldMembers, key))]),
+      )
+    : hideValue(members, oldMembers);
 
-const hideValue = (value: unknown, before: unknown): string => (isSame(value, before) ? mask : `${mask} (other)`);
+const hideValue = (value: unknown, oldValue: unknown): string => (isSame(value, oldValue) ? mask : `${mask} (other)`);
 
 /**
  * Replaces texts in sentences about objects with `***`: values of the Secrets among the objects (also parts of values),
@@ -63,6 +65,7 @@ export const hideInSentences = (
   const isShown = coverTexts(joined, listNamesAndTexts(objects.map((object) => hideSecretValues(object))));
   for (const at of covered.keys()) if (isOther[at] || (isCopied[at] && !isShown[at])) covered[at] = 1;
   const names = new Set(objects.flatMap((object) => valueFields.flatMap((field) => listKeys(getOwn(object, field)))));
+  // A name such as data.password stays, even if it contains a text that is covered elsewhere.
   for (const [from, to] of findNames(joined, names)) covered.fill(0, from, to);
   let from = 0;
   return sentences.map((sentence) => {

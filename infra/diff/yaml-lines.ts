@@ -5,11 +5,11 @@ export interface YamlIndentation {
   /** The number of spaces by which a map is indented below its key. */
   step: number;
   /** True if a list has the same indentation as its key. */
-  isFlat: boolean;
+  hasUnindentedLists: boolean;
 }
 
 /** The layout in which kubectl prints YAML. */
-const kubectlLayout: YamlIndentation = { step: 2, isFlat: true };
+const kubectlLayout: YamlIndentation = { step: 2, hasUnindentedLists: true };
 
 /**
  * Returns objects as a stream of YAML documents. All YAML from this file means the same in YAML 1.1, which kubectl
@@ -44,7 +44,7 @@ const addLines = (value: unknown, indent: string, lines: string[], layout: YamlI
       if (!isFilled(inner)) addScalar(inner, indent, `${name}: `, lines);
       else {
         lines.push(`${indent}${name}:`);
-        const isNotIndented = Array.isArray(inner) && layout.isFlat;
+        const isNotIndented = Array.isArray(inner) && layout.hasUnindentedLists;
         addLines(inner, isNotIndented ? indent : `${indent}${" ".repeat(layout.step)}`, lines, layout);
       }
     }
@@ -74,7 +74,7 @@ export const formatYamlFlow = (value: unknown): string => {
     .join(", ")}}`;
 };
 
-/** Returns a key of a map on one line, with the colon after it: `a: `. */
+/** Returns a key of a map on one line, with the colon after it: `a: `, or `? …: ` for a long key. */
 export const formatYamlFlowKey = (key: string): string => {
   const name = formatKey(key);
   return `${name.length > longestKey ? "? " : ""}${name}: `;

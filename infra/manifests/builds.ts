@@ -7,7 +7,7 @@ import { getOwn, toMap } from "#lib/json.ts";
 import { newestKubernetes } from "#lib/since.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { type Manifest, type ManifestFault, parseManifests } from "./manifests.ts";
-import { type BuiltParts, formatBuildCommand, type Kustomization } from "./parts.ts";
+import { type ChartsAndKustomizations, formatBuildCommand, type Kustomization } from "./parts.ts";
 import { parseYamlDocuments } from "./yaml.ts";
 
 /** Options for charts. */
@@ -23,8 +23,8 @@ interface BuiltManifests {
 }
 
 /** Builds kustomizations by kustomize or kubectl, and charts by helm, without network access. */
-export const buildParts = async (
-  { charts, kustomizations }: BuiltParts,
+export const buildChartsAndKustomizations = async (
+  { charts, kustomizations }: ChartsAndKustomizations,
   options: BuildOptions,
 ): Promise<BuiltManifests> => {
   const built: BuiltManifests = { manifests: [], faults: [] };

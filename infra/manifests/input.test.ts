@@ -17,14 +17,16 @@ const write = async (name: string, content: string | Buffer): Promise<string> =>
   return file;
 };
 
-/** Returns the names of the manifests, the faults and the notes, without the folder. */
+/**
+ * Returns the names of the manifests, the faults, and the files without a manifest; paths without the test's folder.
+ */
 const readPaths = async (...paths: string[]) => {
-  const { manifests, faults, strangers } = await readInput(paths.map((path) => join(folder, path)));
+  const { manifests, faults, filesWithoutManifest } = await readInput(paths.map((path) => join(folder, path)));
   const shorten = (text: string) => text.replaceAll(`${folder}/`, "");
   return {
     names: manifests.map(({ object }) => Object(object.metadata).name),
     faults: faults.map((fault) => shorten(formatManifestFault(fault))),
-    strangers: strangers.map(shorten),
+    filesWithoutManifest: filesWithoutManifest.map(shorten),
   };
 };
 
@@ -51,7 +53,7 @@ describe("the input of check", () => {
       assert.deepEqual(await readPaths("a.yaml"), {
         names: faults.length === 0 ? ["fine"] : [],
         faults,
-        strangers: [],
+        filesWithoutManifest: [],
       });
     });
 
@@ -62,7 +64,7 @@ describe("the input of check", () => {
     assert.deepEqual(await readPaths("chart"), {
       names: [],
       faults: ["chart/templates/a.yaml:1 is a Helm template; run helm template CHART | postern check -"],
-      strangers: ["chart/Chart.yaml", "chart/values.yaml"],
+      filesWithoutManifest: ["chart/Chart.yaml", "chart/values.yaml"],
     });
   });
 

@@ -5,16 +5,16 @@ import { dirname, join, normalize, resolve } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { BuildOptions } from "./builds.ts";
 import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
-import { type BuiltParts, findBuiltParts, isChart, isKustomization } from "./parts.ts";
+import { type ChartsAndKustomizations, findChartsAndKustomizations, isChart, isKustomization } from "./parts.ts";
 
 /** What was read from files and folders. */
 export interface ManifestInput {
   manifests: Manifest[];
   faults: ManifestFault[];
   /** Files in folders that were left out because they have no manifest. */
-  strangers: string[];
-  /** The charts and kustomizations in the folders, if the option `parts` is set. */
-  parts: BuiltParts;
+  filesWithoutManifest: string[];
+  /** Those in folders, if the option `chartsAndKustomizations` is set. */
+  chartsAndKustomizations: ChartsAndKustomizations;
 }
 
 /** Which files in folders are read, and how strictly. */
@@ -27,12 +27,17 @@ interface InputOptions {
   acceptsRepeated?: boolean;
   /** Files that are not read if they are in a folder. */
   leftOut?: readonly string[];
-  /** Leaves templates and patches in folders out. With `build`, charts and kustomizations are built. */
-  parts?: { build?: BuildOptions | undefined };
+  /** Leaves the templates and patches of charts and kustomizations in folders out. With `build`, they are built. */
+  chartsAndKustomizations?: { build?: BuildOptions | undefined };
   readStdin?: () => Promise<Buffer>;
 }
 
-const noParts: BuiltParts = { charts: [], kustomizations: [], unfinished: new Set(), included: new Set() };
+const noCharts: ChartsAndKustomizations = {
+  charts: [],
+  kustomizations: [],
+  buildInputs: new Set(),
+  included: new Set(),
+};
 
 /** The most bytes of one file: more than users write by hand, and more than a cluster prints at once. */
 const longest = 64 * 1024 * 1024;
@@ -56,12 +61,17 @@ export const readInput = async (
     mayBeEmpty = !mayHoldOthers,
     acceptsRepeated = false,
     leftOut = [],
-    parts,
+    chartsAndKustomizations: folderOptions,
     readStdin = () => readStream(process.stdin),
   }: InputOptions = {},
 ): Promise<ManifestInput> => {
   const others = leftOut.map((file) => resolve(file));
-  const input: ManifestInput = { manifests: [], faults: [], strangers: [], parts: noParts };
+  const input: ManifestInput = {
+    manifests: [],
+    faults: [],
+    filesWithoutManifest: [],
+    chartsAndKustomizations: noCharts,
+  };
   const files = new Map<string, FoundFile>();
   for (const path of paths)
     for (const file of await findFiles(path, input.faults)) {
@@ -69,14 +79,15 @@ export const readInput = async (
       const isLeftOut = !file.isChosen && others.includes(resolve(file.name));
       if (!isLeftOut && !files.get(file.name)?.isChosen) files.set(file.name, file);
     }
-  if (parts) {
+  if (folderOptions) {
     const inFolders = [...files.values()].filter(({ isChosen }) => !isChosen).map(({ name }) => name);
-    input.parts = await findBuiltParts(inFolders);
-    const notManifests = [...input.parts.unfinished, ...(parts.build ? input.parts.included : [])];
+    const found = await findChartsAndKustomizations(inFolders);
+    input.chartsAndKustomizations = found;
+    const notManifests = [...found.buildInputs, ...(folderOptions.build ? found.included : [])];
     for (const name of notManifests) if (!files.get(name)?.isChosen) files.delete(name);
-    if (parts.build) {
-      const { buildParts } = await import("./builds.ts");
-      const built = await buildParts(input.parts, parts.build);
+    if (folderOptions.build) {
+      const { buildChartsAndKustomizations } = await import("./builds.ts");
+      const built = await buildChartsAndKustomizations(found, folderOptions.build);
       for (const manifest of built.manifests) input.manifests.push(manifest);
       input.faults.push(...built.faults);
     }
@@ -96,7 +107,11 @@ export const readManifests = async (
   option: string,
   mayBeEmpty = false,
 ): Promise<Manifest[]> =>
-  requireManifests(await readInput(paths, { mayBeEmpty }), (file) => `${option} ${toSourceName(file)}`, "\n");
+  requireManifests(
+    await readInput(paths, { mayBeEmpty }),
+    (file) => `${option} ${toSourceName(file)}`,
+    /* separator */ "\n",
+  );
 
 /**
  * Reads files and folders that must have only manifests. Throws if one has anything else, except the files in
@@ -106,7 +121,8 @@ export const readManifestsStrictly = async (
   paths: readonly string[],
   nameFile: (file: string) => string = toSourceName,
   leftOut: readonly string[] = [],
-): Promise<Manifest[]> => requireManifests(await readInput(paths, { mayHoldOthers: false, leftOut }), nameFile, "; ");
+): Promise<Manifest[]> =>
+  requireManifests(await readInput(paths, { mayHoldOthers: false, leftOut }), nameFile, /* separator */ "; ");
 
 /** Returns the manifests; if a file could not be read, throws a Complaint that names the lines. */
 const requireManifests = (
@@ -129,7 +145,8 @@ const findFiles = async (path: string, faults: ManifestFault[], root?: string): 
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
   if (matched.length === 0) throw new Complaint(describeMissingPath(path));
   // For `a/b*/*.yaml`, the folder of all matched files is `a`: the pattern up to the last slash before a wildcard.
-  const folder = dirname(path.slice(0, path.search(/[*?[{]/)).concat("x"));
+  // The x stands for the name after this slash: without it, dirname would return the parent of `a`.
+  const folder = dirname(`${path.slice(0, path.search(/[*?[{]/))}x`);
   return (await Promise.all(matched.map((match) => findFiles(match, faults, folder)))).flat();
 };
 
@@ -203,23 +220,23 @@ const addFile = (
   const decoded = bytes.toString();
   const byteOrderMark = decoded.startsWith("\uFEFF") ? "\uFEFF" : "";
   const text = decoded.slice(byteOrderMark.length);
-  const source = { name, folder, mark: byteOrderMark, text };
-  const { manifests, strangers, faults } = parseManifests(source, { acceptsRepeated });
+  const source = { name, folder, byteOrderMark, text };
+  const { manifests, nonManifestLines, faults } = parseManifests(source, { acceptsRepeated });
   for (const manifest of manifests) input.manifests.push(manifest);
   // A file in a folder may be one of another program. It is left out if it has no manifest, and if its text doesn't
   // look like a manifest with mistakes.
   const isLeftOut = mayHoldOthers && !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
-  if (isLeftOut && (strangers.length > 0 || faults.length > 0)) input.strangers.push(name);
+  if (isLeftOut && nonManifestLines.length + faults.length > 0) input.filesWithoutManifest.push(name);
   else {
     const template = faults.length > 0 ? findTemplate(name, text) : undefined;
     for (const fault of template ? [template] : faults) input.faults.push(fault);
-    for (const line of strangers) input.faults.push({ file: name, line, sentence: describeStranger(name) });
+    for (const line of nonManifestLines) input.faults.push({ file: name, line, sentence: describeNonManifest(name) });
   }
-  if (isChosen && !mayBeEmpty && manifests.length + strangers.length + faults.length === 0)
+  if (isChosen && !mayBeEmpty && manifests.length + nonManifestLines.length + faults.length === 0)
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
 };
 
-const describeStranger = (name: string): string => {
+const describeNonManifest = (name: string): string => {
   if (isKustomization(name)) return "is a kustomization; name its folder with --build";
   if (isChart(name)) return "belongs to a chart; name its folder with --build";
   return "is no manifest: it must have an apiVersion and a kind";

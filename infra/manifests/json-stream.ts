@@ -6,7 +6,7 @@ import { createMemberOffsetStore, type YamlDocumentWithOffsets, type YamlValueWi
 export interface JsonStreamResult {
   pieces: YamlDocumentWithOffsets[];
   /** The line of the first value that isn't valid JSON. */
-  broken?: number;
+  brokenLine?: number;
 }
 
 /**
@@ -16,20 +16,20 @@ export interface JsonStreamResult {
 export const readJsonStream = (text: string): JsonStreamResult | undefined => {
   const start = findOpening(text, 0);
   if (start === undefined) return undefined;
-  const parsedText = parseUnambiguous(text);
+  const parsedText = parseJsonWithUniqueKeys(text);
   if (parsedText !== undefined)
     return { pieces: [{ ...parsedText, from: 0, to: text.length, firstLine: 1, line: getLine(text, start) }] };
   const pieces: YamlDocumentWithOffsets[] = [];
   for (let [from, line] = [0, 1]; from < text.length; ) {
     const begin = findOpening(text, from);
     const end = begin === undefined ? undefined : findClosing(text, begin);
-    const value = end === undefined ? undefined : parseUnambiguous(text.slice(from, end));
+    const value = end === undefined ? undefined : parseJsonWithUniqueKeys(text.slice(from, end));
     const isLast = end !== undefined && skipBlanks(text, end) === text.length;
     // YAML may begin with a map in braces, too. Only a second value in braces shows that the text is JSON.
     if (pieces.length === 0 && (end === undefined || isLast || findOpening(text, end) === undefined)) return undefined;
     const to = end === undefined || isLast ? text.length : end;
     const valueLine = line + countNewlines(text, from, begin ?? skipBlanks(text, from));
-    if (value === undefined) return { pieces, broken: valueLine };
+    if (value === undefined) return { pieces, brokenLine: valueLine };
     pieces.push({ ...value, from, to, firstLine: line, line: valueLine });
     line += countNewlines(text, from, to);
     from = to;
@@ -52,7 +52,7 @@ export const parseJsonWithOffsets = (
   { from, to }: YamlDocumentWithOffsets,
 ): YamlValueWithOffsets | undefined => {
   const begin = findOpening(text, from);
-  const read = begin === undefined ? undefined : parseUnambiguous(text.slice(from, to));
+  const read = begin === undefined ? undefined : parseJsonWithUniqueKeys(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;
   const { note, offsetOf } = createMemberOffsetStore();
   const levels: Level[] = [];
@@ -111,8 +111,8 @@ const findClosing = (text: string, begin: number): number | undefined => {
   return undefined;
 };
 
-/** Parses JSON; undefined if it is invalid, if a map has a repeated key, or if V8 reads one of the keys wrongly. */
-const parseUnambiguous = (text: string): { value: unknown } | undefined => {
+/** Parses JSON. Returns undefined if it is invalid, has a repeated key, or a key with an escape that V8 misreads. */
+const parseJsonWithUniqueKeys = (text: string): { value: unknown } | undefined => {
   const value = parseJson(text, exactJson.parse);
   return value === undefined || hasRepeatedKey(text, value) || hasMisreadKey(text, value) ? undefined : { value };
 };

@@ -228,7 +228,7 @@ items:
     const json = '{"apiVersion":"v1","kind":"A","kind":"B"}';
     assert.deepEqual(parseManifests({ name: "a.json", text: json }, { acceptsRepeated: true }), {
       faults: [],
-      strangers: [],
+      nonManifestLines: [],
       manifests: [
         {
           source: { name: "a.json", text: json },

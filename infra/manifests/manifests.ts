@@ -2,7 +2,7 @@ import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, vi
 import { exactJson } from "#lib/exact-json.ts";
 import { isMap, toMap } from "#lib/json.ts";
 import { toSentence } from "../cli/complaint.ts";
-import { copyAnnotation } from "../diff/secret-values.ts";
+import { lastAppliedAnnotation } from "../diff/secret-values.ts";
 import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
 /** A text with manifests. */
@@ -12,7 +12,7 @@ export interface ManifestSourceText {
   /** The folder that the user named, in which the file was found. For a named file, it is the file's folder. */
   folder?: string;
   /** The byte order mark, if the text began with one. */
-  mark?: string;
+  byteOrderMark?: string;
   text: string;
 }
 
@@ -51,7 +51,7 @@ export const toSourceName = (file: string): string => (file === "-" ? "standard 
 interface ManifestParseResult {
   manifests: Manifest[];
   /** The lines of documents without an apiVersion or a kind. */
-  strangers: number[];
+  nonManifestLines: number[];
   faults: ManifestFault[];
 }
 
@@ -63,7 +63,7 @@ const deepest = 200;
  * a map may have the same key twice, as for kubectl.
  */
 export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = false } = {}): ManifestParseResult => {
-  const found: ManifestParseResult = { manifests: [], strangers: [], faults: [] };
+  const found: ManifestParseResult = { manifests: [], nonManifestLines: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
   // The lines of the text. It is split only once, because it may have thousands of repeated keys.
@@ -79,13 +79,13 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
       const place = path.length === 0 ? line : findLine(path);
       const fault = findFault(object);
       if (fault !== undefined) addFault(place, fault);
-      else if (!isNamed(object)) found.strangers.push(place);
+      else if (!isNamed(object)) found.nonManifestLines.push(place);
       else
         found.manifests.push({ source, document, path, line: place, object, ...(repeated.length > 0 && { repeated }) });
     }
   };
   try {
-    const { pieces, broken } = parseJsonOrPlainYaml(source.text) ?? {};
+    const { pieces, brokenLine } = parseJsonOrPlainYaml(source.text) ?? {};
     const lists = pieces?.map((piece) =>
       isList(piece.value) ? createPositionFinder(source.text, piece) : refuseItems,
     );
@@ -95,7 +95,7 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
         line = piece.line;
         addObjects(index, piece.value, (path) => lists[index]?.(path).line ?? line);
       }
-      if (broken !== undefined) addFault(broken, "is no JSON, as what is before it");
+      if (brokenLine !== undefined) addFault(brokenLine, "is no JSON, as what is before it");
       return found;
     }
     const mayAlias = source.text.includes("&") && source.text.includes("*");
@@ -121,7 +121,7 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
           repeated,
         );
     }
-    if (broken !== undefined) addFault(broken, "is no JSON, as what is before it");
+    if (brokenLine !== undefined) addFault(brokenLine, "is no JSON, as what is before it");
   } catch (error) {
     addFault(line, `can't be read: ${describeError(error)}`);
   }
@@ -235,7 +235,9 @@ const findFault = (value: unknown): string | undefined => {
     if (!isMap(map)) return `metadata.${key} must be a map`;
     const wrong = Object.keys(map).find((name) => map[name] !== null && typeof map[name] !== "string");
     if (wrong !== undefined) {
-      const shown = wrong === copyAnnotation ? "" : `; in quotes ${exactJson.stringify(map[wrong])} would be one`;
+      // kubectl's copy of a Secret contains its values, so it is not shown.
+      const shown =
+        wrong === lastAppliedAnnotation ? "" : `; in quotes ${exactJson.stringify(map[wrong])} would be one`;
       return `metadata.${key}.${wrong} must be a text${shown}`;
     }
   }

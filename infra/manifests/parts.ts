@@ -14,13 +14,13 @@ export interface Kustomization {
 }
 
 /** The charts and kustomizations in folders, and the files that belong to them. */
-export interface BuiltParts {
+export interface ChartsAndKustomizations {
   /** The folders of charts. A chart in the folder of another chart is not listed. */
   charts: readonly string[];
   /** The kustomizations to build. A kustomization that another one includes is built with that one, and not listed. */
   kustomizations: readonly Kustomization[];
-  /** Files that are no manifests alone, such as templates and patches. */
-  unfinished: ReadonlySet<string>;
+  /** Files that a build reads and that are no manifests themselves, such as templates and patches. */
+  buildInputs: ReadonlySet<string>;
   /** Manifests that are part of a chart or a kustomization. */
   included: ReadonlySet<string>;
 }
@@ -35,15 +35,15 @@ export const isKustomization = (file: string): boolean => kustomizationFiles.inc
 const inChart = /^(Chart\.ya?ml|values[^/]*\.(ya?ml|json)|(templates|charts|tests|ci)\/.*)$/;
 
 /** Finds the charts and kustomizations among these files. */
-export const findBuiltParts = async (files: readonly string[]): Promise<BuiltParts> => {
+export const findChartsAndKustomizations = async (files: readonly string[]): Promise<ChartsAndKustomizations> => {
   const charts = files.filter(isChart).map((file) => dirname(file));
   const isIn = (pattern: RegExp, file: string) => charts.some((chart) => pattern.test(relative(chart, file)));
-  const unfinished = new Set(files.filter((file) => isIn(inChart, file)));
+  const buildInputs = new Set(files.filter((file) => isIn(inChart, file)));
   const included = new Set(files.filter((file) => isIn(/^crds\//, file)));
-  const folders = new Set(files.filter((file) => !unfinished.has(file)).map((file) => dirname(file)));
+  const folders = new Set(files.filter((file) => !buildInputs.has(file)).map((file) => dirname(file)));
   const kustomizations = new Map<string, KustomizationContent>();
   for (const folder of folders) await readKustomizations(folder, kustomizations);
-  for (const { file, files } of kustomizations.values()) for (const name of [file, ...files]) unfinished.add(name);
+  for (const { file, files } of kustomizations.values()) for (const name of [file, ...files]) buildInputs.add(name);
   const buildable = [...folders].filter((folder) => kustomizations.get(folder)?.isComponent === false);
   const includedByOthers = new Set([...kustomizations.values()].flatMap(({ sources }) => sources));
   const roots: string[] = [];
@@ -65,7 +65,7 @@ export const findBuiltParts = async (files: readonly string[]): Promise<BuiltPar
       );
       return { folder, buildMetadata: kustomizations.get(folder)?.buildMetadata ?? [], faults };
     }),
-    unfinished,
+    buildInputs,
     included,
   };
 };

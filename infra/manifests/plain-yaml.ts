@@ -130,7 +130,7 @@ const items = /"[^"]*"|[^\s,[\]]+/g;
 /** Matches blanks and a comment at the end of a line. */
 const rest = / *(?: #[^\n]*)?\n/y;
 /** Matches scalars without quotes that may be no strings: those that begin like a number, and short ones as `true`. */
-const mayBeMore = /^(?:[-+.~\d]|.{1,5}$)/;
+const mayBeNonString = /^(?:[-+.~\d]|.{1,5}$)/;
 
 /** Reports whether a key such as `on` means a boolean in YAML 1.1. */
 const isBooleanKey = (key: string) => key.length <= 6 && /^(?:y|n|yes|no|on|off|true|false):$/i.test(key);
@@ -156,6 +156,7 @@ const readDocument = (text: string, from: number, firstLine: number, readWord: W
   } else advance(cursor, from);
   const { at: contentAt, line: contentLine } = cursor;
   if (cursor.indent > 0) giveUp();
+  // The indent is -1 at the end of the document.
   const value = cursor.indent < 0 ? null : readBlock(cursor);
   if (cursor.indent >= 0) giveUp();
   return { isMarked, value, contentAt, contentLine, cursor };
@@ -197,7 +198,7 @@ const isItemAt = (text: string, at: number) => text.charCodeAt(at) === dash && /
 /** Returns the value of a scalar without quotes: usually a number or a string. */
 const readScalar = ({ readWord }: Cursor, word: string): unknown => {
   if (/^(?:0|[1-9]\d{0,14})$/.test(word)) return Number(word);
-  return mayBeMore.test(word) ? readWord(word) : word;
+  return mayBeNonString.test(word) ? readWord(word) : word;
 };
 
 /** Reads a value that begins in the line of its key or dash. `above` is the indentation of the outer map or list. */

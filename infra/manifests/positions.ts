@@ -45,6 +45,7 @@ const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocu
   if (documents.has(index)) return documents.get(index);
   const piece = pieces[index];
   const parsed = piece === undefined ? parseYamlDocuments(source.text) : parseYamlPiece(source.text, piece);
+  // The text of a piece is one document. Without pieces, all documents of the file are parsed.
   for (const document of parsed) documents.set(piece === undefined ? documents.size : index, document);
   return documents.get(index);
 };
@@ -52,7 +53,7 @@ const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocu
 /** Returns the line and column of a field, or of its nearest ancestor if the file doesn't have the field. */
 export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosition => {
   const { source, document, path, line } = manifest;
-  const field = findWritten(manifest, wanted);
+  const field = findPathInFile(manifest, wanted);
   const places = findPlaces(source, document);
   if (places !== undefined) return places([...path, ...field]);
   const { document: parsed, getPosition: positionAt } = findDocument(source, document) ?? {};
@@ -80,7 +81,7 @@ export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosit
  * Returns the path of a field in the file, for an object that kustomize or helm has made from the one in the file. List
  * items are found by name. If the file has another value, the path ends before it.
  */
-const findWritten = ({ object, written }: Manifest, field: FieldPath): FieldPath => {
+const findPathInFile = ({ object, written }: Manifest, field: FieldPath): FieldPath => {
   if (written === undefined) return field;
   const found: (string | number)[] = [];
   let [builtValue, writtenValue]: unknown[] = [object, written];

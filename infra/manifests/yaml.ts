@@ -31,6 +31,7 @@ export interface ParsedYamlDocument {
   getPosition(offset: number): SourcePosition;
 }
 
+/** The option `customTags` of the package `yaml` as a function of its tags. The package doesn't export this type. */
 type Tags = Extract<
   NonNullable<ConstructorParameters<typeof Composer>[0]>["customTags"],
   (...args: never[]) => unknown
@@ -48,6 +49,7 @@ const selectTags: Tags = (all) => {
     if ("collection" in tag && tag.collection && !tag.default) return [{ tag: tag.tag, collection: tag.collection }];
     if (tag.tag === "tag:yaml.org,2002:int") return [readExactly(tag as ScalarTag)];
     if ("format" in tag && tag.format === "EXP") return [{ ...tag, test: exponent } as ScalarTag];
+    // Of the tags of floats, only that of numbers without an exponent matches this.
     return "test" in tag && tag.test?.test("1.") ? [{ ...tag, test: fraction } as ScalarTag] : [tag];
   });
   return [...selected, "intOct"];
@@ -62,7 +64,10 @@ const readExactly = (tag: ScalarTag): ScalarTag => {
   return { ...tag, resolve };
 };
 
-/** Matches a number with a decimal point, such as 1.5 or .5. */
+/**
+ * Matches a number with a decimal point, such as 1.5 or .5. kubectl accepts an underscore after a point at the
+ * beginning only after a sign: `+._5` is a number, and `._5` is a string.
+ */
 const fraction = /^(?:\.[0-9][0-9_]*|[-+]\._*[0-9][0-9_]*|[-+]?[0-9][0-9_]*\.[0-9_]*)$/;
 /** Matches a number with an exponent, such as 1e3. */
 const exponent = /^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)[eE][-+]?[0-9]+$/;
@@ -116,8 +121,8 @@ const parseTokens = function* (text: string, parser: Parser) {
 
 /** Parses all documents of a text, which is YAML or a sequence of JSON values. */
 export const parseYamlDocuments = function* (text: string): Generator<ParsedYamlDocument> {
-  const { pieces = [], broken } = readJsonStream(text) ?? {};
-  if (pieces.length > 1 || broken !== undefined) for (const piece of pieces) yield* parseYamlPiece(text, piece);
+  const { pieces = [], brokenLine } = readJsonStream(text) ?? {};
+  if (pieces.length > 1 || brokenLine !== undefined) for (const piece of pieces) yield* parseYamlPiece(text, piece);
   else yield* parseYamlPiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
@@ -134,7 +139,7 @@ export const parseYamlPiece = function* (
     return { line: line + firstLine - 1, column: col + before };
   };
   const part = text.slice(from, to);
-  const mayRenameKeys = specialKey.test(part);
+  const mayRenameKeys = booleanOrNumberKey.test(part);
   lines.addNewLine(0);
   for (const document of new Composer(options).compose(parseTokens(part, new Parser(lines.addNewLine)))) {
     completeDocument(document, mayRenameKeys);
@@ -181,12 +186,12 @@ const findRepeatedKeys = ({ items }: YAMLMap): YAMLParseError[] => {
   });
 };
 
-/** Matches a key that YAML may read as a boolean or a number, such as `on:` or `010:`. */
-const specialKey = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
+/** Matches a key with its colon that YAML may read as a boolean or a number, such as `on:` or `010:`. */
+const booleanOrNumberKey = /(?:^|[\s{,])(?:y|n|yes|no|on|off|true|false|[-+.]?\d[\w.+-]*)[ \t]*:(?:\s|$)/im;
 
 /** Renames a key as kubectl does: `on` becomes `true`, and `010` becomes `8`. */
 const renameKey = (key: { type?: unknown; value: unknown }): void => {
-  if (key.type !== "PLAIN" || typeof key.value !== "string" || !specialKey.test(`${key.value}:`)) return;
+  if (key.type !== "PLAIN" || typeof key.value !== "string" || !booleanOrNumberKey.test(`${key.value}:`)) return;
   const value = readWord(key.value);
   if (typeof value === "boolean" || typeof value === "bigint" || Number.isFinite(value)) key.value = String(value);
 };

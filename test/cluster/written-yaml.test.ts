@@ -30,7 +30,12 @@ describe("kubectl reads the YAML that Postern writes", await needs("kubectl"), (
   });
 
   it("kubectl reads a file in which Postern has replaced a value and added one", async () => {
-    const inputs = fc.record({ old: yamlValues, now: yamlValues, step: fc.constantFrom(2, 4), isFlat: fc.boolean() });
+    const inputs = fc.record({
+      old: yamlValues,
+      now: yamlValues,
+      step: fc.constantFrom(2, 4),
+      hasUnindentedLists: fc.boolean(),
+    });
     const fixes = fc.sample(inputs, count / 10).flatMap(({ old, now, ...indentation }) => {
       const before = { ...head, same: [old], data: { old } };
       const after = { ...head, same: [old], data: { now, old: now } };

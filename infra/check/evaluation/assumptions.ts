@@ -13,8 +13,8 @@ export interface Assumption {
 export type Tell = (sentence: string, doubt?: Doubt) => void;
 
 export interface Doubt {
-  /** The outcome that this makes undecided; absent if no outcome becomes undecided. */
-  undecides?: "admitted" | "refused";
+  /** The outcome that is uncertain because of this; absent if no outcome is uncertain. */
+  uncertainIf?: "admitted" | "refused";
   assumed?: Assumption;
 }
 
@@ -72,7 +72,8 @@ export const restrictToManifests = (
       const content = plugin === undefined || isStrict ? undefined : readByPlugins[resource];
       if (content === undefined) tell(isStrict ? whether : what);
       else {
-        tell(what, { undecides: "refused", assumed: { resource, namespace, name } });
+        // The plugin might not refuse the request if the object has other content.
+        tell(what, { uncertainIf: "refused", assumed: { resource, namespace, name } });
         return { ...content, metadata: { name, ...(namespace && { namespace }) } };
       }
     }
@@ -81,7 +82,8 @@ export const restrictToManifests = (
   ledger: (rule, reach) => {
     const ledger = capabilities.ledger(rule, reach);
     const change: typeof ledger.change = async (...question) => {
-      tell(`what the ledger of ${rule} has`, { undecides: "admitted" });
+      // The rule might not admit the request if the cluster's ledger has other entries.
+      tell(`what the ledger of ${rule} has`, { uncertainIf: "admitted" });
       return ledger.change(...question);
     };
     return { ...ledger, change };

@@ -27,7 +27,7 @@ export interface EndpointTarget {
   /** False if integers are rounded for the rule. */
   isExact: boolean;
   /** True for a plugin whose decision never depends on fields that only the API server fills in. */
-  seesAll?: boolean;
+  needsNoServerFields?: boolean;
   /**
    * Opens the endpoint for one review, and the capabilities that answer its questions. `tell` gets a sentence if an
    * answer isn't known.
@@ -47,7 +47,7 @@ export const reviewTime = 30_000;
 
 /** Calls a rule or a plugin for the object of a request. */
 export const callEndpoint = async (
-  { phase, variant, isExact, seesAll, open }: EndpointTarget,
+  { phase, variant, isExact, needsNoServerFields, open }: EndpointTarget,
   cluster: string,
   review: ReviewToSend,
   subject: QuotaSubject,
@@ -59,8 +59,10 @@ export const callEndpoint = async (
   // Nothing else in a request has integers.
   const readable = !isExact && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review;
   const { assumed = [], isRecorded = false } = subject;
-  const circumstances = { phase, isDraft: phase === "mutate" && !isExact, assumed };
-  const request = seesAll || isRecorded ? readable.request : hideUnknownFields(readable.request, circumstances, tell);
+  // The catalogue's only exact rule that mutates, for MutatingAdmissionPolicies, doesn't copy parts of its draft.
+  const circumstances = { phase, mayCopyDraft: phase === "mutate" && !isExact, assumed };
+  const request =
+    needsNoServerFields || isRecorded ? readable.request : hideUnknownFields(readable.request, circumstances, tell);
   const { response, status } = await endpoint.evaluateReview({
     phase,
     variant,
@@ -71,7 +73,7 @@ export const callEndpoint = async (
   });
   // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
   const outcome = getOwn(getOwn(response, "response"), "allowed") === false ? "refused" : "admitted";
-  const found = unknown.find(({ doubt }) => doubt === undefined || doubt.undecides === outcome);
+  const found = unknown.find(({ doubt }) => doubt === undefined || doubt.uncertainIf === outcome);
   assumed.push(...unknown.flatMap(({ doubt }) => doubt?.assumed ?? []));
   const sentence = found?.sentence ?? status?.message;
   return sentence === undefined ? { body: response } : { unsupported: sentence };

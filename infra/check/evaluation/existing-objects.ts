@@ -31,7 +31,10 @@ export const describeUndecidedChange = (object: KubernetesObject): string | unde
 /** The annotation of an object in a saved state whose content isn't saved. */
 export const unsavedAnnotation = "postern.dev/content-not-saved";
 
-/** Opens a cluster with these kinds and no objects. Calls `note` when an object with unknown content is read. */
+/**
+ * Opens a cluster with these kinds, to which the check adds objects. Calls `note` when an object with unknown content
+ * is read.
+ */
 export const createEmptyObjectStore = (
   cluster: string,
   kinds: KindIndex,
@@ -107,7 +110,7 @@ const toCapabilities = (
 
 const getHost = (url: string) => (URL.canParse(url) ? new URL(url).host : "an address");
 
-/** Returns capabilities that add each Secret that they read to `found`. */
+/** Returns capabilities that add each Secret that they read to `found`, also if they read without a cache (`anew`). */
 export const noteSecretsRead = (capabilities: Capabilities, found: Set<object>): Capabilities => {
   const note = <T>(object: T): T => {
     if (isObject(object) && isSecret(object)) found.add(object);

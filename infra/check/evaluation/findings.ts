@@ -169,6 +169,7 @@ const listFaults = async (
   const { handlers } = environment;
   const changing = steps.filter(({ patch }) => patch && patch.length > 0);
   const changed = new Set(changing.map((step) => getChangerName(step, environment)));
+  // The object is also validated without the rules' changes: faults that it has then are its own.
   const unchanged = changed.size > 0 ? { ...attributes, object: sent ?? attributes.object } : undefined;
   const answer = unchanged && (await handlers?.store(assignGeneratedMetadata(unchanged)));
   const ownCauses = answer?.status?.details?.causes ?? [];

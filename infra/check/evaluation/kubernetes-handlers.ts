@@ -9,7 +9,7 @@ import { createKubernetes, type Kubernetes } from "../../kubernetes/kubernetes.t
 import type { KubernetesAnswer } from "../../kubernetes/requests.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 
-/** What Kubernetes' handlers say of a request; `status` is the refusal, `undecided` is why there is neither. */
+/** The answer of Kubernetes' handlers: the resulting object, a refusal (`status`), or why neither is known. */
 export interface RequestAnswer {
   object?: KubernetesObject | undefined;
   status?: Status;
@@ -179,7 +179,8 @@ const leaveOutClusterFields = (
     const fields = causes.map(({ field }) => field).join(", ");
     return { undecided: `whether the cluster's addresses and node ports allow ${fields}`, warnings: answer.warnings };
   }
-  // The manifest wasn't too large, but it is with its defaults and what admission adds, which no client sends.
+  // Only its defaults and the changes of admission make the object too large. No client sends these, so an API server
+  // may accept the manifest.
   if (answer.status?.code === tooLarge)
     return { undecided: "what is larger than 3 MB with its defaults", warnings: answer.warnings };
   if (answer.object === undefined) return answer;

@@ -21,16 +21,13 @@ import type { UncertainUse } from "./quotas.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
 /** A request of a check, and the manifest that it came from. */
-export interface EvaluatedRequestAndManifest {
+export interface EvaluatedRequestAndManifest extends Omit<QuotaSubject, "made"> {
   attributes: AdmissionAttributes;
   manifest: Manifest;
   /** The object as a client sends it, before the API server decodes it. */
   sent?: KubernetesObject;
   /** Set for a Pod that a workload would create: the workload, the path of its Pod template, and the number of Pods. */
   made?: { by: NonNullable<ObjectCheckResult["madeBy"]>; at: FieldPath } & NonNullable<QuotaSubject["made"]>;
-  stored?: QuotaSubject["stored"];
-  assumed?: QuotaSubject["assumed"];
-  isRecorded?: QuotaSubject["isRecorded"];
 }
 
 /** The options that a check of manifests and a check of a cluster have in common. */
@@ -47,6 +44,7 @@ export interface ChainOptions {
   /** Compiled-in plugins to turn on and, with a hyphen before the name, off. */
   plugins: readonly string[];
   user: UserInfo;
+  /** True if the Pods that workloads would create are evaluated, too. */
   alsoPods: boolean;
 }
 
@@ -89,13 +87,16 @@ export interface ObjectEvaluationEnvironment {
   /** Returns a hook's name for reports; `message` tells which member of a group refused. */
   getHookName(hook: string, message?: string): string;
   findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;
+  /** What requests have. Without an operation, an object is updated if it exists, and otherwise created. */
   asking: Omit<CheckRequestOptions, "operation"> & { operation: CheckRequestOptions["operation"] | undefined };
   /** The objects of --old, which updates start from, by `toObjectKey`. */
   old: ReadonlyMap<string, KubernetesObject>;
+  /** True if the Pods that workloads would create are evaluated, too. */
   alsoPods: boolean;
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
   unevaluated: UnevaluatedAdmissionPolicyMatcher;
+  /** What isn't known of the use of quotas. */
   uncertainUse: UncertainUse;
   /** The end of a sentence in reports: where to see the labels of a namespace that the check doesn't know. */
   namespaceHint: string;

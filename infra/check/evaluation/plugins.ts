@@ -20,8 +20,8 @@ import { createQuotaEvaluation, type QuotaKnowledge } from "./quotas.ts";
 
 export type AdmissionChain = Pick<WebhookEntriesByPhase, "mutating" | "validating">;
 
-/** Plugins that the check itself does the work of. */
-const notCalled = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
+/** The plugins that call webhooks. The check calls the webhooks and rules itself. */
+const webhookPlugins = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"];
 
 /**
  * Returns the names of the plugins that an API server of a minor version has on. `changes` are names to turn on and,
@@ -46,7 +46,7 @@ export const choosePlugins = (
       );
     if (!isCompiledIn(name, kubernetes))
       throw new Complaint(`--plugins: kube-apiserver ${minor} has no plugin "${name}"`);
-    if (change !== name && notCalled.includes(name))
+    if (change !== name && webhookPlugins.includes(name))
       throw new Complaint(
         `--plugins: ${name} can't be turned off, because it calls rules and webhooks; --rules and --webhooks say which`,
       );
@@ -57,7 +57,7 @@ export const choosePlugins = (
   const isOn = (name: string) =>
     !isTurnedOff(changes, name) &&
     (isEffectiveByDefault(name, kubernetes) || (changes.includes(name) && !compiledInPlugins[name]?.gate));
-  return known.filter((name) => isOn(name) && !notCalled.includes(name));
+  return known.filter((name) => isOn(name) && !webhookPlugins.includes(name));
 };
 
 /** Reports whether `--plugins` turns a plugin off by its name, or that of the policies or quotas of a kind. */
@@ -108,7 +108,8 @@ export const loadCallablePlugins = async ({
         `--plugins: ${plugin} does not start without a configuration; its rule ${name} can have one in postern.yaml`,
       );
     rule.compileExpressions?.(settings, kubernetes);
-    const seesAll = !plugin.endsWith("AdmissionPolicy") && (plugin !== quotaPlugin || ownQuotas.length === 0);
+    const needsNoServerFields =
+      !plugin.endsWith("AdmissionPolicy") && (plugin !== quotaPlugin || ownQuotas.length === 0);
     // A policy has an entry of its own, with its selectors; other variants would only save calls.
     const policies = read.accepted.length > 0 ? getVariants(rule, settings) : undefined;
     for (const { name: variant, native } of policies ?? [{ name: undefined, native: undefined }]) {
@@ -132,7 +133,7 @@ export const loadCallablePlugins = async ({
           phase,
           variant,
           isExact: rule.exactIntegers === true,
-          seesAll,
+          needsNoServerFields,
           open,
         });
     }
@@ -204,7 +205,7 @@ const readPolicies = (
       return { reason: `an API server would refuse it: ${cutPrefix(sentence, object)}`, path };
     }
     const alone = { ...settings, ...toSettings([object]) };
-    // Only a definition can be missing: check must have it, not the setting of a rule.
+    // The only possible fault is "must have the CustomResourceDefinition … among its policies".
     const missing = checkSettings?.(alone)?.replace(" among its policies", "");
     if (missing !== undefined) return { reason: `check ${missing}`, path: [] };
     const refuse = ({ native }: RuleVariant<object>) =>
@@ -251,6 +252,7 @@ const buildEntry = (
     rules: (selectPhase(rule.match, phase, settings) ?? []).map((match) => ({ scope: "*", ...match })),
     failurePolicy: "Fail",
     matchPolicy: rule.matchPolicy ?? "Equivalent",
+    // A variant is one policy, which is called again only after a change. Other plugins are always called again.
     reinvocationPolicy: rule.reinvocationPolicy ?? (variant === undefined ? "Always" : "IfNeeded"),
     namespaceSelector: select(rule.namespaceSelector),
     objectSelector: select(rule.objectSelector),

@@ -2,11 +2,13 @@ import { getOwn, isMap, isSame } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 
-/** A kind that creates Pods: the path of its Pod template, their controller, and the kind that owns them. */
+/** A kind that creates Pods. */
 interface WorkloadKind {
+  /** The path of the Pod template. */
   at: FieldPath;
+  /** The name of the controller that creates the Pods, and of its ServiceAccount. */
   controller: string;
-  /** By default the kind itself. */
+  /** The kind that owns the Pods; by default the kind itself. */
   owner?: { apiVersion: string; kind: string };
 }
 
@@ -106,7 +108,7 @@ export const countNewPods = (workload: KubernetesObject, old?: KubernetesObject 
   return Math.max(0, now - before);
 };
 
-/** Returns 0 for a workload of a cluster that has all its Pods by its status; undefined for other ones. */
+/** Returns 0 if all Pods of a stored workload exist, by its status; otherwise undefined: the number isn't known. */
 export const countMissingPods = (
   workload: KubernetesObject & { status?: { replicas?: number; updatedReplicas?: number } },
 ): number | undefined => {

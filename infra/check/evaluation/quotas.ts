@@ -11,21 +11,21 @@ import { type QuotaSubject, roundIntegers } from "./endpoint-calls.ts";
 // Evaluates ResourceQuotas by the rule that reimplements the plugin: it charges a request to the quotas that it lists.
 // To measure what an object uses, the same rule charges the object to quotas without a limit.
 
-/** What isn't known of the quotas of namespaces: a sentence for each. */
+/** What isn't known of the use of quotas: a sentence for each namespace. */
 export interface UncertainUse {
-  /** Less may be in use than quotas say, so that a refusal is undecided. */
+  /** Less may be in use than quotas say, so a refused request might fit. */
   less: Map<string, string>;
-  /** More may be in use than quotas say, so that a charge is undecided. */
+  /** More may be in use than quotas say, so an admitted request might not fit. */
   more: Map<string, string>;
 }
 
 /** What a check knows of the use of quotas. */
 export interface QuotaKnowledge {
-  /** False if quotas are only known to count an object. */
+  /** False if the use isn't known, but only which objects the quotas count. */
   isUseKnown: boolean;
   /**
    * Returns the creations of all objects in a namespace, from which the use of a quota without a status is counted.
-   * Then charges are kept; without it, quotas stay as they are.
+   * If it is present, the check adds each charge to the quota's use; otherwise, it doesn't change the use.
    */
   listCreations?(namespace: string): readonly AdmissionRequest[];
   uncertainUse: UncertainUse;
@@ -43,7 +43,7 @@ const quotaResource: ResourceType = { group: "", resource: "resourcequotas" };
 interface QuotaCircumstances extends QuotaKnowledge {
   subject: QuotaSubject;
   quotas: readonly KubernetesObject[];
-  /** Gets what isn't known of the outcome. */
+  /** Receives a sentence about what isn't known of the outcome. */
   tell(sentence: string): void;
 }
 
@@ -75,7 +75,7 @@ export const createQuotaEvaluation =
       const listed = isUseKnown && listCreations ? await opened.list(quotaResource, namespace) : own;
       const decision = await evaluate(
         request,
-        replaceQuotas(opened, () => listed.map(removeLimit), report),
+        replaceQuotas(opened, () => listed.map(makeUnlimited), report),
       );
       // A LimitRange or a rule that isn't known may fill in what a quota demands.
       if (decision.refused && !isUseKnown) for (const quota of listed) report(quota);
@@ -101,7 +101,7 @@ export const createQuotaEvaluation =
       if (!isComplete) for (const part of [uncertainUse.less, uncertainUse.more]) part.set(namespace, unknown);
       // The plugin reads limits as texts or numbers, as the manifest has them.
       const hard = quota.spec?.hard as Amounts;
-      const used = { ...removeLimit(uncounted).status.used, ...formatAmounts(getUse(quota)) };
+      const used = { ...makeUnlimited(uncounted).status.used, ...formatAmounts(getUse(quota)) };
       const counted: Quota = { ...quota, status: { hard, used } };
       await opened.updateStatus(quotaResource, counted);
       return counted;
@@ -147,15 +147,16 @@ const replaceQuotas = (
 const unlimited = "1e1000";
 
 /** Returns a quota that has nothing in use, and room for everything. */
-const removeLimit = (quota: Quota) => {
+const makeUnlimited = (quota: Quota) => {
   const hard = quota.status?.hard ?? toMap(quota.spec?.hard);
   const fill = (value: string): Amounts => Object.fromEntries(Object.keys(hard).map((name) => [name, value]));
   return { ...quota, status: { hard: fill(unlimited), used: fill("0") } };
 };
 
 /**
- * Measures what creations use of quotas together. `isComplete` is false if the use of one isn't known. With
- * `fillsZeros`, an amount that a quota demands and an object lacks is zero: the object may be older than the quota.
+ * Measures what creations use of quotas together. `isComplete` is false if the rule refused a creation: its use isn't
+ * known. With `fillsZeros`, an amount that a quota demands and an object lacks is zero: the object may be older than
+ * the quota.
  */
 const measure = async (
   creations: readonly AdmissionRequest[],
@@ -165,7 +166,7 @@ const measure = async (
   { fillsZeros = true } = {},
 ) => {
   const measured = new Map(
-    quotas.map((quota): [string | undefined, Quota] => [quota.metadata?.name, removeLimit(quota)]),
+    quotas.map((quota): [string | undefined, Quota] => [quota.metadata?.name, makeUnlimited(quota)]),
   );
   const names = [...measured.values()].flatMap(({ status }) => Object.keys(status?.hard ?? {}));
   const capabilities = replaceQuotas(

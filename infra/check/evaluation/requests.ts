@@ -161,9 +161,9 @@ const mergeKeys: Readonly<Record<string, string>> = {
 };
 
 /** Fields whose maps lose the members that a manifest leaves out: `retainKeys` in k8s.io/api. */
-const retainedFields = ["volumes", "resourceClaims", "strategy"];
+const fieldsWithRetainKeys = ["volumes", "resourceClaims", "strategy"];
 
-/** Returns an object with what it leaves out of a stored one, as `kubectl apply` leaves it. */
+/** Returns an object with the fields of the stored one that it leaves out: `kubectl apply` keeps these. */
 export const addOmitted = (object: KubernetesObject, stored: KubernetesObject): KubernetesObject => {
   const { apiVersion = "", kind } = object;
   const ofKind = kind === "Service" ? { ...mergeKeys, ports: "port" } : mergeKeys;
@@ -193,8 +193,8 @@ const mergeValues = (value: unknown, old: unknown, field: string, keys: MergeKey
 };
 
 const mergeMaps = (value: JsonMap, old: JsonMap, field: string, keys: MergeKeys): JsonMap => {
-  const isRetained = keys !== undefined && retainedFields.includes(field);
-  const names = new Set([...(isRetained ? [] : Object.keys(old)), ...Object.keys(value)]);
+  const losesOmitted = keys !== undefined && fieldsWithRetainKeys.includes(field);
+  const names = new Set([...(losesOmitted ? [] : Object.keys(old)), ...Object.keys(value)]);
   const merged = [...names].map((name) => [name, mergeValues(getOwn(value, name), getOwn(old, name), name, keys)]);
   return Object.fromEntries(merged.filter(([, member]) => member !== undefined));
 };
@@ -209,7 +209,7 @@ const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string
   const places = indexByKey(old, key);
   const counterparts = Map.groupBy(old, (element) => element[key]);
   const turns = new Map<unknown, number>();
-  let isSame = value.length === old.length && value.every((element, index) => element[key] === old[index]?.[key]);
+  let isUnchanged = value.length === old.length && value.every((element, index) => element[key] === old[index]?.[key]);
   for (const element of value) {
     const name = element[key];
     const turn = turns.get(name) ?? 0;
@@ -217,7 +217,7 @@ const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string
     const counterpart = counterparts.get(name)?.[turn];
     const mergedElement = counterpart ? mergeMaps(element, counterpart, field, keys) : element;
     if (isDeepStrictEqual(mergedElement, counterpart)) continue;
-    isSame = false;
+    isUnchanged = false;
     const place = places.get(name) ?? merged.length;
     places.set(name, place);
     const firstElement = merged[place];
@@ -230,10 +230,14 @@ const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string
     );
     merged[place] = mergeMaps(Object.fromEntries(differences), firstElement, field, keys);
   }
-  return isSame ? merged : sortMerged(merged, value, old, key);
+  // kubectl sends the order of a list only with a change of the list.
+  return isUnchanged ? merged : sortMerged(merged, value, old, key);
 };
 
-/** Sorts merged elements as a manifest has them. Others stay before those that follow them in the stored list. */
+/**
+ * Sorts merged elements as a manifest has them. An element that the manifest lacks comes directly before the first
+ * element of the manifest that follows it in the stored list, or else at the end.
+ */
 const sortMerged = (merged: readonly JsonMap[], value: JsonMap[], old: JsonMap[], key: string): JsonMap[] => {
   const [wanted, stored] = [indexByKey(value, key), indexByKey(old, key)];
   const getPlace = (places: Map<unknown, number>, element: JsonMap) => places.get(element[key]) ?? Number.NaN;

@@ -46,7 +46,7 @@ export const restrictClusterToRules = (
   return { ...cluster, rules: new Map(rules) };
 };
 
-/** What answers the questions of rules, also when entries are made from the answers. */
+/** Where rules read from: in their evaluation, and to make the webhook entries that depend on existing objects. */
 interface RuleSources {
   createCapabilities(tell: Tell, milliseconds: number, request?: AdmissionRequest): Capabilities;
   /** Returns the objects of a kind that manifests create. Entries are made from these, too. */

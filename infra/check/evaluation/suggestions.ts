@@ -18,7 +18,8 @@ interface Edit {
 
 /** The limit for one sentence of a report, in characters. */
 const maxSentence = 290;
-const maxPart = 120;
+/** The limit for one path or value in a sentence, in characters. */
+const maxPathOrValue = 120;
 /** The most paths that a sentence names for the same edit at several paths. */
 const maxPaths = 4;
 
@@ -111,10 +112,11 @@ const formatPath = (path: FieldPath, indices: string): string => {
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
     return at > 0 ? `.${step}` : step;
   });
-  return truncateText(sanitizeTerminalText(steps.join("")), maxPart);
+  return truncateText(sanitizeTerminalText(steps.join("")), maxPathOrValue);
 };
 
-const formatValue = (value: unknown): string => truncateText(sanitizeTerminalText(formatYamlFlow(value)), maxPart);
+const formatValue = (value: unknown): string =>
+  truncateText(sanitizeTerminalText(formatYamlFlow(value)), maxPathOrValue);
 
 /** A suggestion for a refusal: the rule's own sentence, or edits with the object that they make. */
 export interface FixSuggestion {

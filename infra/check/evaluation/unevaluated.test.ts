@@ -8,7 +8,7 @@ import { buildKindIndex } from "../../apiserver/kinds/kinds.ts";
 import { buildAdmissionAttributes } from "./requests.ts";
 import { createUnevaluatedPolicyMatcher } from "./unevaluated.ts";
 
-/** A request, its namespace (`home`), and whether only the name of this namespace is known (`isAssumed`). */
+/** A request for an object in a namespace. */
 interface RequestSample {
   object?: object;
   operation?: Operation;
@@ -16,8 +16,9 @@ interface RequestSample {
   /** The object after the webhooks. */
   last?: object;
   subResource?: string;
-  home?: KubernetesObject;
-  isAssumed?: boolean;
+  namespaceObject?: KubernetesObject;
+  /** True if only the name of the namespace is known. */
+  isNamespaceAssumed?: boolean;
   /** False if other policies may exist. */
   isComplete?: boolean;
 }
@@ -30,8 +31,8 @@ interface PolicyCase {
   condition?: string;
   bindings?: object[];
   isMutating?: boolean;
-  /** True if the policy itself doesn't exist. */
-  isAlone?: boolean;
+  /** True if the bindings exist, but not the policy itself. */
+  hasOnlyBindings?: boolean;
   sample?: RequestSample;
   found: boolean; // whether the policy is reported
 }
@@ -47,17 +48,18 @@ const toObject = (given: KubernetesObject & object): KubernetesObject => {
   return { apiVersion: "v1", kind: "Pod", spec: {}, ...given, metadata } as KubernetesObject;
 };
 
-/** Returns the kinds and names of what matches. */
+/** Returns the kinds and names of the policies that match a request. */
 const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): string[] => {
   const object = toObject(sample.object ?? {});
-  const { operation = "CREATE", subResource, home = { metadata: { name: "shop" } }, isAssumed = false } = sample;
+  const { operation = "CREATE", subResource, isNamespaceAssumed = false } = sample;
+  const { namespaceObject = { metadata: { name: "shop" } } } = sample;
   const kind = kinds.of(String(object.apiVersion), String(object.kind));
   assert.ok(kind);
   const user = { username: "jane" };
   const old = operation === "UPDATE" ? toObject(sample.old ?? sample.object ?? {}) : null;
   const request = buildAdmissionAttributes(object, old, kind, { operation, user, namespace: "" });
   const context = {
-    findNamespace: () => home,
+    findNamespace: () => namespaceObject,
     equivalents: kinds.equivalents,
     convert: kinds.convert,
     cel: celEvaluator,
@@ -69,7 +71,8 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
   const { findMatching } = createUnevaluatedPolicyMatcher(objects, sample.isComplete ?? true);
   const changed = sample.last ? toObject(sample.last) : object;
   const last = operation === "DELETE" ? null : changed;
-  return findMatching(attributes, last, context, isAssumed).map((sentence) => sentence.split(" ", 2).join(" "));
+  const sentences = findMatching(attributes, last, context, isNamespaceAssumed);
+  return sentences.map((sentence) => sentence.split(" ", 2).join(" "));
 };
 
 describe("a request that admission policies match", () => {
@@ -79,7 +82,7 @@ describe("a request that admission policies match", () => {
     resources: ["pods"],
     operations: ["CREATE", "UPDATE", "DELETE"],
   };
-  for (const { name, sample, found, bindings = [{}], isAlone, ...policyCase } of tables.policies)
+  for (const { name, sample, found, bindings = [{}], hasOnlyBindings, ...policyCase } of tables.policies)
     it(name, () => {
       const kind = policyCase.isMutating ? "MutatingAdmissionPolicy" : "ValidatingAdmissionPolicy";
       const matchConstraints = { resourceRules: [{ ...usual, ...policyCase.rule }], ...policyCase.constraints };
@@ -90,6 +93,6 @@ describe("a request that admission policies match", () => {
         const bindingSpec = { policyName: "p", ...fields };
         return { apiVersion: group, kind: `${kind}Binding`, metadata: { name: "b" }, spec: bindingSpec };
       });
-      assert.deepEqual(findNames([...(isAlone ? [] : [policy]), ...bound], sample), found ? [`${kind} p`] : []);
+      assert.deepEqual(findNames([...(hasOnlyBindings ? [] : [policy]), ...bound], sample), found ? [`${kind} p`] : []);
     });
 });

@@ -23,8 +23,8 @@ interface Policy {
   sentence: string;
   selection: Selection;
   bindings: Selection[];
-  /** The policy, if it is known, and its bindings. */
-  parts: KubernetesObject[];
+  /** The policy and its bindings. Of a policy that isn't known, there is only the kind, so it is never evaluated. */
+  objects: KubernetesObject[];
 }
 
 /** The kinds of policies, and the names of the plugins that evaluate them. */
@@ -57,8 +57,8 @@ export const listUnboundPolicies = (
 
 /**
  * Returns a matcher of the admission policies among some objects, without those that `isEvaluated` reports. If other
- * objects may exist (not `hasAllObjects`), a binding without its policy stands for the policy. Policies and quotas of
- * the kinds in `unreadableKinds` may match any request.
+ * objects may exist (not `hasAllObjects`), a binding without its policy counts as a policy for all that it binds.
+ * Policies and quotas of the kinds in `unreadableKinds` may match any request.
  */
 export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
@@ -68,7 +68,7 @@ export const createUnevaluatedPolicyMatcher = (
 ) => {
   const unknown = unreadableKinds.length === 0 ? [] : [`whether a ${unreadableKinds.join(" or a ")} matches it`];
   const all = policyKinds.flatMap((kind) => readPolicies(objects, kind, hasAllObjects));
-  const policies = all.filter(({ parts }) => !parts.every(isEvaluated));
+  const policies = all.filter((policy) => !policy.objects.every(isEvaluated));
   return {
     /** Webhook entries made from the policies: each matches every request that its policy matches. */
     hooks: all.map(({ selection }) => selection.hook),
@@ -110,14 +110,14 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isComp
   const build = (
     sentence: string,
     selection: Selection,
-    parts: KubernetesObject[],
+    policy: KubernetesObject,
     policyBindings: KubernetesObject[],
   ): Policy => ({
     isMutating,
     sentence: `${kind} ${sentence}`,
     selection,
     bindings: policyBindings.map(readBinding),
-    parts: [...parts, ...policyBindings],
+    objects: [policy, ...policyBindings],
   });
   const bound = found.flatMap((policy) => {
     const { name = "" } = policy.metadata ?? {};
@@ -125,7 +125,7 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isComp
     if (policyBindings === undefined) return [];
     const { matchConstraints, matchConditions, failurePolicy } = toMap(getSpec(policy));
     const selection = readSelection(matchConstraints, { matchConditions, failurePolicy });
-    return [build(`${name} matches it, and it can't be evaluated here`, selection, [policy], policyBindings)];
+    return [build(`${name} matches it, and it can't be evaluated here`, selection, policy, policyBindings)];
   });
   if (isComplete) return bound;
   const names = new Set(found.map(({ metadata }) => metadata?.name));
@@ -134,7 +134,7 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isComp
     ...bound,
     ...alone.map(([name, policyBindings]) => {
       const sentence = `${name} may match it: a binding names the policy, which is not among the manifests`;
-      return build(sentence, readSelection(everything), [{ kind }], policyBindings);
+      return build(sentence, readSelection(everything), { kind }, policyBindings);
     }),
   ];
 };
@@ -194,20 +194,21 @@ const isSelectedBy = (
     !("skipped" in matchHook(candidate, attributes, view(), context));
   if (isMatched({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes)) })) return false;
   const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;
-  const rules = hook.rules.filter((rule) => includesName(rule, attributes, { guesses: true }));
+  const rules = hook.rules.filter((rule) => includesName(rule, attributes, { acceptsPrefix: true }));
   return isMatched({ ...hook, namespaceSelector, rules });
 };
 
 /**
- * Reports whether the resourceNames of a rule, if any, include the name. With `guesses`, a prefix that fits is enough
- * for a name that isn't generated yet.
+ * Reports whether the resourceNames of a rule, if any, include the name. For a name that isn't generated yet, the
+ * result is false or, with `acceptsPrefix`, whether the prefix fits: then a policy may match, but nothing is surely
+ * excluded.
  */
-const includesName = (rule: object, { name, object }: AdmissionAttributes, { guesses = false } = {}): boolean => {
+const includesName = (rule: object, { name, object }: AdmissionAttributes, { acceptsPrefix = false } = {}): boolean => {
   const listed = getOwn(rule, "resourceNames");
   if (!Array.isArray(listed) || listed.length === 0) return true;
   const prefix = getOwn(getOwn(object, "metadata"), "generateName");
   if (typeof prefix !== "string" || getOwn(getOwn(object, "metadata"), "name")) return listed.includes(name ?? "");
-  return guesses && listed.some((listedName) => String(listedName).startsWith(prefix));
+  return acceptsPrefix && listed.some((listedName) => String(listedName).startsWith(prefix));
 };
 
 const nameLabel = "kubernetes.io/metadata.name";

@@ -20,13 +20,13 @@ const filledFromObjects: Record<string, FieldPath[]> = {
 };
 
 /**
- * Returns a request whose unknown fields call `tell` when they are read. `assumed` has what is assumed for it. A rule
- * that edits a draft reads all members of what it copies, so for it only those fields are unknown that are filled in
- * from assumed objects.
+ * Returns a request whose unknown fields call `tell` when they are read. `assumed` has what is assumed for it. To copy
+ * a part of a draft reads all fields of that part, also unused ones. So with `mayCopyDraft`, only the fields that are
+ * filled in from assumed objects count as unknown.
  */
 export const hideUnknownFields = (
   request: AdmissionRequest,
-  { phase, isDraft, assumed }: { phase: Phase; isDraft: boolean; assumed: readonly Assumption[] },
+  { phase, mayCopyDraft, assumed }: { phase: Phase; mayCopyDraft: boolean; assumed: readonly Assumption[] },
   tell: (sentence: string) => void,
 ): AdmissionRequest => {
   const { object, oldObject, options, operation, resource } = request;
@@ -47,7 +47,7 @@ export const hideUnknownFields = (
       value,
     );
   const known = hide(object, filled) as AdmissionRequest["object"];
-  if (isDraft) return { ...request, object: known };
+  if (mayCopyDraft) return { ...request, object: known };
   const absent = listAbsent(object, !isCreation || phase === "validate");
   return {
     ...request,
@@ -84,6 +84,7 @@ const hideField = (value: unknown, path: FieldPath, get: () => void): unknown =>
   if (Array.isArray(value)) return value.map((item, index) => (index === step ? hideField(item, rest, get) : item));
   if (!isMap(value)) return value;
   const copy: object = { ...value };
+  // The spread doesn't copy the getters of fields that were hidden before, because they aren't enumerable.
   for (const name of Object.getOwnPropertyNames(value))
     if (!Object.hasOwn(copy, name))
       Object.defineProperty(copy, name, Object.getOwnPropertyDescriptor(value, name) as PropertyDescriptor);

@@ -51,7 +51,7 @@ export const toFix = (
  * The most characters of a YAML document that is edited in place. A longer document is printed anew as a whole,
  * because each edit parses the whole text.
  */
-const longest = 256 * 1024;
+const longestEditedInPlace = 256 * 1024;
 
 /** Returns a file's text with the fixes, its comments and order kept; or the reason why the file stays as it is. */
 export const applyFixes = (text: string, fixes: readonly ManifestFix[]): { text: string } | { kept: string } => {
@@ -93,7 +93,7 @@ const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | unde
       value = applyPatch(value, [
         edit.op === "remove" ? { op: "remove", path } : { op: edit.op, path, value: edit.value },
       ]);
-      if (text.length > longest) {
+      if (text.length > longestEditedInPlace) {
         applyToDocument(wanted, manifest.path, edit);
         continue;
       }
@@ -107,7 +107,7 @@ const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | unde
         fixed = printDocument(document, text);
       }
     }
-  if (text.length > longest) fixed = isJson(text) ? printJson(value, text) : printDocument(wanted, text);
+  if (text.length > longestEditedInPlace) fixed = isJson(text) ? printJson(value, text) : printDocument(wanted, text);
   return fixed !== undefined && isDeepStrictEqual(parseSingleDocument(fixed)?.toJS(), value) ? fixed : undefined;
 };
 
@@ -130,12 +130,13 @@ const hasAliases = (document: Document.Parsed): boolean => {
 
 /**
  * Translates a change of the defaulted object into an edit of the manifest, which has no defaults: an addition may have
- * to create its parents, and a removed field may never have been written.
+ * to create its parents, and a removed field may never have been written. Returns undefined if the document lacks the
+ * object or the field to remove.
  */
-const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): YamlEdit | undefined => {
+const toYamlEdit = (object: unknown, change: Patch[number], after: unknown): YamlEdit | undefined => {
   const all = parsePointer(change.path);
   const { op } = change;
-  let holder = written;
+  let holder = object;
   for (const [depth, step] of all.entries()) {
     const steps = all.slice(0, depth + 1);
     const inner = getOwn(holder, step);
@@ -143,7 +144,7 @@ const toYamlEdit = (written: unknown, change: Patch[number], after: unknown): Ya
     if (isLast && op === "remove") return inner === undefined ? undefined : { steps, op };
     if (isLast && Array.isArray(holder)) return { steps, op, value: change.op === "remove" ? undefined : change.value };
     if (isLast || !isObject(inner)) {
-      if (change.op === "remove" || holder === undefined) return undefined;
+      if (change.op === "remove" || object === undefined) return undefined;
       const changed = steps.reduce<unknown>(getOwn, after);
       const value = nestValue(all.slice(depth + 1), change.value, changed);
       return { steps, op: inner === undefined ? "add" : "replace", value };
@@ -217,10 +218,12 @@ const detectLayout = (text: string): YamlIndentation => {
   const [, indent = ""] =
     /^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( {1,8})[^\s-]/m.exec(text) ?? [];
   const [, inner = ""] = /^\s*[{[][ \t]*\n([ \t]+)/.exec(text) ?? [];
-  const isFlat = /^( *)(?:- )*[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*\1- /m.test(text);
+  const hasUnindentedList = /^( *)(?:- )*[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*\1- /m.test(text);
+  const hasIndentedList = /^ *[^\n]*:[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)* +- /m.test(text);
   return {
     step: (isJson(text) ? inner : indent).length || 2,
-    isFlat: isFlat || !/^ *[^\n]*:[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)* +- /m.test(text),
+    // In a text without lists, new lists are written as kubectl does.
+    hasUnindentedLists: hasUnindentedList || !hasIndentedList,
   };
 };
 
@@ -233,15 +236,15 @@ const printJson = (value: unknown, text: string): string => {
 };
 
 const detectStyle = (text: string) => {
-  const { step, isFlat } = detectLayout(text);
+  const { step, hasUnindentedLists } = detectLayout(text);
   const isTight = /[{[][^\s}\]]/.test(text) && !/[{[] \S/.test(text);
-  return { lineWidth: 0, indent: step, indentSeq: !isFlat, flowCollectionPadding: !isTight };
+  return { lineWidth: 0, indent: step, indentSeq: !hasUnindentedLists, flowCollectionPadding: !isTight };
 };
 
 /** Writes the fixes into the text that was checked: a change made to the manifest's file since is overwritten. */
 export const writeFixes = async (fixes: readonly ManifestFix[]): Promise<void> => {
   const byFile = Map.groupBy(fixes, ({ manifest }) => manifest.source);
-  for (const [{ name, folder = ".", mark = "", text }, own] of byFile) {
+  for (const [{ name, folder = ".", byteOrderMark = "", text }, own] of byFile) {
     const fixed = applyFixes(text, own);
     const target = await realpath(name).catch(() => name);
     const reportKept = (reason: string) =>
@@ -249,7 +252,7 @@ export const writeFixes = async (fixes: readonly ManifestFix[]): Promise<void> =
     if ("kept" in fixed) reportKept(fixed.kept);
     else if (!(await isWithin(folder, target))) reportKept(`it is a symbolic link to ${target}, outside of ${folder}`);
     else if (fixed.text !== text) {
-      await writeText(target, mark + fixed.text);
+      await writeText(target, byteOrderMark + fixed.text);
       process.stderr.write(`${toOneLine(name)}: ${formatCount(own.length, "object")} fixed\n`);
     }
   }

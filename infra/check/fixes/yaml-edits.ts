@@ -105,8 +105,8 @@ const writeBelow = (
   column: number,
   value: unknown,
 ): string => {
-  const isLevel = Array.isArray(value) && layout.isFlat;
-  const lines = indentLines(formatYamlLines(value, layout), column + (isLevel ? 0 : layout.step));
+  const isNotIndented = Array.isArray(value) && layout.hasUnindentedLists;
+  const lines = indentLines(formatYamlLines(value, layout), column + (isNotIndented ? 0 : layout.step));
   const end = findLineEnd(text, to);
   return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
 };

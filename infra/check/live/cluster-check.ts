@@ -244,6 +244,7 @@ const readPoliciesAndQuotas = async (
       if ("items" in page) objects.push(...page.items);
       else {
         note(`${toResourceName(resource)} could not be read whole, and may match any request: ${page.broken}`);
+        // A policy is unreadable without its bindings: they say what it matches.
         unreadable.add(kind.replace(/Binding$/, ""));
       }
   }

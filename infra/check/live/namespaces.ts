@@ -15,8 +15,8 @@ export interface CachedNamespaces extends Pick<ExistingObjects, "find" | "put" |
 const maxNamespaces = 500;
 
 /**
- * Opens a cache of Namespaces, which keeps only what webhooks select by. `put` ignores other kinds: an object that is
- * only evaluated doesn't come to exist.
+ * Opens a cache of Namespaces, which keeps only what webhooks select by. `put` ignores objects of other kinds: rules
+ * read these from the cluster.
  */
 export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): CachedNamespaces => {
   const cached = new Map<string, KubernetesObject>();

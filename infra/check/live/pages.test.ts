@@ -18,7 +18,8 @@ const buildObject = (name: string) => ({ metadata: { name, namespace: name.slice
 const toKey = (name: string) => `${name.slice(0, 1)}/${name}`;
 
 /**
- * Returns a reader of a list with the pages of an API server: each begins after a key. Each page has its trouble.
+ * Returns a reader that answers like an API server: each page begins after the last key of the page before it.
+ * `troubles` has what happens before each request, in their order.
  */
 const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
   const remaining = new Set(names);
@@ -67,7 +68,7 @@ describe("the pages of a list", () => {
           const { listed, broken } = await readAll(read);
           assert.equal(new Set(listed).size, listed.length, "an object is listed twice");
           assert.deepEqual(listed.map(toKey), listed.map(toKey).sort());
-          // Only a list that expires more than five times may have too few new objects meanwhile.
+          // Reading gives up after six answers in a row without new objects: the list must have expired each time.
           const mayGiveUp = troubles.filter((trouble) => trouble.startsWith("expired")).length > 5;
           assert.deepEqual(broken, mayGiveUp && broken.length > 0 ? ["its list goes in circles"] : []);
           if (broken.length > 0) return;

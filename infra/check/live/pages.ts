@@ -10,7 +10,7 @@ export interface ObjectPage {
   remaining?: number;
 }
 
-/** The end of a list that was not read to its end; `broken` says why. */
+/** Is yielded if a list or a part of it can't be read; `broken` says why. */
 export interface ListInterruption {
   broken: string;
 }

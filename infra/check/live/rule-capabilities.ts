@@ -9,7 +9,8 @@ import type { ClusterConnection } from "../../clusters/api.ts";
 
 /**
  * Opens the capabilities of rules in an audit: they read the audited cluster, write nothing, and send requests to
- * `hosts` only. An audit brings all objects at once, so each call of the returned function begins with an empty ledger.
+ * `hosts` only. Each call of the returned function begins with an empty ledger: an object must not be refused because
+ * an audit evaluates many objects in a short time.
  */
 export const prepareLiveCheckCapabilities = (
   cluster: string,

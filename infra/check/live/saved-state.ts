@@ -5,7 +5,7 @@ import { isSelected } from "#lib/objects/selection.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { Complaint } from "../../cli/complaint.ts";
 import { formatCount } from "../../cli/progress.ts";
-import { copyAnnotation } from "../../diff/secret-values.ts";
+import { lastAppliedAnnotation } from "../../diff/secret-values.ts";
 import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
 import { managedByLabel } from "../../webhooks/labels.ts";
 import { unsavedAnnotation } from "../evaluation/existing-objects.ts";
@@ -21,7 +21,7 @@ interface SavedKind {
   /** True if plugins choose an object by its age. */
   keepsAge?: boolean;
   /** True if the saved objects are marked as having content that isn't saved. */
-  isUnsaved?: boolean;
+  isContentOmitted?: boolean;
   /** Returns the members of an object that are saved; undefined if the object isn't saved. */
   keep(object: JsonMap): JsonMap | undefined;
 }
@@ -135,7 +135,7 @@ const saved: Record<string, SavedKind> = {
 const parameter: SavedKind = { keep: ({ apiVersion: _, kind: __, metadata: ___, status: ____, ...rest }) => rest };
 
 /** Of a Secret, only its name and labels are kept: what depends on its content is undecided. */
-const secret: SavedKind = { annotations: [], isUnsaved: true, keep: () => ({}) };
+const secret: SavedKind = { annotations: [], isContentOmitted: true, keep: () => ({}) };
 
 /**
  * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something
@@ -199,13 +199,13 @@ const toKey = ({ apiVersion = "", kind, metadata }: KubernetesObject): string =>
 /** Returns the part of an object that is saved for --state, in a list; an empty list if nothing is saved. */
 const toSavedObject = (
   object: KubernetesObject,
-  { annotations: keptNames, keepsAge, isUnsaved, keep }: SavedKind,
+  { annotations: keptNames, keepsAge, isContentOmitted, keep }: SavedKind,
 ): KubernetesObject[] => {
   const kept = keep({ ...object });
   if (kept === undefined) return [];
   const { metadata = {} } = object;
-  const isKept = (name: string) => name !== copyAnnotation && (keptNames?.includes(name) ?? true);
-  const keptAnnotations = isUnsaved
+  const isKept = (name: string) => name !== lastAppliedAnnotation && (keptNames?.includes(name) ?? true);
+  const keptAnnotations = isContentOmitted
     ? [[unsavedAnnotation, "yes"]]
     : Object.entries(metadata.annotations ?? {}).filter(([name]) => isKept(name));
   const annotations = Object.fromEntries(keptAnnotations);

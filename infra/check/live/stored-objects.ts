@@ -48,6 +48,7 @@ export const createStoredObjectEvaluator = (
       note(`of namespaces that can't be read, nothing is known but their names, as of ${namespace}: ${failure}`);
     const [misfit] = filled.misfits;
     if (misfit !== undefined) throw new Error(`it can't be read: ${misfit}`);
+    // The request creates an object that exists: quotas already count it, and its Pods may exist, too.
     const stored = operation === "CREATE" ? object : undefined;
     const manifest = toManifest(filled.object);
     const first = await evaluateRequest({ attributes, manifest, ...(stored && { stored }) }, environment);
@@ -82,11 +83,11 @@ const buildStoredRequest = (
   const isCreation = operation === "CREATE";
   const rest =
     status === undefined || (isCreation && kind.subresources.includes("status")) ? object : { ...object, status };
-  const asking = { operation, user, namespace: object.metadata?.namespace ?? "" };
-  const filled = fillDefaults(isCreation ? dropServerFieldsAndSetNamespace(rest, kind, asking) : rest, kubernetes);
+  const options = { operation, user, namespace: object.metadata?.namespace ?? "" };
+  const filled = fillDefaults(isCreation ? dropServerFieldsAndSetNamespace(rest, kind, options) : rest, kubernetes);
   return {
     filled,
-    attributes: buildAdmissionAttributes(filled.object, operation === "UPDATE" ? filled.object : null, kind, asking),
+    attributes: buildAdmissionAttributes(filled.object, operation === "UPDATE" ? filled.object : null, kind, options),
   };
 };
 
@@ -139,7 +140,7 @@ const replacePlace = (evaluation: ObjectEvaluation, object: StoredObject): Objec
 
 /**
  * Returns an evaluation in which a Secret's metadata is redacted as in recordings: programs other than kubectl keep
- * copies of values in annotations of their own. (Reports hide values themselves.)
+ * copies of values in annotations of their own. (`hideSecretsInEvaluation` hides the values in `data`.)
  */
 const redactSecretMetadata = (evaluation: ObjectEvaluation): ObjectEvaluation => {
   const { checked, steps, before, after } = evaluation;

@@ -108,7 +108,7 @@ const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation):
     .filter(isShownChange)
     .map((step, index): ObjectAfterRule => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }));
   const isOneVersion = states.every((state) => getOwn(state.after, "apiVersion") === getOwn(before, "apiVersion"));
-  // A rule that got the object in another API version changed other lines, so each changed line names all rules.
+  // Objects in different API versions can't be compared line by line, so each changed line names all rules.
   const all = [...new Set(states.map(({ rule }) => rule))].join(", ");
   return computeHunks(before, isOneVersion ? states : [{ rule: all, after }]);
 };
@@ -117,9 +117,9 @@ const signs: Record<DiffLine["sign"], Colour> = { " ": "dim", "-": "red", "+": "
 
 /** Returns a hunk in the form of `diff -u`, with the names of the rules that made the changes. */
 export const formatHunk = ({ old, now, lines }: DiffHunk, paint: Paint): string => {
-  const count = (sign: string) => lines.filter((line) => line.sign !== sign).length;
+  const countWithout = (sign: string) => lines.filter((line) => line.sign !== sign).length;
   const rules = [...new Set(lines.flatMap(({ rule = [] }) => rule))];
-  const head = `@@ -${old},${count("+")} +${now},${count("-")} @@ ${sanitizeTerminalText(rules.join(", "))}`;
+  const head = `@@ -${old},${countWithout("+")} +${now},${countWithout("-")} @@ ${sanitizeTerminalText(rules.join(", "))}`;
   const body = lines.map(({ sign, text, rule }) => {
     const whose = rules.length > 1 && rule !== undefined ? paint("dim", `  # ${sanitizeTerminalText(rule)}`) : "";
     return `    ${paint(signs[sign], `${sign} ${sanitizeTerminalText(text)}`.trimEnd())}${whose}\n`;
@@ -165,8 +165,10 @@ export const createWholeTextReport = (paint: Paint): CheckReportWriter => ({
 /** Objects with equal findings. */
 interface FindingGroup {
   verdict: CheckVerdict;
+  /** What the report says before the findings: the first lines of the first few objects. */
   heads: string[];
-  more: number;
+  /** The number of other objects, which are not named. */
+  unnamed: number;
   findings: string;
 }
 
@@ -182,8 +184,8 @@ export const createTextReport = (paint: Paint): CheckReportWriter => {
     const order: CheckVerdict[] = ["denied", "undecided", "changed", "allowed"];
     const sorted = [...groups.values()].sort((one, other) => order.indexOf(one.verdict) - order.indexOf(other.verdict));
     groups.clear();
-    return sorted.map(({ heads, more, findings }) => {
-      const rest = more > 0 ? `… and ${more} more; --all lists them\n` : "";
+    return sorted.map(({ heads, unnamed, findings }) => {
+      const rest = unnamed > 0 ? `… and ${unnamed} more; --all lists them\n` : "";
       return `${heads.join("")}${rest}${findings}`;
     });
   };
@@ -196,9 +198,9 @@ export const createTextReport = (paint: Paint): CheckReportWriter => {
       if (group === undefined) {
         const { verdict } = evaluation.checked;
         const findings = formatFindings(evaluation, paint, { isWhole: false });
-        groups.set(key, { verdict, heads: [head], more: 0, findings });
+        groups.set(key, { verdict, heads: [head], unnamed: 0, findings });
       } else if (group.heads.length < mostNamed) group.heads.push(head);
-      else group.more++;
+      else group.unnamed++;
       return groups.size > mostGroups ? writeGroups().join("") : "";
     },
     end: ({ summary }) => [...writeGroups(), formatSummary(summary, paint)],

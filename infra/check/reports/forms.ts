@@ -43,15 +43,15 @@ const reports: Record<string, ReportCreator> = {
     return createPolicyReport({ passes: !isLive, apiVersion: reportVersion });
   },
 };
-/** The formats that people read, as findings only. */
+/** The formats for people, who see only findings. */
 const forPeople = new Set(["text", "github"]);
 
 /** The report formats of `postern check`: the values of `--output`. */
 export const checkReportFormats = Object.keys(reports);
 
 /**
- * Creates the report of `check` in the form of `--output`. If a cluster is checked, some forms leave out objects
- * without findings.
+ * Creates the report of `check` in the format of `--output`. Reports for people leave out the findings in
+ * `purpose.known`.
  */
 export const createCheckReport: ReportCreator = async (output, purpose) => {
   const report = await (reports[output.form] ?? createJson)(output, purpose);

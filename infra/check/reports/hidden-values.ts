@@ -1,7 +1,13 @@
 import type { HookTraceStep } from "#infra/apiserver/admission/types.ts";
 import { getOwn, isMap, isObject, lookUp, parsePointer, toMap } from "#lib/json.ts";
 import { mask } from "#lib/masking/masked-text.ts";
-import { copyAnnotation, hideInSentences, hideInValue, hideSecretValues, isSecret } from "../../diff/secret-values.ts";
+import {
+  hideInSentences,
+  hideInValue,
+  hideSecretValues,
+  isSecret,
+  lastAppliedAnnotation,
+} from "../../diff/secret-values.ts";
 import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import { isReview } from "../evaluation/requests.ts";
 
@@ -29,11 +35,14 @@ export const hideSecretsInEvaluation = (
   const asSecret = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const readSecrets = [...read];
-  const hasCopy = objects.some((object) => getOwn(toMap(object.metadata).annotations, copyAnnotation) !== undefined);
+  const hasCopy = objects.some(
+    (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
+  );
   const hide = (value: unknown) => hideSecretValues(asSecret(value));
   // Only what is changed is shown of an object. A policy may have written the values of its parameters into it.
   const copiedSecrets = checked.changes.length === 0 ? [] : readSecrets;
   const hideRead = <T>(value: T): T => (copiedSecrets.length === 0 ? value : (hideInValue(value, copiedSecrets) as T));
+  // The diff hides an object's own values, if its kind is Secret.
   const hideObject = (value: unknown) => hideRead(asSecret(value));
   const hidePatch = (patch: readonly object[]) => hideRead(patch.map((operation) => hideOperation(operation, hide)));
   const hideStep = (step: HookTraceStep): HookTraceStep => {
@@ -91,7 +100,7 @@ const mapSentences = (evaluation: ObjectEvaluation, map: (sentence: string) => s
   };
 };
 
-/** Hides the value of a patch's operation: what it puts at its path, as the object would show it. */
+/** Hides the value of a patch's operation as `hide` hides it at its path in the whole object. */
 const hideOperation = (operation: object, hide: (value: unknown) => unknown): object => {
   if (!("value" in operation)) return operation;
   const path = parsePointer(String(getOwn(operation, "path")));

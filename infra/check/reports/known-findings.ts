@@ -59,7 +59,7 @@ const listNewDenials = (result: ObjectCheckResult, known: ReadonlySet<string>) =
 export const hasNewDenial = (result: ObjectCheckResult, known: ReadonlySet<string>): boolean =>
   listNewDenials(result, known).length > 0;
 
-/** Returns a report of new denials and warnings, and of undecided objects, whose outcome was never known. */
+/** Returns a report of new denials and warnings, and of all undecided objects: an earlier check knew no outcome. */
 export const leaveOutKnownFindings = (
   report: CheckReportWriter,
   knownFingerprints: ReadonlySet<string>,

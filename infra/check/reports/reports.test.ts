@@ -50,7 +50,7 @@ const writeReport = (
   last: FinishedCheck = finished,
 ): string => [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
-/** Converts a report on evaluations to a report on results, for which it needs no trace of the evaluation. */
+/** Makes a report accept results alone: it gets each result in an evaluation with an empty trace. */
 const toResultWriter = (report: CheckReportWriter): CheckResultReportWriter => {
   const nothing = { audit: {}, steps: [], before: {}, after: {} };
   const subject = {} as ObjectEvaluation["subject"];

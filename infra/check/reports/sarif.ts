@@ -93,7 +93,10 @@ const toPhysicalLocation = (result: ObjectCheckResult, line?: number, column?: n
   return { physicalLocation: { artifactLocation, ...region } };
 };
 
-/** Returns a path for an object without a file: GitHub code scanning rejects a whole log if one result has no file. */
+/**
+ * Returns a path for an object of a cluster or of standard input. GitHub code scanning rejects a whole log if one
+ * result has no file.
+ */
 const buildStandInPath = (result: ObjectCheckResult): string => {
   const { apiVersion, kind, name } = getReportedObject(result);
   return result.file === undefined
@@ -104,6 +107,7 @@ const buildStandInPath = (result: ObjectCheckResult): string => {
 /** Escapes links: messages may have text of any user, and viewers make links of `[…](…)`. */
 const escapeLinks = (text: string): string => {
   const wellFormed = text.toWellFormed();
+  // The text of a link stands before a parenthesis, so brackets after the last `(` can stay.
   const end = wellFormed.lastIndexOf("(") + 1;
   return `${wellFormed.slice(0, end).replace(/[\\[\]]/g, "\\$&")}${wellFormed.slice(end)}`;
 };
