@@ -224,8 +224,8 @@ export const measureLedgerStarts = async (
   return {
     what: `${name}, with its ledger`,
     ...summarizeStarts(times),
-    bar: 1.8,
-    kilobytes: { bundle: bytes / 1024, bar: 67 },
+    limit: 1.8,
+    kilobytes: { bundle: bytes / 1024, limit: 67 },
   };
 };
 
