@@ -182,13 +182,14 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     const average = (value: (kind: TraceKindMeasurement) => number) =>
       way.kinds.reduce((total, kind) => total + kind.share * value(kind), 0);
     const calling = 100 * average((kind) => (countAllCalls(kind) > 0 ? 1 : 0));
-    const { rounds = 0 } = findChanged(way) ?? {};
+    const { mutatingRounds = 0, rounds = 0 } = findChanged(way) ?? {};
     const again = average(({ again }) => again.changed);
     return [
       way.what,
       average(countAllCalls).toFixed(3),
       `${calling.toFixed(1)} %${describeLimit(calling, { limit: 5, digits: 1 })}`,
-      `${rounds.toFixed(2)}${describeLimit(rounds, { limit: 1.3, digits: 2 })}`,
+      `${mutatingRounds.toFixed(2)}${describeLimit(mutatingRounds, { limit: 1.3, digits: 2 })}`,
+      rounds.toFixed(2),
       `${again.toFixed(3)}${describeLimit(again, { limit: 0, digits: 3 })}`,
       ...[way.dollars?.url, way.dollars?.http].map((dollars) => `$${dollars?.toFixed(3)}`),
     ];
@@ -196,7 +197,8 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
   const heads = [
     "CALLS A WRITE",
     "WRITES THAT CALL",
-    "ROUNDS FOR THREE CHANGES",
+    "MUTATING ROUNDS FOR THREE CHANGES",
+    "ALL ROUNDS",
     "CALLS AFTER OWN CHANGE",
     "A MILLION, URL",
     "HTTP",

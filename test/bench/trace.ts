@@ -58,7 +58,9 @@ export interface TraceKindMeasurement {
   changes?: number | undefined;
   /** The calls of each rule or group, by its name and the phase. */
   calls: Record<string, number>;
-  /** The calls that a write waits for one after the other: mutating calls, and one if there are validating calls. */
+  /** The mutating calls, which a write waits for one after the other. */
+  mutatingRounds: number;
+  /** The mutating calls, and one more if there are validating calls, which take place at the same time. */
   rounds: number;
   /** Repeated calls of a rule for the same write: after the rule had changed the object, and after it had not. */
   again: { changed: number; unchanged: number };
@@ -100,8 +102,8 @@ export const measureTrace = async (
   const { writes, objects, rules, group, policies }: Trace = parse(text, { merge: true });
   const catalogue = (await readCatalogue()).filter(({ name }) => name in rules);
   const policySettings = { settings: { policies: Object.entries(policies).flatMap(buildPolicy) } };
-  const buildConfig = (groups: object) =>
-    JSON.stringify({ rules: { ...rules, "validating-admission-policy": policySettings }, groups });
+  const buildConfig = (groups: object, configuredRules: Trace["rules"] = rules) =>
+    JSON.stringify({ rules: { ...configuredRules, "validating-admission-policy": policySettings }, groups });
 
   const boot = async () => {
     const cluster = await bootCluster(binaries);
@@ -234,8 +236,14 @@ export const measureTrace = async (
       throw new Error("the webhook in Go does not change Pods as the group does");
     peers.push(await measureWay(`the same entries, controller-runtime ${goWebhook.version}`, native, sent));
   }
+
+  const { "node-restriction": _, ...rulesInEks } = rules;
+  postern.serve(buildConfig({ [groupName]: group }, rulesInEks));
+  await register(postern.manifests({ policySupport }));
+  const inEks = await measureWay("and without node-restriction, whose plugin EKS has on", alone);
+
   const title = `TRACE, ${catalogue.length} rules, ${Object.keys(policies).length} policies, Kubernetes ${binaries.version}`;
-  return { title, ways: [...[alone, grouped, native].map(addDollars), ...peers] };
+  return { title, ways: [...[alone, grouped, native, inEks].map(addDollars), ...peers] };
 };
 
 const sum = (numbers: number[]) => numbers.reduce((total, number) => total + number, 0);
@@ -291,11 +299,11 @@ const buildPolicy = ([name, [group, resource, expression]]: [string, Trace["poli
 /** Counts the calls of writes from their reviews. A group's call counts once; its members' reviews don't count. */
 const countCalls = (
   writes: AnsweredReviewFacts[][],
-): Pick<TraceKindMeasurement, "calls" | "rounds" | "again" | "changing"> => {
+): Pick<TraceKindMeasurement, "calls" | "mutatingRounds" | "rounds" | "again" | "changing"> => {
   const calls: Record<string, number> = {};
   const again = { changed: 0, unchanged: 0 };
   const changing = new Set<string>();
-  let rounds = 0;
+  const rounds = { mutating: 0, validating: 0 };
   for (const reviews of writes) {
     /** Whether a rule that was called before has changed the object. */
     const changedBefore = new Map<string, boolean>();
@@ -305,18 +313,19 @@ const countCalls = (
       const called = `${rule} ${phase}`;
       calls[called] = (calls[called] ?? 0) + 1;
       if (phase !== "mutate") continue;
-      rounds += 1;
+      rounds.mutating += 1;
       const hadChanged = changedBefore.get(rule);
       if (hadChanged !== undefined) again[hadChanged ? "changed" : "unchanged"] += 1;
       changedBefore.set(rule, hadChanged || operations > 0);
       if (operations > 0) changing.add(rule);
     }
-    if (reviews.some(({ phase }) => phase === "validate")) rounds += 1;
+    if (reviews.some(({ phase }) => phase === "validate")) rounds.validating += 1;
   }
   const average = (count: number) => count / writes.length;
   return {
     calls: Object.fromEntries(Object.entries(calls).map(([called, count]) => [called, average(count)])),
-    rounds: average(rounds),
+    mutatingRounds: average(rounds.mutating),
+    rounds: average(rounds.mutating + rounds.validating),
     again: { changed: average(again.changed), unchanged: average(again.unchanged) },
     changing: [...changing],
   };
