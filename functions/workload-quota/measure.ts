@@ -97,7 +97,7 @@ export const hasEnded = (object: unknown, { phase, conditions = [], endsOnlyIf =
       .map(toMap)
       .some(({ type, status }) => status === "True" && conditions.some((condition) => condition === type)));
 
-/** Returns the product of a group's `replicas`, of which the first is at least `minimum`, and the last at most `maximum`. */
+/** Returns the product of a group's `replicas`: the first is raised to `minimum`, the last lowered to `maximum`. */
 const countPods = (
   object: unknown,
   { replicas, minimum, maximum }: PodGroup,
