@@ -43,7 +43,7 @@ const plantValue = ([step, ...rest]: PathStep[], value: unknown): unknown => {
     : { [step]: plantValue(rest, value) };
 };
 
-/** Resolves a reference and returns the `extraParams` of a rendering. The names of a dataRef's parameters end in `_d`. */
+/** Resolves a reference and returns the `extraParams` of a rendering. The names for a dataRef end in `_d` (`suffix`). */
 const fetchParameters = async (
   reference: ValueReference | undefined,
   suffix: string,
@@ -223,7 +223,7 @@ const podSpec = fc.record(
   },
   { requiredKeys: ["containers"] },
 );
-/** Builds an object's spec. The kind alone says where its pod spec is: apps/v1/Pod has one, and a ConfigMap has none. */
+/** Builds an object's spec. The kind alone says where its pod spec is: apps/v1/Pod has one, a ConfigMap has none. */
 const kinds = {
   "v1/Pod": (spec: unknown) => spec,
   "apps/v1/Deployment": (spec: unknown) => ({ template: { spec } }),
