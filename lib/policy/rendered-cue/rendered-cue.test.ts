@@ -43,7 +43,7 @@ const plantValue = ([step, ...rest]: PathStep[], value: unknown): unknown => {
     : { [step]: plantValue(rest, value) };
 };
 
-/** Resolves a reference and returns the `extraParams` of a rendering. The names for a dataRef end in `_d` (`suffix`). */
+/** Resolves a reference and returns the `extraParams` of a rendering. For a dataRef, the names end in `_d`. */
 const fetchParameters = async (
   reference: ValueReference | undefined,
   suffix: string,
