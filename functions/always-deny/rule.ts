@@ -23,12 +23,13 @@ export default rule({
   mutate(_object, { request, settings: { spare } }) {
     const { group, resource } = request.resource;
     if (spare.namespaces.includes(request.namespace ?? "")) return;
-    if (addDots(spare.resources).some((name) => name === `${resource}.${group}` || name === `*.${group}`)) return;
+    if (completeNames(spare.resources).some((name) => name === `${resource}.${group}` || name === `*.${group}`)) return;
 
     return { refuse: forbidden(request, "admission control is denying all modifications") };
   },
 });
 
 /** Completes names to `resource.group`. The name of the core group is empty, so `nodes` becomes `nodes.`. */
-const addDots = (resources: readonly string[]) => resources.map((name) => (name.includes(".") ? name : `${name}.`));
-const printResources = (resources: readonly string[]) => JSON.stringify(addDots(resources));
+const completeNames = (resources: readonly string[]) =>
+  resources.map((name) => (name.includes(".") ? name : `${name}.`));
+const printResources = (resources: readonly string[]) => JSON.stringify(completeNames(resources));

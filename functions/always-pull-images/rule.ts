@@ -18,9 +18,9 @@ export default rule({
     },
   ],
   matchConditions: {
-    "may-do-without-a-pull": `${isLarge("object")} || ${listContainersInCel("object")}.exists(c, c.?imagePullPolicy.orValue("") != "Always") ||
+    "may-do-without-a-pull": `${isTooLargeForCel("object")} || ${listContainersInCel("object")}.exists(c, c.?imagePullPolicy.orValue("") != "Always") ||
       object.spec.?volumes.orValue([]).exists(v, has(v.image) && v.image.?pullPolicy.orValue("") != "Always")`,
-    "brings-an-image": `oldObject == null || ${isLarge("object")} || ${listContainersInCel("object")}.exists(c,
+    "brings-an-image": `oldObject == null || ${isTooLargeForCel("object")} || ${listContainersInCel("object")}.exists(c,
       !${listContainersInCel("oldObject")}.exists(old, old.?image.orValue("") == c.?image.orValue("")))`,
   },
   settings: { ephemeralContainers: false },
@@ -89,6 +89,6 @@ const buildRefusal = (
  * Returns a CEL condition: true for a pod with more than 50 containers and volumes. A condition about their images
  * would exceed the API server's cost limit and fail, so the rule itself checks large pods.
  */
-function isLarge(pod: "object") {
+function isTooLargeForCel(pod: "object") {
   return `size(${listContainersInCel(pod)}) + size(${pod}.spec.?volumes.orValue([])) > 50`;
 }

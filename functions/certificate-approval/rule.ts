@@ -19,6 +19,7 @@ export default rule({
   authorizedBy: buildSignerConditions("approve", buildSignerExpression("oldObject")),
   guards: true, // a security rule: hardening makes it fail closed
 
+  // The API server calls the rule only for users without the permission that `authorizedBy` asks for.
   validate(_: CertificateSigningRequest, { request, oldObject }) {
     const signer = JSON.stringify(oldObject?.spec?.signerName ?? "");
     return { refuse: forbidden(request, `user not permitted to approve requests with signerName ${signer}`) };

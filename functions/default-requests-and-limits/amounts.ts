@@ -20,6 +20,7 @@ export const selectMissingDefaults = (
   ofPod: RequestsAndLimits,
   { requests, limits }: DefaultResourceSettings,
 ) => {
+  // A limit of the container becomes its request, too. The sum of defaults could exceed an amount of the pod.
   const mayHaveDefault = (resource: string) =>
     ![ofContainer.limits, ofPod.requests, ofPod.limits].some((amounts) => hasAmount(amounts, resource));
   return {

@@ -15,6 +15,7 @@ const callMilliseconds = 3000;
 interface CleanUpContext {
   settings: DeletionGuardSettings;
   now: Date;
+  /** The calls that started a clean-up, by the UIDs of the pods. */
   calls: Ledger;
   ask(request: HttpsRequest): Promise<HttpsResponse>;
 }

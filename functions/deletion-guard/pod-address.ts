@@ -12,7 +12,8 @@ export const parseNetwork = (text: string): AddressRange | undefined => {
   const range = parseRange(text);
   if (range === undefined) return undefined;
   const [start, bits] = range;
-  const network: AddressRange = isInRange(start)(ipv4Mapped) ? [start.slice(12), bits - 96] : range;
+  const containsStart = isInRange(start);
+  const network: AddressRange = containsStart(ipv4Mapped) ? [start.slice(12), bits - 96] : range;
   return isNetworkAddress(network) ? network : undefined;
 };
 
@@ -47,7 +48,10 @@ const placeholders = ["name", "namespace", "uid"] as const;
 /** Matches the beginning of a URL up to the path, such as `http://{ip}:8080`. */
 const schemeAndHost = /^https?:\/\/([^/?#]*)/;
 
-/** Returns what is wrong with a URL template, which may contain {name}, {namespace}, {uid}, and {ip} as its host. */
+/**
+ * Returns what an invalid URL template must be, as a part of a sentence; undefined if it is valid. A template may have
+ * {name}, {namespace}, {uid}, and {ip} as its host.
+ */
 export const findPodUrlTemplateFault = (template: string): string | undefined => {
   const [, host = ""] = schemeAndHost.exec(template) ?? [];
   const isPodAddress = /^\{ip\}(:\d{1,5})?$/.test(host);
@@ -58,7 +62,7 @@ export const findPodUrlTemplateFault = (template: string): string | undefined =>
     return "a URL with http:// or https://, a host, and a path that may contain {name}, {namespace} and {uid}";
 };
 
-/** Builds a template's URL for a pod. Returns undefined if the template has {ip}, but no allowed address. */
+/** Builds a template's URL for a pod. Returns undefined if {ip} is needed, but the pod has no allowed address. */
 export const buildPodUrl = (
   template: string,
   { metadata = {}, status = {} }: Pod,

@@ -74,6 +74,7 @@ export default rule({
     if (!isEviction && areDifferentPods(pod, object)) return;
     const { gracePeriodSeconds, dryRun } = toMap(isEviction ? toMap(object).deleteOptions : request.options);
     if (gracePeriodSeconds === 0 && mayForceDeletion(request, settings)) return;
+    // Without `endingNamespaces`, pods of a namespace that is being deleted are not guarded.
     if (!settings.endingNamespaces) {
       const namespace = await namespaces({ name: request.namespace ?? "" });
       if (!namespace || namespace.metadata?.deletionTimestamp) return;

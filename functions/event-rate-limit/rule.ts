@@ -35,7 +35,11 @@ export default rule({
         return `must have a whole number from 0 as cacheSize in ${path}, not ${cacheSize}`;
     }
   },
-  needs: { buckets: ledger(), reserves: processLedger() },
+  needs: {
+    buckets: ledger(),
+    // The tokens that this process has taken from the buckets in advance.
+    reserves: processLedger(),
+  },
 
   async validate(event: Event, { request, settings: { limits, eventsApi }, now, buckets, reserves }) {
     const isLimited = request.kind.kind === "Event" && (request.kind.group === "" || eventsApi);

@@ -38,8 +38,8 @@ export const getShare = ({ qps, burst }: Pick<EventLimit, "qps" | "burst">): num
 
 /**
  * Takes a token from a bucket; returns false if there is none. All processes share `buckets`; `reserves` belongs to
- * this process. The process reads the bucket only if it has no tokens of its own, and only after enough time for the
- * refill.
+ * this process. The process takes a share of several tokens from the bucket, uses one, and keeps the others in its
+ * reserve. It takes the next share only if its reserve is empty, and only after enough time for the refill.
  */
 export const takeToken = async (
   limit: EventLimit,

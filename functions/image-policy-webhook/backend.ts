@@ -44,6 +44,7 @@ export const buildConnection = (
 /** Lists the secrets, parameters and files with credentials that the function must be allowed to read. */
 export const listCredentialPlaces = (backend: BackendSettings): CredentialPlace[] => {
   const { bearer, client } = buildConnection(backend);
+  // A client certificate may also be PEM text, which is no place.
   return [bearer ?? [], client?.certificate ?? [], client?.key ?? []]
     .flat()
     .filter((place) => typeof place !== "string");

@@ -33,6 +33,7 @@ export interface ImageReviewOutcome {
 /** Returns what the backend's answer says about a pod's images; a failure if the answer is no ImageReview. */
 export const parseImageReviewAnswer = (answer: HttpsResponse): ImageReviewOutcome => {
   const { status } = answer;
+  // As in client-go, 200 to 206 are success.
   if (status < 200 || status > 206) return failOutcome(`the image policy webhook backend answers ${status}`);
   const review = parseAnswer(answer);
   const outcome =

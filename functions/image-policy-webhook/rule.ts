@@ -52,7 +52,7 @@ export default rule({
         if (fault !== undefined) return 0;
         return allowed ? getNumberOrDefault(imagePolicy.allowTTL, 300) : getNumberOrDefault(imagePolicy.denyTTL, 30);
       },
-      isLasting: true,
+      isLasting: true, // the rule may refuse because of a cached answer
     }).then(parseImageReviewAnswer, toUnreachableServiceOutcome);
 
     if (answer.fault !== undefined)

@@ -14,7 +14,7 @@ interface Query {
   resource: "cpu" | "memory";
   /** Reports whether the query selects the samples of an image, by the name that the runtime reports. */
   matches(image: string): boolean;
-  isSameTag: boolean;
+  onlySameTag: boolean;
   namespace: string | undefined;
   days: number;
 }
@@ -39,7 +39,7 @@ describe("initial-resources", () => {
     return {
       resource: rate ? "cpu" : "memory",
       matches: (image) => new RegExp(`^(?:${pattern})$`).test(image),
-      isSameTag: !pattern.endsWith("(?:[:@].*)?"),
+      onlySameTag: !pattern.endsWith("(?:[:@].*)?"),
       namespace: namespace && JSON.parse(namespace),
       days: Number(days),
     };
@@ -83,8 +83,8 @@ describe("initial-resources", () => {
   const listStages = (resource: string) =>
     sent
       .filter((query) => query.resource === resource)
-      .map(({ days, isSameTag, namespace }) =>
-        [days, isSameTag ? "tag" : "image", namespace ?? "everywhere"].join(" "),
+      .map(({ days, onlySameTag, namespace }) =>
+        [days, onlySameTag ? "tag" : "image", namespace ?? "everywhere"].join(" "),
       );
 
   it("initial-resources queries only the last week of the namespace if that has enough samples", async () => {
@@ -99,7 +99,7 @@ describe("initial-resources", () => {
     assert.deepEqual(listStages("cpu"), ["7 tag shop", "30 tag shop", "30 image shop"]);
   });
   it("initial-resources queries all namespaces if namespaceOnly is false", async () => {
-    answer = ({ isSameTag }) => (isSameTag ? [] : buildResult(1, 2_000_000));
+    answer = ({ onlySameTag }) => (onlySameTag ? [] : buildResult(1, 2_000_000));
     assert.equal((await createPod(onePod, { namespaceOnly: false })).requests?.memory, "2M");
     const everywhere = ["7 tag everywhere", "30 tag everywhere", "30 image everywhere"];
     assert.deepEqual(listStages("memory"), ["7 tag shop", "30 tag shop", ...everywhere]);

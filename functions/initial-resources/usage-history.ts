@@ -23,10 +23,10 @@ export type InitialResourcesSettings = typeof usageHistorySettings;
 export type ResourceName = "cpu" | "memory";
 type Ask = (request: HttpsRequest) => Promise<HttpsResponse>;
 
-/** One of the queries that are sent one after the other. If `namespace` is undefined, it covers all namespaces. */
+/** One of several queries about an image. If `namespace` is undefined, it covers all namespaces. */
 interface QueryStage {
   days: number;
-  isSameTag: boolean;
+  onlySameTag: boolean;
   namespace: string | undefined;
 }
 
@@ -35,11 +35,12 @@ const enoughSamples = 30;
 /** The seconds for which an answer of Prometheus is cached: many, because a history of weeks changes slowly. */
 const keepSeconds = 600;
 
+/** Returns the queries to send, one after the other, until an answer has enough samples. */
 const listStages = (namespace: string, namespaceOnly: boolean): QueryStage[] => {
   const scopes = namespaceOnly ? [namespace] : [namespace, undefined];
   return [
-    ...scopes.flatMap((scope) => [7, 30].map((days) => ({ days, isSameTag: true, namespace: scope }))),
-    { days: 30, isSameTag: false, namespace: scopes.at(-1) },
+    ...scopes.flatMap((scope) => [7, 30].map((days) => ({ days, onlySameTag: true, namespace: scope }))),
+    { days: 30, onlySameTag: false, namespace: scopes.at(-1) },
   ];
 };
 
@@ -86,7 +87,7 @@ const buildQuery = (series: string | undefined, days: number, quantile: number) 
 const buildSeries = (
   resource: ResourceName,
   image: string,
-  { isSameTag, namespace }: QueryStage,
+  { onlySameTag, namespace }: QueryStage,
   { cpu, memory }: InitialResourcesSettings["prometheus"],
 ) => {
   const parsed = parseImage(image);
@@ -94,10 +95,10 @@ const buildSeries = (
   // Container runtimes report full image names: with the registry and the default tag.
   const tag = parsed.tag ?? (parsed.digest ? undefined : "latest");
   const bare = { ...parsed, tag: undefined, digest: undefined };
-  const names = isSameTag ? [image, formatImage({ ...parsed, tag })] : [removeTag(image), formatImage(bare)];
+  const names = onlySameTag ? [image, formatImage({ ...parsed, tag })] : [removeTag(image), formatImage(bare)];
   const pattern = [...new Set(names)].map(escapeRegex).join("|");
   const labelMatchers = [
-    `image=~${JSON.stringify(isSameTag ? pattern : `(?:${pattern})(?:[:@].*)?`)}`,
+    `image=~${JSON.stringify(onlySameTag ? pattern : `(?:${pattern})(?:[:@].*)?`)}`,
     ...(namespace === undefined ? [] : [`namespace=${JSON.stringify(namespace)}`]),
   ];
   const selector = `{${labelMatchers.join(",")}}`;
@@ -128,6 +129,7 @@ export const parsePrometheusUsage = (answer: HttpsResponse): UsageSample => {
       503,
       `Prometheus answers ${status}${typeof error === "string" ? `: ${error.slice(0, 200)}` : ""}`,
     );
+  // buildQuery adds the label `is` to tell the two series apart.
   const findValue = (name: string) => {
     const foundSeries = series.find((element) => toMap(toMap(element).metric).is === name);
     const text = toList(toMap(foundSeries).value)[1];

@@ -92,6 +92,7 @@ const checkRatio = (amounts: AmountSet): string | undefined => {
   if (size.limit === 0n) return `${maximumRatio}, but no limit is specified or limit is 0`;
   // The ratio of limit to request is computed in floating point, as upstream does, to get the same rounding.
   const ratio = Number(size.limit) / Number(size.request);
+  // Upstream compares in thousandths, except with bounds that are too large for that.
   const isTooHigh =
     roundToUnits(bound) <= mostInThousandths
       ? ratio * 1000 > Number(roundUpToThousandths(bound))

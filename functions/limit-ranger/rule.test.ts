@@ -15,7 +15,7 @@ const range = {
     ],
   },
 };
-const name = "deletion";
+const name = "unused";
 const pod = { metadata: { name: "a" }, spec: { containers: [{ name: "c" }] } };
 const claim = { metadata: { name: "a" }, spec: { resources: { requests: { storage: "5Gi" } } } };
 const cases: Case[] = [

@@ -30,7 +30,7 @@ export default rule({
     "is-not-being-deleted": `oldObject == null || oldObject.?metadata.?deletionTimestamp.orValue("") == ""`,
   },
   needs: {
-    // For defaults, LimitRanges are read without the cache, because a pod keeps its defaults: a resize changes few.
+    // A pod keeps its defaults (a resize can change few), so the LimitRanges for defaults are read without the cache.
     current: list("limitranges", { maxAge: 0 }),
     recent: list("limitranges"),
   },

@@ -27,7 +27,7 @@ export const applyMutatingPolicies = async (
   { policies }: MutatingPolicySettings,
   policyRequest: PolicyRequest,
   answers: AuthorizationAnswers,
-  typed: readonly string[],
+  typedVariables: readonly string[],
 ): Promise<DispatchResult> => {
   const customKinds = policies.filter(isCustomKind);
   const denials: PolicyDenial[] = [];
@@ -52,7 +52,7 @@ export const applyMutatingPolicies = async (
     }
     for (const { policy, binding, ...values } of planned) {
       const key = formatKey(policy, binding, values.params);
-      const context = { request, customKinds, typed, isInvoked: isFirst || reinvoked.has(key) };
+      const context = { request, customKinds, typedVariables, isInvoked: isFirst || reinvoked.has(key) };
       const currentObject = object;
       const result = await evaluateWithAuthorizer(request, answers, (authorizer) =>
         evaluatePolicy(policy, currentObject, { ...authorizer, ...values }, context),

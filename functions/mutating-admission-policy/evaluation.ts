@@ -28,8 +28,8 @@ export interface MutationResult {
 export interface MutationContext {
   request: Omit<AdmissionRequest, "object">;
   customKinds: readonly CustomKind[];
-  /** The parts of the input that are typed objects; see evaluatePass. */
-  typed: readonly string[];
+  /** The names of the variables whose values upstream handles as Go structs, not as maps; see evaluatePass. */
+  typedVariables: readonly string[];
   /** If false, only the policy's conditions are evaluated, and no mutation. */
   isInvoked: boolean;
 }
@@ -42,7 +42,7 @@ export const evaluatePolicy = (
   policy: MutatingPolicy,
   original: JsonMap,
   values: PolicyInput,
-  { request, customKinds, isInvoked, typed }: MutationContext,
+  { request, customKinds, isInvoked, typedVariables }: MutationContext,
 ): MutationResult => {
   const { spec } = policy;
   const { conditions, variables, mutations } = compilePolicy(policy);
@@ -54,15 +54,15 @@ export const evaluatePolicy = (
     variables,
     toConditionsInput(createInput(original)),
     policy,
-    typed,
+    typedVariables,
   );
   const result: MutationResult = { object: original, isMatched: matches === true, errors: [] };
   if (typeof matches === "object") return { ...result, errors: [matches.error] };
   if (!matches || !isInvoked) return result;
 
-  // Upstream has typed objects for mutations only if conditions were evaluated before.
+  // For mutations, upstream converts the objects to Go structs only if it has evaluated conditions before.
   const typedInMutations =
-    conditions.length > 0 ? typed : typed.filter((name) => name !== "object" && name !== "oldObject");
+    conditions.length > 0 ? typedVariables : typedVariables.filter((name) => name !== "object" && name !== "oldObject");
   for (const [index, { isJsonPatch, expression }] of mutations.entries()) {
     const { object } = result;
     const results = evaluatePass(

@@ -40,7 +40,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([first?.reinvocationPolicy, second?.reinvocationPolicy], ["IfNeeded", "Never"]);
   });
 
-  it("an entry has its policy's matchConditions only if their errors are handled as the rule would", () => {
+  it("an entry has its policy's matchConditions only if the API server handles their errors as the rule does", () => {
     const matchConditions = [{ name: "has-a", expression: "has(object.data.a)" }];
     const listConditions = (spec: object, binding: object) =>
       listEntries(buildPolicy("a", { matchConditions, ...spec }), buildBinding("a", binding))[0]?.matchConditions;

@@ -17,7 +17,7 @@ import { findMutatingSettingsFault } from "./settings.ts";
 // Values of parameters may become part of an object.
 const needs = buildPolicyNeeds({ maxAge: 0 });
 
-export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { typed: readonly string[] }>({
+export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { typedVariables: readonly string[] }>({
   summary: "Changes objects as MutatingAdmissionPolicies in files beside postern.yaml say.",
   order: 36,
   upstreamPlugin: {
@@ -25,7 +25,7 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { ty
     worthwhile:
       "API servers from Kubernetes 1.36 on evaluate MutatingAdmissionPolicies themselves. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
   },
-  since: { "1.0": { typed: [] }, "1.37": { typed: typedInput } },
+  since: { "1.0": { typedVariables: [] }, "1.37": { typedVariables: typedInput } },
   match: (settings) => listPolicyMatches(settings, mutatingOperations),
   variants: (settings) =>
     buildPolicyVariants(settings, {
@@ -50,7 +50,7 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { ty
         settings,
         policyRequest,
         createAuthorizationAnswers(may),
-        upstream.typed,
+        upstream.typedVariables,
       );
       const [first] = denials;
       if (first) return { refuse: buildStatus(request, first, denials) };

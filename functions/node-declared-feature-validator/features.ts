@@ -36,7 +36,10 @@ const changesGuaranteedCpu = ({ spec: old, status }: Pod, { spec }: Pod): boolea
     return !isEqual(resources?.requests?.cpu ?? "0", requests?.cpu ?? "0");
   });
 
-/** The features of each minor version of Kubernetes; before 1.35, nodes declare none. */
+/**
+ * The features of each minor version of Kubernetes; before 1.35, nodes declare none. For a pod's own resources, 1.35
+ * compares amounts as texts, and later versions by value.
+ */
 export const featuresSince = {
   "1.0": { features: {} as RequiredFeatures },
   "1.35": {

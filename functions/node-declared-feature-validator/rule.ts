@@ -23,8 +23,9 @@ export default rule({
     "is-on-a-node": `object.?spec.?nodeName.orValue("") != ""`,
     "changes-its-spec": buildComparison((pod) => `${pod}.?metadata.?generation.orValue(0)`),
     // A matchCondition that exceeds the API server's cost limit fails. So the API server calls the rule for each pod
-    // with more than 50 init containers, and the rule itself checks such pods. The condition compares maps of texts,
-    // because API servers from 1.37 on compare the amounts of two `resources` by value.
+    // with more than 50 init containers, and the rule itself checks such pods. The rule also checks whether the CPU of
+    // a Guaranteed pod changes. The condition compares maps of texts, because API servers from 1.37 on compare the
+    // amounts of two `resources` by value.
     "changes-what-takes-a-feature": `${buildComparison((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
       oldObject.?status.?qosClass.orValue("") == "Guaranteed" ||
       size(${buildInitContainers("oldObject")}) > 50 ||

@@ -70,7 +70,7 @@ const freeFields = ["metadata.resourceVersion", "metadata.managedFields", "statu
 /** The fields that a kubelet may also change to report that an expansion failed. */
 const recoveryFields = ["status.allocatedResources", "status.allocatedResourceStatuses"];
 
-/** Returns the paths of changed values. Skips `allowedPaths`, because managedFields may be arbitrarily deep. */
+/** Returns the paths of changed values. Skips `allowedPaths`: the values of one, managedFields, may be very deep. */
 const listChangedPaths = (before: unknown, after: unknown, path: string, allowedPaths: readonly string[]): string[] => {
   if (allowedPaths.includes(path)) return [];
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];

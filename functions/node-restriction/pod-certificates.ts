@@ -13,6 +13,7 @@ export const checkPodCertificateRequest = async (
   context: KubeletRequestContext,
 ): Promise<KubeletOffence> => {
   const { node, request, settings, upstream, nodes, pods, accounts } = context;
+  // The feature has a gate only before Kubernetes 1.37, whose `upstream.podCertificates` is true.
   if (!settings.podCertificateRequest && !upstream.podCertificates)
     return "PodCertificateRequest feature gate is disabled";
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;

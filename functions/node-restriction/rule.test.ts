@@ -154,7 +154,7 @@ describe("the webhook entries of node-restriction", () => {
       it(`call only ${entry} for ${write} by a kubelet`, () => {
         const [operation = "", path = ""] = write.split(" ");
         const [resource = "", subResource = ""] = path.split("/");
-        // A write about another node is never an ordinary heartbeat.
+        // The conditions skip ordinary heartbeats, which are always about the kubelet's own node.
         const request = buildRequest(operation as Operation, {
           name: "n2",
           object: { metadata: { name: "n2" } },

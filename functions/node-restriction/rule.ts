@@ -42,14 +42,14 @@ export default rule({
       name: "heartbeats",
       match: heartbeatMatches,
       matchConditions: { ...isKubeletCondition, ...skipOrdinaryHeartbeatConditions },
-      everywhere: true,
+      everywhere: true, // hardening makes it fail closed in kube-system, too
       // The timeout is short, because nodes and their pods depend on these writes.
       timeoutSeconds: 2,
     },
     {
       name: "pods",
       match: podAndNodeRequests,
-      everywhere: true,
+      everywhere: true, // hardening makes it fail closed in kube-system, too
       matchConditions: { ...isKubeletCondition, ...noStatusHeartbeatCondition, ...noRemovalCondition },
     },
     { name: "others", match: nodeRecoveryRequests },

@@ -10,7 +10,10 @@ export const heartbeatMatches: RequestMatch[] = [
   { ...core, resources: ["nodes/status", "pods/status"], operations: ["UPDATE"] },
 ];
 
-/** Requests about pods and nodes that could give a kubelet more rights. Static pods run even if these requests fail. */
+/**
+ * Requests about pods and nodes that could give a kubelet more rights. They may fail closed in all namespaces, because
+ * static pods run even if the requests for their mirror pods fail.
+ */
 export const podAndNodeRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
   { ...core, resources: ["pods/*", "nodes", "nodes/*"], ...writes },
@@ -73,7 +76,10 @@ const keepsPodFields = keepsAll(
   "status.?nodeAllocatableResourceClaimStatuses",
 );
 
-/** Conditions that skip heartbeats about the kubelet's own node which change no protected field: nearly all. */
+/**
+ * Conditions that skip heartbeats about the kubelet's own node which change no protected field: nearly all. A user
+ * `system:node:` has no own node, so its heartbeats aren't skipped.
+ */
 export const skipOrdinaryHeartbeatConditions: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
     request.userInfo.username != "system:node:" + ${node} ||

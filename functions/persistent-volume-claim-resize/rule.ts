@@ -27,11 +27,11 @@ export default rule({
 
   async suggest(claim: PersistentVolumeClaim, { oldObject, storageClass }) {
     if (!oldObject) return;
-    const as = `keep spec.resources.requests.storage at ${getSize(oldObject)}`;
-    if (oldObject.status?.phase !== "Bound") return `${as} until the claim is bound`;
+    const keepSize = `keep spec.resources.requests.storage at ${getSize(oldObject)}`;
+    if (oldObject.status?.phase !== "Bound") return `${keepSize} until the claim is bound`;
     const name = getClassName(oldObject);
-    if (name === "" || name !== getClassName(claim) || !(await storageClass({ name }))) return as;
-    return `${as}, or set allowVolumeExpansion of StorageClass ${JSON.stringify(name)} to true if its driver can expand volumes`;
+    if (name === "" || name !== getClassName(claim) || !(await storageClass({ name }))) return keepSize;
+    return `${keepSize}, or set allowVolumeExpansion of StorageClass ${JSON.stringify(name)} to true if its driver can expand volumes`;
   },
 });
 

@@ -85,9 +85,10 @@ export function* listSeLinuxOffences(
 }
 
 /** Compares SELinux levels such as `s0:c1,c2`. The order of the categories doesn't matter: `s0:c2,c1` is the same. */
-const isSameLevel = (left: string, right: string) => left.includes(":") && sortParts(left) === sortParts(right);
+const isSameLevel = (left: string, right: string) =>
+  left.includes(":") && sortCategories(left) === sortCategories(right);
 
-const sortParts = (level: string) => {
+const sortCategories = (level: string) => {
   const end = level.indexOf(":") + 1;
   return level.slice(0, end) + level.slice(end).split(",").sort().join();
 };

@@ -95,9 +95,9 @@ describe("a refusal of pod-security-policy", () => {
 
 describe("the use of a policy", () => {
   const decideUse = (use: object, request: object = {}) => {
-    const needs = { policies: [{ metadata: { name: "p" }, spec, use }] };
+    const settings = { policies: [{ metadata: { name: "p" }, spec, use }] };
     const validate = { metadata: { name: "a" }, spec: { serviceAccountName: "builder", containers: [] } };
-    const entry: Case = { name: "", settings: needs, validate, namespace: "shop", ...request };
+    const entry: Case = { name: "", settings, validate, namespace: "shop", ...request };
     return decideCase(entry);
   };
   const mayUse = async (use: object, request?: object) => !(await decideUse(use, request)).refused;

@@ -74,11 +74,11 @@ export default rule({
     );
     const fixedPods = usable.flat().map((policy) => {
       const pod = structuredClone(request.object as Pod);
-      // A policy that adds no defaults to the refused pod adds none to the suggested pod either.
-      const isComplete = addPolicyDefaults(policy, pod) === pod;
+      // If the refused pod has all defaults, the suggested pod gets them, too. Otherwise, `mutate` will add them.
+      const hasDefaults = addPolicyDefaults(policy, pod) === pod;
       fixPodForSecurityPolicy(pod, policy);
       const filledPod = addPolicyDefaults(policy, pod);
-      return { pod: isComplete ? filledPod : pod, isEnough: listPodOffences(policy, filledPod).next().done };
+      return { pod: hasDefaults ? filledPod : pod, isEnough: listPodOffences(policy, filledPod).next().done };
     });
     Object.assign(draft, fixedPods.find(({ isEnough }) => isEnough)?.pod);
   },

@@ -23,7 +23,7 @@ interface NamespaceContext {
   request: AdmissionRequest;
   oldObject: Namespace | null;
   settings: PodSecuritySettings;
-  upstream: { newest: string };
+  upstream: { newestVersion: string };
   pods(namespace: string): Promise<Pod[]>;
 }
 
@@ -97,7 +97,7 @@ const warnOfExistingPods = async (
 
   const checked = listed.slice(0, maximumCheckedPods).filter((pod) => !hasExemptRuntimeClass(pod, settings));
   const violating = Map.groupBy(checked, (pod) =>
-    listOffences(toSubject(pod), demand, upstream.newest)
+    listOffences(toSubject(pod), demand, upstream.newestVersion)
       .map(({ reason }) => reason)
       .join(", "),
   );

@@ -98,7 +98,7 @@ export default rule({
     const labels = getNamespaceLabelsOfEntry(variant) ?? (namespace && (namespace.metadata?.labels ?? {}));
     if (!labels) return describeNamespaceCreation(request.namespace);
     const { enforce } = parseNamespacePolicy(labels, defaults).policy;
-    fixPod(object, listOffences(toSubject(object), enforce, upstream.newest));
+    fixPod(object, listOffences(toSubject(object), enforce, upstream.newestVersion));
   },
 });
 
@@ -110,14 +110,14 @@ const evaluatePod = (
   subject: PodSubject,
   { policy, faults }: { policy: NamespacePolicy; faults: readonly FieldError[] },
   request: AdmissionRequest,
-  { newest }: { newest: string },
+  { newestVersion }: { newestVersion: string },
 ): Verdict => {
   const isPod = request.resource.resource === "pods";
   if (faults.length === 0 && arePodSecurityModesPrivileged(policy, isPod ? podSecurityModes : ["audit", "warn"]))
     return undefined;
 
   const describeViolation = (mode: PodSecurityMode): string | undefined => {
-    const offences = listOffences(subject, policy[mode], newest);
+    const offences = listOffences(subject, policy[mode], newestVersion);
     if (offences.length === 0) return undefined;
     const described = offences.map(({ reason, detail }) => (detail === "" ? reason : `${reason} (${detail})`));
     return `PodSecurity "${formatLevelAndVersion(policy[mode])}": ${described.join(", ")}`;

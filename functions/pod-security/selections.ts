@@ -42,7 +42,7 @@ export const divideNamespacesByLabels = (
     [mode, ...rest]: readonly PodSecurityMode[],
   ): NamespaceSetByLabels[] => {
     if (mode === undefined) return [{ states: fixed as PodSecurityLabelStates, expressions: [] }];
-    // States of this mode with equal outcomes share one set.
+    // States of this mode with equal outcomes share one set, for which there may be several selectors.
     const equalStates = Map.groupBy(stateNames, (state) => joinOutcomes({ ...fixed, [mode]: state }, rest));
     return [...equalStates.values()].flatMap((states) =>
       buildSelectors(mode, states).flatMap(({ state, expressions }) =>
@@ -55,7 +55,10 @@ export const divideNamespacesByLabels = (
   return select({}, order);
 };
 
-/** Returns label selectors for these states of a label. There may be several, because a selector can't express "or". */
+/**
+ * Returns label selectors for these states of a label. There may be several, because a selector can't express "or". The
+ * `state` of each selector stands for all states that it selects, because their outcomes are equal.
+ */
 const buildSelectors = (
   mode: PodSecurityMode,
   states: readonly LabelState[],

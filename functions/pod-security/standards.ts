@@ -49,28 +49,28 @@ const checks: readonly PodSecurityCheck[] = [
   seccompProfileRestricted,
 ];
 
-/** The newest version of the standards that each minor version of Kubernetes knows; it is the rule's `since`. */
-export const newestStandards: Since<{ newest: string }> & { readonly "1.0": { newest: string } } = {
-  "1.0": { newest: "1.0" },
+/** The rule's `since`: the newest version of the standards that each minor version of Kubernetes knows. */
+export const newestStandards: Since<{ newestVersion: string }> & { readonly "1.0": { newestVersion: string } } = {
+  "1.0": { newestVersion: "1.0" },
   ...Object.fromEntries(
     [...new Set(checks.flatMap(({ since }) => Object.keys(since)))]
       .sort((left, right) => left.localeCompare(right, "en", { numeric: true }))
-      .map((version) => [version, { newest: version }]),
+      .map((version) => [version, { newestVersion: version }]),
   ),
 };
 
 /**
- * Lists the violations of a level of the Pod Security Standards by a pod. The checks are those of the version that is
- * asked for, or of `newest` if this version is older.
+ * Lists the violations of a level of the Pod Security Standards by a pod. The checks are those of the requested version
+ * or, if it is newer than `newestVersion`, those of `newestVersion`.
  */
 export const listOffences = (
   subject: PodSubject,
   { level, version }: PodSecurityLevelAndVersion,
-  newest?: string,
+  newestVersion?: string,
 ): PodSecurityViolation[] => {
   const requestedVersion = version === "latest" ? undefined : version.slice(1);
-  // The inner call drops versions after `newest`, and the outer call those after the requested version.
-  const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newest), requestedVersion)).slice(-1);
+  // The inner call drops versions after `newestVersion`, and the outer call those after the requested version.
+  const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newestVersion), requestedVersion)).slice(-1);
   return getChecks(level, asOf).flatMap((check) => check(subject) ?? []);
 };
 

@@ -75,7 +75,7 @@ const buildEntries = (
   });
 };
 
-const unversioned = podSecurityModes.map(
+const withoutVersionLabels = podSecurityModes.map(
   (mode): LabelExpression => ({ key: toLabelKey(`${mode}-version`), operator: "DoesNotExist" }),
 );
 
@@ -83,7 +83,7 @@ const unversioned = podSecurityModes.map(
 const versionEntries = podSecurityModes.map(
   (mode, index): EntrySelection => ({
     name: `${mode}-version`,
-    expressions: [{ key: toLabelKey(`${mode}-version`), operator: "Exists" }, ...unversioned.slice(0, index)],
+    expressions: [{ key: toLabelKey(`${mode}-version`), operator: "Exists" }, ...withoutVersionLabels.slice(0, index)],
   }),
 );
 
@@ -110,7 +110,11 @@ const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelecti
     .filter(({ states }) => !arePodSecurityModesPrivileged(getPolicy(states), checkedModes[kind]))
     .map(({ states, expressions }) => {
       const refuses = !arePodSecurityModesPrivileged(getPolicy(states), ["enforce"]);
-      return { name: getNamespaceSelectionName(states), expressions: [...expressions, ...unversioned], refuses };
+      return {
+        name: getNamespaceSelectionName(states),
+        expressions: [...expressions, ...withoutVersionLabels],
+        refuses,
+      };
     });
 };
 
@@ -143,7 +147,8 @@ const buildPodConditions = (settings: PodSecuritySettings): NamedConditions => {
 const containersHere = `(pod.?spec[?kind].orValue(null) == null ? [] : pod.spec[kind])`;
 /**
  * A CEL condition: true for a new pod, for new containers or images, and for more than 50 containers of one kind. A
- * comparison of longer lists would exceed the API server's cost limit and fail, so the rule itself compares them.
+ * comparison of longer lists would exceed the API server's cost limit and fail, so the rule itself compares them. The
+ * list with one pair is only there to give the pair a name: `both` are the containers of the new and the old pod.
  */
 const bringsImages = `oldObject == null || ["containers", "initContainers", "ephemeralContainers"].exists(kind,
   [object, oldObject].exists(pod, size(${containersHere}) > 50) ||

@@ -46,7 +46,7 @@ export default rule({
   },
 });
 
-/** Lists the metrics of a policy rule that was applied. As in upstream, a change by `origin` is no override. */
+/** Lists the metrics of an applied policy rule. As in upstream, changes by the overriders `origin` aren't counted. */
 const listMetrics = ({ policy, sources }: AppliedRule) => {
   const changing = sources.filter((source) => source !== "origin");
   const metrics = ["override_policy_matched_count", ...changing.map(() => "override_policy_override_count")];

@@ -20,6 +20,7 @@ export interface QuotaRequest {
   object: KubernetesObject;
   oldObject: KubernetesObject | null;
   evaluator: Evaluator<object>;
+  /** The unit in which a message states the length of a label. */
   labelUnit: LengthUnit;
 }
 
@@ -88,7 +89,7 @@ const findMatchingQuotas = (
   for (const quota of quotas) {
     const name = quota.metadata?.name;
     const scopesOfQuota = listScopes(quota);
-    for (const scope of scopesOfQuota.filter(({ scopeName }) => scopeName === evaluator.scopes?.ofClasses)) {
+    for (const scope of scopesOfQuota.filter(({ scopeName }) => scopeName === evaluator.scopes?.classScope)) {
       const fault = findScopeFault(scope, labelUnit);
       if (fault) return { error: `error matching scopes of quota ${name}, err: ${fault}` };
     }

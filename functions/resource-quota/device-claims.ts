@@ -115,7 +115,8 @@ const findOwner = async (
   const { extendedResourceClaimStatus } = pod.status ?? {};
   if (extendedResourceClaimStatus) return extendedResourceClaimStatus.resourceClaimName === name ? pod : undefined;
 
-  // Until the pod's status names its claim, only the oldest claim of the pod counts as contained in the pod's charge.
+  // Until the pod's status names its claim, only the oldest claim of the pod counts as contained in the pod's charge. A
+  // claim that is being created is the newest, also if others were created in the same second.
   const isEarlier = (time: string, other: string) =>
     time < creationTimestamp || (time === creationTimestamp && (operation === "CREATE" || other < name));
   const others = (await reads.claims(namespace)).filter(

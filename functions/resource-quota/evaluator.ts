@@ -13,6 +13,6 @@ export interface Evaluator<Object> {
   scopes?: {
     includes(scope: Scope, object: Object): boolean;
     /** The scope whose values are names of classes. */
-    ofClasses: string;
+    classScope: string;
   };
 }

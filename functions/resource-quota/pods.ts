@@ -39,7 +39,7 @@ export const createPodEvaluator = (now: Date, gates: QuotaGates): Evaluator<Pod>
   measure: (pod) => measurePod(pod, now, gates),
   findLack: (pod, names) =>
     gates.hasPodLevelResources && hasPodLevelResources(pod) ? undefined : findLack(pod, names),
-  scopes: { ofClasses: "PriorityClass", includes: (scope, pod) => isInScope(scope, pod, gates) },
+  scopes: { classScope: "PriorityClass", includes: (scope, pod) => isInScope(scope, pod, gates) },
 });
 
 /** Reports whether a name in a quota limits requests of an extended resource, such as `requests.nvidia.com/gpu`. */
@@ -93,7 +93,7 @@ type AmountKind = "requests" | "limits";
 
 /** Returns the requests or limits of a pod without its overhead. */
 const measureContainers = (pod: Pod, kind: AmountKind, gates: QuotaGates): QuantityByResource => {
-  const measured = gates.sumsUpStatuses ? measureByPod(pod, kind) : measureByContainer(pod, kind);
+  const measured = gates.measuresByPod ? measureByPod(pod, kind) : measureByContainer(pod, kind);
   if (!gates.hasPodLevelResources) return measured;
   const shared = parseAmounts(pod.spec?.resources?.[kind]);
   return new Map([...measured, ...[...shared].filter(([name]) => isPodLevelResource(name))]);
@@ -119,7 +119,7 @@ const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
 
 /**
  * Returns the requests or limits as upstream did before 1.37: it takes the largest amount for each container, and then
- * the sum. Of init containers, only sidecars (`restartPolicy: Always`) count by their status.
+ * the sum. It ignores the statuses of init containers except sidecars (`restartPolicy: Always`).
  */
 const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);

@@ -17,7 +17,7 @@ import { gatesSince } from "./versions.ts";
 const defaults: ResourceQuotaSettings = { charges: false, limitedResources: [] };
 
 /** The resources of which an update may use more of a quota. `resources` are the resource and its subresources. */
-const updated = [
+const updatedResources = [
   { group: "", resource: "pods", resources: ["pods", "pods/resize"] },
   { group: "", resource: "services", resources: ["services"] },
   {
@@ -27,7 +27,7 @@ const updated = [
   },
   { group: "resource.k8s.io", resource: "resourceclaims", resources: ["resourceclaims"] },
 ] as const;
-const isScoped = (resource: string) => resource === "pods" || resource === "persistentvolumeclaims";
+const canBeInScope = (resource: string) => resource === "pods" || resource === "persistentvolumeclaims";
 
 const namespaced = { apiVersions: ["*"], scope: "Namespaced" } as const;
 
@@ -40,7 +40,7 @@ const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): Requ
     ...created.map(({ group, resource }): RequestMatch => {
       return { ...namespaced, apiGroups: [group], resources: [resource], operations: ["CREATE"] };
     }),
-    ...updated.filter(isCreated).map(({ group, resources }): RequestMatch => {
+    ...updatedResources.filter(isCreated).map(({ group, resources }): RequestMatch => {
       return { ...namespaced, apiGroups: [group], resources, operations: ["UPDATE"] };
     }),
   ];
@@ -50,7 +50,7 @@ const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): Requ
 const listLimited = (limitedResources: readonly LimitedResource[]): ResourceType[] => {
   const named = limitedResources.map(({ apiGroup = "", resource }) => ({ group: apiGroup, resource }));
   const hasScopes = limitedResources.some(({ matchScopes = [] }) => matchScopes.length > 0);
-  const limited = [...named, ...(hasScopes ? updated.filter(({ resource }) => isScoped(resource)) : [])];
+  const limited = [...named, ...(hasScopes ? updatedResources.filter(({ resource }) => canBeInScope(resource)) : [])];
   return [...new Map(limited.map(({ group, resource }) => [`${group}/${resource}`, { group, resource }])).values()];
 };
 

@@ -10,6 +10,7 @@ export interface LimitedResource {
 }
 
 export interface ResourceQuotaSettings {
+  /** Whether the rule enforces quotas, and adds the amounts of admitted objects to their `status.used`. */
   charges: boolean;
   limitedResources: LimitedResource[];
 }
@@ -54,8 +55,8 @@ export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSe
 };
 
 /**
- * Returns what is wrong with a scope. It applies the API server's rules for scopes of quotas; upstream's plugin doesn't
- * check the scopes in its configuration.
+ * Returns what is wrong with a scope. The caller adds the place, so a comma ends each "not …". The checks are the API
+ * server's rules for scopes of quotas; upstream's plugin doesn't check the scopes in its configuration.
  */
 const findMatchScopeFault = (scope: unknown): string | undefined => {
   const { scopeName: writtenName, operator: writtenOperator, values = [], ...unknownMembers } = toMap(scope);

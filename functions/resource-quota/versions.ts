@@ -3,7 +3,7 @@ import { type LengthUnit, labelUnitSince } from "postern/objects/label";
 /** The differences between minor versions: what an API server counts if its feature gates have their default values. */
 export interface QuotaGates {
   /** Whether a pod uses the largest of several sums over its containers, instead of the sum of largest amounts. */
-  sumsUpStatuses: boolean;
+  measuresByPod: boolean;
   /** Whether resources can be set for a whole pod (PodLevelResources). */
   hasPodLevelResources: boolean;
   /** Whether PersistentVolumeClaims are in the scope VolumeAttributesClass (VolumeAttributesClass). */
@@ -20,7 +20,7 @@ export interface QuotaGates {
 
 /** The gates of the oldest version of Kubernetes. */
 const oldest: QuotaGates = {
-  sumsUpStatuses: false,
+  measuresByPod: false,
   hasPodLevelResources: false,
   hasVolumeAttributesClasses: false,
   countsDevices: false,
@@ -35,5 +35,5 @@ export const gatesSince = {
   "1.34": { hasPodLevelResources: true, hasVolumeAttributesClasses: true, countsDevices: true },
   "1.35": { hasImplicitExtendedResources: true, ...labelUnitSince["1.35"] },
   "1.36": { countsDevicesAsExtendedResources: true },
-  "1.37": { sumsUpStatuses: true },
+  "1.37": { measuresByPod: true },
 } as const;

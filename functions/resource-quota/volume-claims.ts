@@ -33,7 +33,7 @@ export const createVolumeClaimEvaluator = (gates: QuotaGates): Evaluator<Persist
   },
   ...(gates.hasVolumeAttributesClasses && {
     scopes: {
-      ofClasses: "VolumeAttributesClass",
+      classScope: "VolumeAttributesClass",
       includes: (scope, claim) =>
         scope.scopeName === "VolumeAttributesClass" && selectsClass(scope, listAttributesClasses(claim)),
     },

@@ -56,6 +56,7 @@ const findPolicyFaults = ({ metadata, spec = {} as ValidatingPolicy["spec"] }: V
     const at = path("valueExpression");
     if (text === "") faults.push(createRequiredFault(at, "valueExpression is not specified"));
     else if (Buffer.byteLength(text) > longestAnnotationExpression)
+      // As in upstream, this fault has the type Required.
       faults.push(createRequiredFault(at, `must not exceed ${longestAnnotationExpression} bytes in length`));
     else faults.push(...findExpressionFaults(at, valueExpression, compiler.compile(text, [string, nullType]).compiled));
     return keys.indexOf(key) < index ? [...faults, createDuplicateFault(path("key"), key)] : faults;

@@ -35,12 +35,13 @@ const longestAnnotation = 10 * 1024;
 
 /**
  * Evaluates a policy with one value of `params`, in the passes of upstream: match conditions, validations with
- * messages, and audit annotations. Each pass has its own cost budget. `typed`: see typedVariables of evaluatePass.
+ * messages, and audit annotations. Each pass has its own cost budget. `typedVariables` are the names of the variables
+ * whose values upstream handles as Go structs, not as maps.
  */
 export const evaluatePolicy = (
   policy: ValidatingPolicy,
   input: PolicyInput,
-  typed: readonly string[],
+  typedVariables: readonly string[],
 ): PolicyResult => {
   const { spec } = policy;
   const isClosed = isFailingClosed(spec);
@@ -49,18 +50,24 @@ export const evaluatePolicy = (
   const fail = (message: string): PolicyResult =>
     isClosed ? { ...nothing, violations: [{ index: 0, message }] } : nothing;
 
-  const matches = evaluateMatchConditions(expressions.conditions, variables, toConditionsInput(input), policy, typed);
+  const matches = evaluateMatchConditions(
+    expressions.conditions,
+    variables,
+    toConditionsInput(input),
+    policy,
+    typedVariables,
+  );
   if (typeof matches === "object") return fail(matches.error);
   if (!matches) return nothing;
 
   const budget = { left: mostPassCost };
-  const results = evaluatePass(expressions.validations, variables, input, budget, typed);
+  const results = evaluatePass(expressions.validations, variables, input, budget, typedVariables);
   if ("exhausted" in results) return fail(results.exhausted);
   observe(() => ({ policy, field: "validations", first: 0, results }));
   const { authorizer: _, "authorizer.requestResource": __, ...withoutAuthorizer } = input;
   // Messages share the budget of the validations. They are evaluated even if all validations are true: if the budget is
   // exhausted, each validation has an error.
-  const messages = evaluatePass(expressions.messages, variables, withoutAuthorizer, budget, typed);
+  const messages = evaluatePass(expressions.messages, variables, withoutAuthorizer, budget, typedVariables);
   const violations = results.flatMap((result, index): Violation[] => {
     if (result && "error" in result) return isClosed ? [{ index, message: result.error }] : [];
     if ("exhausted" in messages)
@@ -73,7 +80,13 @@ export const evaluatePolicy = (
   });
 
   // Upstream compiles audit annotations with the variable `authorizer`, but evaluates them without it.
-  const values = evaluatePass(expressions.annotations, variables, withoutAuthorizer, { left: mostPassCost }, typed);
+  const values = evaluatePass(
+    expressions.annotations,
+    variables,
+    withoutAuthorizer,
+    { left: mostPassCost },
+    typedVariables,
+  );
   if ("exhausted" in values) return fail(values.exhausted);
   const annotations: [string, string][] = [];
   const refusals: string[] = [];

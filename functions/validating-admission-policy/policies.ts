@@ -47,7 +47,7 @@ const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy 
     ),
     annotations: auditAnnotations.map(({ valueExpression }) => compiler.compile(valueExpression, [string, nullType])),
   };
-  // The texts are read by their keys and not, for example, by JSON.stringify, because recordings keep only such texts.
+  // Each text is read by its key, not by JSON.stringify: a recording keeps only the texts that were read by their keys.
   const texts = [...parts.variables.values(), ...parts.validations, ...parts.messages, ...parts.annotations];
   const usesNamespace = texts.some((part) => part?.text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

@@ -57,7 +57,7 @@ describe("the webhook entry of a policy", () => {
     assert.deepEqual([only?.name, others], ["b.validating-admission-policy.postern.dev", []]);
   });
 
-  it("an entry has its policy's matchConditions only if their errors are handled as the rule would", () => {
+  it("an entry has its policy's matchConditions only if the API server handles their errors as the rule does", () => {
     const conditions = (spec: object, ...bindings: object[]) =>
       listEntries(buildPolicy("a", { matchConditions: [isSmall], ...spec }), ...bindings)[0]?.matchConditions;
     assert.deepEqual(conditions({}, buildBinding("a")), [isSmall]);

@@ -17,7 +17,12 @@ import { PolicyReport } from "./report.ts";
 type Settings = PolicySettings<ValidatingPolicy | ValidatingBinding>;
 const needs = buildPolicyNeeds();
 
-export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: number; typed: readonly string[] }>({
+export default rule<
+  KubernetesObject,
+  Settings,
+  typeof needs,
+  { mostFailures: number; typedVariables: readonly string[] }
+>({
   summary: "Refuses requests that ValidatingAdmissionPolicies in files beside postern.yaml forbid.",
   order: 38,
   upstreamPlugin: {
@@ -25,7 +30,7 @@ export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: nu
     worthwhile:
       "API servers from Kubernetes 1.30 on evaluate ValidatingAdmissionPolicies themselves. The rule is for clusters whose version lacks a CEL function, for clusters whose plugin is turned off, and for fleets that keep policies in one place.",
   },
-  since: { "1.0": { mostFailures: 1, typed: [] }, "1.37": { mostFailures: 50, typed: typedInput } },
+  since: { "1.0": { mostFailures: 1, typedVariables: [] }, "1.37": { mostFailures: 50, typedVariables: typedInput } },
   match: (settings) => listPolicyMatches(settings, ["*"]),
   variants: (settings) =>
     buildPolicyVariants(settings, {
@@ -58,7 +63,7 @@ export default rule<KubernetesObject, Settings, typeof needs, { mostFailures: nu
         for await (const invocation of findInvocations(policy, bindings, usesNamespace, policyRequest, fail)) {
           const { binding, ...values } = invocation;
           const evaluate = (authorizer: object) =>
-            evaluatePolicy(policy, { ...input, ...authorizer, ...values }, upstream.typed);
+            evaluatePolicy(policy, { ...input, ...authorizer, ...values }, upstream.typedVariables);
           report.add(policy, binding, await evaluateWithAuthorizer(request, answers, evaluate));
         }
       }

@@ -42,7 +42,9 @@ export const findChange = async (
 ): Promise<Change | string | undefined> => {
   if (request.operation === "DELETE") {
     const owner = findCountedOwner(object, kinds);
-    return owner && !owner.kind.ownsIf ? undefined : { measure: nothing, grows: false, isNew: false, isOwned: false };
+    return owner && !owner.kind.includesOwnedOnlyIf
+      ? undefined
+      : { measure: nothing, grows: false, isNew: false, isOwned: false };
   }
 
   let [after, before]: [unknown, unknown] = [object, request.operation === "UPDATE" ? oldObject : null];
@@ -58,15 +60,17 @@ export const findChange = async (
     if (!hasEnded(after, kind) && !hasEnded(before, kind)) return undefined;
   }
 
+  // Whether an object of a counted kind controls the object after the request, and before it.
   const owner = findCountedOwner(after, kinds);
   const [isOwned, wasOwned] = [owner !== undefined, findCountedOwner(before, kinds) !== undefined];
   const isByController = includesUser(controllers, request.userInfo);
   if (owner && isByController && !wasOwned) {
     if (before) return { measure: nothing, grows: false, isNew: false, isOwned };
-    const { group, resource, ownsIf } = owner.kind;
+    const { group, resource, includesOwnedOnlyIf } = owner.kind;
     const ownerObject =
-      ownsIf && (await workloads.get({ group, resource, version: owner.version }, owner.name, request.namespace));
-    if (!ownsIf || (ownerObject && hasValues(ownerObject, ownsIf))) return undefined;
+      includesOwnedOnlyIf &&
+      (await workloads.get({ group, resource, version: owner.version }, owner.name, request.namespace));
+    if (!includesOwnedOnlyIf || (ownerObject && hasValues(ownerObject, includesOwnedOnlyIf))) return undefined;
   }
 
   const measure = await measureWorkload(after, kind, runtimeClasses);

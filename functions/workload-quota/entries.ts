@@ -43,14 +43,18 @@ export const listReleaseMatches = (settings: WorkloadQuotaSettings): RequestMatc
   ...listStatusMatches(settings),
 ];
 
-/** Returns conditions that skip requests in namespaces without a quota, and objects counted with their owner. */
+/**
+ * Returns conditions that skip requests in namespaces without a quota, and objects counted with their owner. Users can
+ * write any owner reference, so only an object that a controller creates is counted with its owner.
+ */
 export const buildConditions = (settings: WorkloadQuotaSettings): NamedConditions => {
   const { quotas, controllers } = settings;
   const namespaces = quotas.flatMap((quota) => quota.namespaces ?? []);
   const kinds = listCountedKinds(settings);
+  // If a kind has `includesOwnedOnlyIf`, the rule itself must read the owner.
   const owners = [
     ...Map.groupBy(
-      kinds.filter(({ ownsIf }) => ownsIf === undefined),
+      kinds.filter(({ includesOwnedOnlyIf }) => includesOwnedOnlyIf === undefined),
       ({ group }) => group,
     ),
   ].map(([group, kindsOfGroup]) => {

@@ -6,9 +6,9 @@ export interface PodGroup {
   notation?: "spark";
   /** The paths to numbers of Pods, which are multiplied. A number that is absent counts as 1. */
   replicas: readonly string[];
-  /** The path to a number that replaces the first of `replicas` if it is larger. */
+  /** The path to a lower bound of the first number of `replicas`. */
   minimum?: string;
-  /** The path to a number that replaces the last of `replicas` if it is smaller. */
+  /** The path to an upper bound of the last number of `replicas`. */
   maximum?: string;
 }
 
@@ -35,9 +35,9 @@ export interface CountedKind {
   /** The object has ended if one of these conditions in its status is True. */
   conditions?: readonly string[];
   /** When the object has ended, its Pods end only if all of these conditions are true. */
-  endsIf?: readonly RequiredValue[];
+  endsOnlyIf?: readonly RequiredValue[];
   /** Objects that the object controls are counted with it only if all of these conditions are true. */
-  ownsIf?: readonly RequiredValue[];
+  includesOwnedOnlyIf?: readonly RequiredValue[];
 }
 
 const isSuspended: readonly RequiredValue[] = [{ path: "spec.suspend", values: [true] }];
@@ -62,7 +62,7 @@ const createTrainingJob = (specs: string) => ({
   suspended: [{ path: "spec.runPolicy.suspend", values: [true] }],
   conditions: ["Succeeded", "Failed"],
   // With another policy, Pods of workers can continue to run after the job has ended.
-  endsIf: [{ path: "spec.runPolicy.cleanPodPolicy", values: ["All", "Running"] }],
+  endsOnlyIf: [{ path: "spec.runPolicy.cleanPodPolicy", values: ["All", "Running"] }],
 });
 
 /** Returns the groups of Pods of a Ray cluster whose spec is at a path. */
@@ -109,7 +109,7 @@ export const countedKinds: readonly CountedKind[] = [
     kind: "CronJob",
     groups: [createJobGroup("spec.jobTemplate.spec")],
     // With another policy, a run may begin while earlier runs have not ended.
-    ownsIf: [{ path: "spec.concurrencyPolicy", values: ["Forbid", "Replace"] }],
+    includesOwnedOnlyIf: [{ path: "spec.concurrencyPolicy", values: ["Forbid", "Replace"] }],
   },
   { resource: "mpijobs", kind: "MPIJob", ...createTrainingJob("mpiReplicaSpecs") },
   { resource: "pytorchjobs", kind: "PyTorchJob", ...createTrainingJob("pytorchReplicaSpecs") },
@@ -137,7 +137,7 @@ export const countedKinds: readonly CountedKind[] = [
     mayHaveNoTemplate: true,
     suspended: [...isSuspended, ...deletesRayCluster],
     phase: { path: "status.jobDeploymentStatus", ended: ["Complete", "Failed"] },
-    endsIf: deletesRayCluster,
+    endsOnlyIf: deletesRayCluster,
   },
   {
     group: "sparkoperator.k8s.io",

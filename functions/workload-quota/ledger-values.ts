@@ -26,7 +26,7 @@ export interface QuotaShare {
   reserved: Amounts;
 }
 
-/** A whole quota. `clusters` has the clusters that were read. Amounts of other clusters are only part of `reserved`. */
+/** A whole quota. `clusters` has the clusters that `readShare` has read. All amounts of others are in `reserved`. */
 export interface QuotaState extends QuotaShare {
   hard: Amounts;
   clusters: Record<string, QuotaShare>;
@@ -45,6 +45,7 @@ export type ValueReader = (keys: readonly string[]) => Promise<readonly unknown[
 export const readShare = async (read: ValueReader, quota: string, cluster: string): Promise<QuotaShare> => {
   const parts = await read(Array.from({ length: partCount }, (_, part) => getPartKey(quota, cluster, part)));
   const reservations = (parts as readonly (Kept | undefined)[]).flatMap((part) => Object.values(part?.objects ?? {}));
+  // A reservation in the phase "seen" has the amounts that the object in the cluster uses.
   const sumReservations = (isSeen: boolean) =>
     reservations
       .filter(({ phase }) => (phase === "seen") === isSeen)
@@ -52,7 +53,7 @@ export const readShare = async (read: ValueReader, quota: string, cluster: strin
   return { used: sumReservations(true), reserved: sumReservations(false) };
 };
 
-/** Reads a quota and adds up the amounts of its clusters. `hard` applies until the rule has recorded another one. */
+/** Reads a quota and adds up the amounts of its clusters. `hard` applies if the rule has recorded none in force. */
 export const readQuota = async (
   read: ValueReader,
   { name, hard }: Pick<Quota, "name" | "hard">,
@@ -65,6 +66,7 @@ export const readQuota = async (
   return {
     hard: findSmallest(inForce.length > 0 ? inForce.map((recorded) => recorded.hard) : [hard]),
     used,
+    // `scope.used` is the sum of all reservations.
     reserved: combineAmounts(scope?.used ?? {}, used, subtractQuantities),
     clusters,
   };
@@ -95,7 +97,8 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 
 /**
  * Returns the ledger's values for `keys` without the reservations of an object. If the object has no reservation in a
- * quota, it gets the one that `reserve` returns, and the quota's sum doesn't change.
+ * quota, because it is counted with its owner, it gets the one that `reserve` returns, so that its review charges
+ * nothing; the quota's sum doesn't change.
  */
 export const takeOut = (
   keys: readonly string[],
@@ -117,7 +120,7 @@ export const takeOut = (
   return keys.map((key) => ledgered.get(key));
 };
 
-/** Returns a value in which no reservation has unseen amounts. */
+/** Returns a value without unseen amounts: those of reservations, and their sums in `clusters`. */
 export const toStored = (ledgered: Kept | undefined): Kept | undefined => {
   if (!ledgered) return undefined;
   const { clusters: _, objects, ...rest } = ledgered;

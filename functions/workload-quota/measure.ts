@@ -18,14 +18,14 @@ import { buildSparkTemplate } from "./spark.ts";
 /** What a workload uses: its name for counting objects, the number of its Pods, and requests and limits of all Pods. */
 export interface Measure {
   /** The object's name in quotas, such as `count/deployments.apps`. */
-  count: string;
+  countName: string;
   pods: bigint;
   requests: QuantityByResource;
   limits: QuantityByResource;
 }
 
 /** The measure of an object that uses nothing, and doesn't even count as an object. */
-export const nothing: Measure = { count: "", pods: 0n, requests: new Map(), limits: new Map() };
+export const nothing: Measure = { countName: "", pods: 0n, requests: new Map(), limits: new Map() };
 
 /** Returns the name under which quotas limit the number of objects of a kind, such as `count/deployments.apps`. */
 export const getCountName = ({ group, resource }: Pick<CountedKind, "group" | "resource">): string =>
@@ -39,21 +39,22 @@ export const measureWorkload = async (
   kind: CountedKind,
   getRuntimeClass: GetRuntimeClass,
 ): Promise<Measure | string> => {
-  const count = getCountName(kind);
+  const countName = getCountName(kind);
   // If an object is being deleted, the objects that it controls are counted separately.
   const isLeaving = isBeingDeleted(object) && !isPodKind(kind);
-  if (isSuspended(object, kind) || hasEnded(object, kind) || isLeaving) return { ...nothing, count };
+  if (isSuspended(object, kind) || hasEnded(object, kind) || isLeaving) return { ...nothing, countName };
   let pods = 0n;
   const requests: QuantityByResource[] = [];
   const limits: QuantityByResource[] = [];
   let templates = 0;
   for (const group of kind.groups) {
     const { template, notation } = group;
-    const elements = template.slice(0, template.lastIndexOf("*") + 1);
-    for (const keys of listWildcardKeys(object, elements)) {
+    const listPath = template.slice(0, template.lastIndexOf("*") + 1);
+    for (const keys of listWildcardKeys(object, listPath)) {
       const place = fillPath(template, keys);
       const value = lookUp(object, place)?.value ?? undefined;
-      if (value === undefined && elements === "") continue;
+      // A template that is no element of a list or map may be absent.
+      if (value === undefined && listPath === "") continue;
       if (!isMap(value)) return `${place.join(".")} must be a Pod template`;
       templates++;
       const podCount = countPods(object, group, keys);
@@ -73,7 +74,7 @@ export const measureWorkload = async (
     template.includes("*") && getValue(object, template.replace(/\.?\*.*/, "")) !== undefined;
   if (templates === 0 && !kind.mayHaveNoTemplate && !kind.groups.some(hasElements))
     return `${kind.groups.map(({ template }) => template).join(" or ")} must be a Pod template`;
-  return { count, pods, requests: sumAmounts(requests), limits: sumAmounts(limits) };
+  return { countName, pods, requests: sumAmounts(requests), limits: sumAmounts(limits) };
 };
 
 /** Reports whether an object fulfils all of these conditions. */
@@ -89,14 +90,14 @@ const isSuspended = (object: unknown, { suspended }: CountedKind): boolean =>
   suspended !== undefined && hasValues(object, suspended);
 
 /** Reports whether an object has ended: it has no Pods any more, and will make none. */
-export const hasEnded = (object: unknown, { phase, conditions = [], endsIf = [] }: CountedKind): boolean =>
-  hasValues(object, endsIf) &&
+export const hasEnded = (object: unknown, { phase, conditions = [], endsOnlyIf = [] }: CountedKind): boolean =>
+  hasValues(object, endsOnlyIf) &&
   ((phase?.ended.some((ended) => ended === getValue(object, phase.path)) ?? false) ||
     toList(getValue(object, "status.conditions"))
       .map(toMap)
       .some(({ type, status }) => status === "True" && conditions.some((condition) => condition === type)));
 
-/** Returns the number of Pods of a group: the product of its `replicas`, each within its bounds. */
+/** Returns the product of a group's `replicas`: the first is raised to `minimum`, the last lowered to `maximum`. */
 const countPods = (
   object: unknown,
   { replicas, minimum, maximum }: PodGroup,
@@ -178,7 +179,7 @@ const measurePod = async (
   };
 };
 
-const wholeNames = ["cpu", "memory", "ephemeral-storage"];
+const standardResources = ["cpu", "memory", "ephemeral-storage"];
 const isHugePages = (name: string) => name.startsWith("hugepages-");
 
 /** Parses a name in a quota's `hard`: `requests.cpu` becomes `["requests", "cpu"]`. Undefined for an invalid name. */
@@ -186,8 +187,8 @@ const parseName = (name: string): ["count" | "pods" | "requests" | "limits", str
   if (name === "pods") return ["pods", ""];
   if (/^count\/[a-z0-9]+(\.[a-z0-9.-]+)?$/.test(name)) return ["count", name];
   const [, part, resource = ""] = /^(requests|limits)\.(.+)$/.exec(name) ?? [];
-  if (part === undefined) return wholeNames.includes(name) || isHugePages(name) ? ["requests", name] : undefined;
-  if (wholeNames.includes(resource)) return [part === "limits" ? "limits" : "requests", resource];
+  if (part === undefined) return standardResources.includes(name) || isHugePages(name) ? ["requests", name] : undefined;
+  if (standardResources.includes(resource)) return [part === "limits" ? "limits" : "requests", resource];
   const isRequest = isHugePages(resource) || /^[a-z0-9][a-z0-9.-]*\/[A-Za-z0-9][A-Za-z0-9._-]*$/.test(resource);
   return part === "requests" && isRequest ? ["requests", resource] : undefined;
 };
@@ -198,7 +199,7 @@ export const isQuotaName = (name: string): boolean => parseName(name) !== undefi
 /** Returns the amount that a workload uses of a name in a quota's `hard`, such as `requests.cpu`. */
 export const getAmount = (measure: Measure, name: string): Quantity => {
   const [part, resource] = parseName(name) ?? ["count", ""];
-  if (part === "count") return requireQuantity(measure.count !== "" && measure.count === resource ? "1" : "0");
+  if (part === "count") return requireQuantity(measure.countName !== "" && measure.countName === resource ? "1" : "0");
   if (part === "pods") return requireQuantity(`${measure.pods}`);
   return measure[part].get(resource) ?? zeroQuantity;
 };
@@ -206,7 +207,7 @@ export const getAmount = (measure: Measure, name: string): Quantity => {
 /** Reports whether a measure is larger than another one in at least one amount. */
 export const isMore = (one: Measure, other: Measure): boolean =>
   one.pods > other.pods ||
-  (one.count !== "" && one.count !== other.count) ||
+  (one.countName !== "" && one.countName !== other.countName) ||
   (["requests", "limits"] as const).some((part) =>
     [...one[part]].some(([name, { nanos }]) => nanos > (other[part].get(name) ?? zeroQuantity).nanos),
   );

@@ -66,6 +66,7 @@ interface RecountPlace extends RecountResult {
 
 /** The part of a list that was read: the objects after `after` up to `upTo`, or up to the end of the list. */
 interface ReadRange {
+  /** A time before the first page was requested, in milliseconds since 1970. */
   since: number;
   after: string;
   upTo?: string | undefined;
@@ -78,7 +79,8 @@ interface SeenObject {
   /** The name of the counted object that controls it. */
   owner?: string | undefined;
   isCountedWithOwner: boolean;
-  measure: Measure | string;
+  /** What the object uses, or a sentence that says why this is unknown. */
+  measureOrFault: Measure | string;
 }
 
 /** A part of a cluster's objects: those that were read since reservations were last compared with the cluster. */
@@ -86,7 +88,7 @@ interface Slice {
   began: number;
   /** The part that was read of each kind, such as `apps/deployments`; undefined if no page of the kind was read. */
   ranges: Map<string, ReadRange | undefined>;
-  /** The objects by their keys, at the index of the part with their reservations. */
+  /** The objects by their keys: at each index, those with a reservation in the part of the ledger with this number. */
   parts: Map<string, SeenObject>[];
   size: number;
 }
@@ -235,14 +237,14 @@ const readPage = async (
     positions.map(async ({ item, position, namespace }) => {
       const quotas = await selectQuotas(settings.quotas, ledger.cluster, namespace, namespaces);
       if (quotas.length === 0) return [];
-      const measure = await measureWorkload(item, kind, runtimeClasses);
+      const measureOrFault = await measureWorkload(item, kind, runtimeClasses);
       const owner = findCountedOwner(item, kinds);
-      const hasPods = typeof measure === "string" || measure.pods > 0n;
+      const hasPods = typeof measureOrFault === "string" || measureOrFault.pods > 0n;
       const isWithOwner = owner && (!hasPods || (await isCountedWithOwner(item, kind, owner, namespace, readOwner)));
       const object: SeenObject = {
         quotas,
         version,
-        measure,
+        measureOrFault,
         owner: owner?.name,
         isCountedWithOwner: isWithOwner ?? false,
       };
@@ -278,8 +280,8 @@ const correctReservations = async (
     const isCovered = coversCluster(quota, ledger.cluster);
     const findTime = (object: string) => {
       const since = isCovered ? findReadTime(slice, object) : slice.began;
-      // Pods are the first kind of a recount. Pods of a deleted object are counted separately only if the object was
-      // gone when its Pods were read.
+      // A recount reads Pods first. If an object is deleted after that, the recount has counted its Pods with it, and
+      // not separately. So the reservation of an object is removed only if it had lapsed when the recount began.
       return since && Math.min(since, place.began);
     };
     const findCorrections = (kept: Kept | undefined) =>
@@ -358,19 +360,19 @@ const listCorrections = (
     if (since === undefined || !hasLapsed(before, since)) continue;
     const found = clusterObjects.get(object);
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
-    if (isCounted && typeof found?.measure === "string") continue;
-    const measure = isCounted && typeof found?.measure === "object" ? found.measure : undefined;
+    if (isCounted && typeof found?.measureOrFault === "string") continue;
+    const measure = isCounted && typeof found?.measureOrFault === "object" ? found.measureOrFault : undefined;
     const used = measure && measureReservation(measure, quota, before);
     if (before.phase === "seen" && isSame(before.used, used)) continue;
     corrections.set(object, { before, after: used && toSeen(before, used, now) });
   }
   for (const [object, found] of clusterObjects) {
-    const { quotas, version, isCountedWithOwner, measure } = found;
-    if (reservations.has(object) || isCountedWithOwner || !quotas.includes(quota) || typeof measure === "string")
+    const { quotas, version, isCountedWithOwner, measureOrFault } = found;
+    if (reservations.has(object) || isCountedWithOwner || !quotas.includes(quota) || typeof measureOrFault === "string")
       continue;
     // An object doesn't say which user created it.
     if (reserved && !mayRemainOf(reserved, object, found)) continue;
-    const used = measureReservation(measure, quota);
+    const used = measureReservation(measureOrFault, quota);
     if (Object.keys(used).length > 0)
       corrections.set(object, { before: undefined, after: { used, at: now, phase: "seen", version } });
   }
@@ -381,7 +383,7 @@ const listCorrections = (
 const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
   const [group = "", resource = "", namespace, name] = object.split("/");
   const plural = toPlural({ group, resource });
-  // The settings no longer count this kind.
+  // The settings no longer count this kind, so its reservations are removed.
   if (!ranges.has(plural)) return began;
   const range = ranges.get(plural);
   const position = `${namespace}/${name}`;
@@ -393,6 +395,7 @@ const findReadTime = ({ began, ranges }: Slice, object: string): number | undefi
 /** Returns the name of the metric for a correction. If a review released the reservation, there is no drift. */
 const findMetric = ({ before, after }: Correction): string[] => {
   if (!before || (after && hasMore(after.used, before.used))) return ["drift_charged"];
+  // If there is no object for a charge, the API server has never stored the admitted write.
   if (before.phase === "charged") return after ? [] : ["unseen_reservations"];
   return before.phase === "seen" ? ["drift_credited"] : [];
 };

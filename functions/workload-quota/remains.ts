@@ -26,7 +26,10 @@ export const createOwnerReader = ({ get }: Pick<ObjectReader, "get">, most = Num
   };
 };
 
-/** Reports whether an object is counted as a part of its owner, and not separately. */
+/**
+ * Reports whether an object is counted as a part of its owner, and not separately. A Pod that is being deleted counts
+ * separately, because its owner may have replaced it already.
+ */
 export const isCountedWithOwner = async (
   object: unknown,
   kind: CountedKind,

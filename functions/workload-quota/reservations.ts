@@ -31,7 +31,7 @@ export interface Reservation {
   isOwned?: true;
   /** The part of `used` that no read of the object has confirmed. Only quotas with a limit for `unseen` have it. */
   unseen?: Amounts;
-  /** True if the object was read after the last charge, but only `unseen` could be corrected. */
+  /** True if the object was read after the last charge, but before the charge lapsed: only `unseen` was corrected. */
   isRead?: true;
 }
 
@@ -107,7 +107,10 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
   return Object.hasOwn(objects, object) ? objects[object] : undefined;
 };
 
-/** Replaces reservations of a part, and changes the quota's sum by the differences. Nothing else changes the sum. */
+/**
+ * Replaces reservations of a part, and changes the quota's sum, and the cluster's sum of unseen amounts, by the
+ * differences. Nothing else changes these sums.
+ */
 export const replaceReservations = (
   ledgered: Ledgered,
   { cluster, scope: scopeKey, part }: Omit<ReservationPlace, "object">,
@@ -172,7 +175,10 @@ export const hasPodsLess = ({ used }: Reservation, seen: Measure | undefined): b
 /** The milliseconds for which a version of `hard` applies after the last review by a function with this version. */
 const hardMilliseconds = 10 * 60_000;
 
-/** Records the `hard` of this function. Returns for each name the smallest amount in all valid versions of `hard`. */
+/**
+ * Records the `hard` of this version of the rule. Returns for each name the smallest amount in this `hard` and in those
+ * of other versions that still apply.
+ */
 export const recordHard = (
   ledgered: Ledgered,
   scopeKey: string,
@@ -196,7 +202,7 @@ export const recordHard = (
   return smallest;
 };
 
-/** The charge of one object to a quota. */
+/** The charge of one object to a quota. `version` and `isOwned` become those of the reservation. */
 export interface Charge {
   quota: Quota;
   place: ReservationPlace;
@@ -212,8 +218,8 @@ export interface Excess {
   quota: Quota;
   place: ReservationPlace;
   /**
-   * "hard": the quota's `hard`. "unseen": the amounts that objects of one cluster may reserve before they were read
-   * from the cluster. "room": the size of the ledger's value with the reservation.
+   * "hard": the quota's `hard`. "unseen": the share of `hard` that one cluster may reserve for objects that the rule
+   * hasn't read yet. "room": the size of the ledger's value with the reservation.
    */
   limit: "hard" | "unseen" | "room";
   requested: Amounts;
@@ -328,7 +334,8 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
 
 /**
  * Replaces a reservation by the amounts of its object as it was read, unless another review has changed the reservation
- * since then. If the reservation hasn't lapsed, an admitted write may still be stored, so only `unseen` is replaced.
+ * since then. If the reservation hasn't lapsed, an admitted write may still be stored, so only `unseen` is replaced: by
+ * the part of the reservation that the object didn't use.
  */
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);

@@ -22,7 +22,7 @@ export interface Quota {
   unseen?: string;
 }
 
-/** Returns the percentage of `hard` that may be unseen in one cluster; undefined if it is 100, which needs no check. */
+/** Returns the percentage `unseen` of a quota; undefined if it is 100, because the check of `hard` is enough then. */
 export const getUnseenPercent = ({ clusters, unseen }: Quota): bigint | undefined => {
   const percent = BigInt(unseen?.slice(0, -1) ?? (clusters?.length === 1 ? 100 : 50));
   return percent < 100n ? percent : undefined;
@@ -63,7 +63,7 @@ const quotaName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const path = /^([A-Za-z0-9_-]+|\*)(\.([A-Za-z0-9_-]+|\*))*$/;
 /** Matches `1%` to `100%`. */
 const share = /^([1-9][0-9]?|100)%$/;
-/** The most quotas. An object may be in all quotas, each with two values, and a ledger transaction has at most 100. */
+/** The most quotas. A ledger transaction changes at most 100 values; for an object in 40 quotas, it changes 80. */
 const mostQuotas = 40;
 
 /** Returns the end of an error message, such as `, not 3`; an empty text if there is no value. */

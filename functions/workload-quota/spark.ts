@@ -68,6 +68,7 @@ export const buildSparkTemplate = (
   if (faults.length > 0) return faults.join("; ");
 
   const spec = toMap(toMap(fields.template).spec);
+  // Spark runs in the template's first container, and sets its requests and limits.
   const [first, ...containers] = toList(spec.containers);
   const written = toMap(toMap(first).resources);
   const resources = {

@@ -46,7 +46,7 @@ const listRules = (policy: unknown, field: string): JsonMap[] => toList(toMap(to
 
 const getCondition = (rule: JsonMap): unknown => toMap(rule.template).condition;
 
-/** Renders the templates of a policy as CUE, each with the map that has the field `renderedCue` (`holder`). */
+/** Renders the templates of a policy as CUE, each with the map in which `renderedCue` is stored (`holder`). */
 const renderTemplates = (policy: unknown) => {
   let remaining = maxRenderedLength;
   const limitSize = (rendered: string | undefined) => {

@@ -73,7 +73,7 @@ export const createPolicyNeeds = (policyResources: readonly ResourceType[]) => (
     ...guessReferencedResources(policies),
     ...reads,
   ]),
-  // Scripts may run; and a script is known before the first review.
+  // The first function reports whether scripts may run; the second, whether the settings have a script.
   cue: cue(
     ({ scripts, inCluster, policies }: PolicySettings) => scripts && (inCluster || policies.some(hasScript)),
     ({ scripts, policies }) => scripts && policies.some(hasScript),
@@ -124,14 +124,14 @@ export const listPolicies = async (
   const lists = await Promise.all(resourceTypes.map((resourceType) => listPoliciesOfKind(resourceType, reader)));
   const [first = noObjects] = lists;
   const cached = joinedPolicies.get(first);
-  if (cached?.policies === policies && hasSameLists(cached.lists, lists)) return cached.all;
+  if (cached?.ofSettings === policies && hasSameLists(cached.ofCluster, lists)) return cached.joined;
   const configured = new Set(policies.map(formatIdentity));
   // The cast says only that these objects have the kinds of policies: their content has not been checked.
   const clusterPolicies = lists
     .flat()
     .filter((policy) => !configured.has(formatIdentity(policy))) as unknown as KinitirasPolicy[];
   const all = clusterPolicies.length > 0 ? [...policies, ...clusterPolicies] : policies;
-  joinedPolicies.set(first, { policies, lists, all });
+  joinedPolicies.set(first, { ofSettings: policies, ofCluster: lists, joined: all });
   // CUE is started early, so that the first script waits less.
   if (scripts && all.some(hasScript)) warmUpCueEngine();
   return all;
@@ -144,9 +144,9 @@ export const listPolicies = async (
 const joinedPolicies = new WeakMap<
   readonly KubernetesObject[],
   {
-    policies: readonly KinitirasPolicy[];
-    lists: readonly (readonly KubernetesObject[])[];
-    all: readonly KinitirasPolicy[];
+    ofSettings: readonly KinitirasPolicy[];
+    ofCluster: readonly (readonly KubernetesObject[])[];
+    joined: readonly KinitirasPolicy[];
   }
 >();
 

@@ -140,7 +140,7 @@ const toCueLiteral = (value: unknown): string => {
   return wellFormed.replaceAll("\uFEFF", "\\ufeff");
 };
 
-/** Evaluates CUE to a struct. Error messages are shortened, and don't contain the hidden field's name. */
+/** Evaluates CUE to a struct. Error messages are shortened, and don't contain the wrapping hidden field (`name`). */
 const evaluateStruct = async (
   evaluateCue: PolicyCapabilities["evaluateCue"],
   name: string,

@@ -184,7 +184,7 @@ export interface PolicyRequest {
 
 /** The functions with which policies ask a cluster, HTTP services and CUE. They have no other way. */
 export interface PolicyCapabilities {
-  /** Rejects if the cluster doesn't serve a kind. If this function is absent, only `get` and `findFirst` reject. */
+  /** Rejects if the cluster doesn't serve a kind. Without this function, only reads of such a kind reject. */
   requireKind?(apiVersion: string, kind: string): Promise<unknown>;
   /** Reads one object. Resolves to undefined if it doesn't exist. Rejects if the cluster doesn't serve its kind. */
   get(apiVersion: string, kind: string, name: string, namespace?: string): Promise<KubernetesObject | undefined>;

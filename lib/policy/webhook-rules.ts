@@ -59,7 +59,7 @@ const mergeWebhookRules = (webhookRules: readonly RequestMatch[], possible: read
     const isUsed = (operation: Operation) => group.some(({ operations }) => includesValue(operations, operation));
     return { ...webhookRule, operations: possible.filter(isUsed) };
   });
-  // Then, rules are dropped whose requests a rule for all resources matches. Such a rule matches no subresources.
+  // Then, rules are dropped if rules for all resources match their requests. The resource * includes no subresources.
   const matchesEverything = ({ apiGroups, apiVersions, resources, scope }: RequestMatch) =>
     scope === undefined && [apiGroups, apiVersions, resources].every((names) => names.includes("*"));
   const rulesForAll = rulesByResource.filter(matchesEverything);
@@ -103,8 +103,8 @@ const toWebhookRule = (
 const includesValue = (wanted: readonly string[], value = "") => wanted.includes("*") || wanted.includes(value);
 
 /**
- * Returns a function that inspects a cluster. It reads the policies of the settings, and those of the cluster. In the
- * settings that it returns, the webhook rules and the reads that these policies need replace the policies.
+ * Returns a function that inspects a cluster. It reads the policies of the settings, and those of the cluster. The
+ * settings that it returns have no policies, but the webhook rules and the reads that these policies need.
  */
 export const createWebhookRulesInspection =
   (resourceTypes: readonly ResourceType[], ...possible: Operation[]) =>

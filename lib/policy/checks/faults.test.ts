@@ -45,7 +45,7 @@ const buildPolicy = ({ namespace, selectors = [{ apiVersion: "v1", kind: "Pod" }
   };
 };
 
-/** Returns the field of the part that a case states; the case's sentences call the field AT. */
+/** Returns the field of the part that a case states. In the case's expected sentences, AT stands for this field. */
 const findField = ({ selectors, rule, template, http, overriders, validateRule, condition }: Given): string => {
   if (rule) return "spec.overrideRules[0]";
   if (http) return "spec.overrideRules[0].overriders.template.valueRef.http";

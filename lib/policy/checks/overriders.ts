@@ -159,6 +159,7 @@ export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
     faults.push(
       "cop is invalid: in the same cop, there cannot be a unified containerCount in OverrideRuleOriginResourceRequirements and OverrideRuleOriginResourceOversell",
     );
+  // After 100 faults, no more are searched: a hostile policy could cause an answer of megabytes.
   for (const { type, tolerations = [] } of overriders)
     if (type === "tolerations" && faults.length < 100)
       for (const fault of findTolerationFaults(tolerations, "spec.affinity.toleration")) faults.push(fault);

@@ -61,7 +61,7 @@ const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
   checkFieldsAllowingUnknown<LabelSelector>({
     matchLabels: (labels, at, faults) => {
       checkEachMapValue(checkValue)(labels, at, faults);
-      // `checkEachMapValue` has already reported labels that are no map.
+      // `checkEachMapValue` has already reported labels that are no map. To limit the time, only 1000 keys are checked.
       for (const name of Object.keys(toMap(labels)).slice(0, 1000)) checkLabelKey(name, `${at}: the key`, faults);
     },
     matchExpressions: checkEachListElement(

@@ -121,6 +121,7 @@ const appliers: Record<string, (place: OperationTarget) => boolean> = {
   },
 };
 
+/** Applies the operation `replace` or `test` to the whole object. Reports whether the object changed. */
 const replaceObject = (object: object, op: string, value: unknown): boolean => {
   if (op === "test" && isSame(object, value)) return false;
   if (op !== "replace" || !isMap(value))

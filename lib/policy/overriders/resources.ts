@@ -23,7 +23,10 @@ import { quoteValue } from "../values/texts.ts";
 
 const lists = ["requests", "limits"] as const;
 
-/** Applies a template of resources in place: sets or removes requests and limits of the pod's first container. */
+/**
+ * Applies a template of resources in place: sets or removes requests and limits of the pod's first container. As in
+ * kinitiras, each name in the template is a step of a JSON pointer, in which `~1` means a slash.
+ */
 export const changeResources = (podSpec: JsonMap, { operation, resources }: OverrideTemplate): boolean => {
   const amounts = requireMap(resources, "template.resources");
   if (amounts === undefined) throw new Error("template.resources is missing");
@@ -72,8 +75,8 @@ export const applyOversellToFirstContainer = (
     if (operation === "remove") return removeQuantity(container, "requests", name);
     const fraction = requireFractionBelowOne(getOwn(factors, factor), `template.resourcesOversell.${factor}`);
     const limit = getQuantity(container, "limits", name);
+    // As in kinitiras, a disk limit of 0 sets no request, and a CPU request that is written as "0" stays 0.
     if (limit === undefined || (name === "ephemeral-storage" && limit.nanos === 0n)) return false;
-    // A CPU request that is written as "0" stays 0.
     const isZero = name === "cpu" && getOwn(getQuantities(container, "requests"), name) === "0";
     const text = `${isZero ? 0n : multiplyRounded(limit, fraction, unit)}${suffix}`;
     return setQuantity(container, "requests", name, parseTemplateQuantity(text, name), text);

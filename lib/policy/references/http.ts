@@ -277,7 +277,7 @@ export const findPolicyHttpSettingsFault = ({
 
 const credentialFields = ["host", "username", "secret", "parameter", "region"];
 
-/** Returns what an invalid credential must have; undefined for a valid one. */
+/** Returns what an invalid credential must have, as a part of the sentence `must have … in FIELD`. */
 const describeCredentialFault = (credential: HttpCredential): string | undefined => {
   if (!isMap(credential) || Object.values(credential).some((value) => typeof value !== "string")) return "texts alone";
   const unknown = Object.keys(credential).find((key) => !credentialFields.includes(key));

@@ -22,7 +22,7 @@ describe("a token", () => {
     it(`in ${body} is cached for ${seconds} s with auth ${JSON.stringify(auth)}${refused ? `, if the service has refused "${refused}"` : ""}`, () =>
       assert.equal(computeTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
 
-  it("a response that comes again is cached as long, because its token lives from the first response", (test) => {
+  it("the cache time of a response counts from the first read, so it is the same at a later read", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
     assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90); // 100 s minus a tenth

@@ -22,13 +22,13 @@ export const parseTokenResponse = (answer: HttpsResponse): ReceivedToken | undef
 
 /** When each response of a token service was first read: the start of the token's life. */
 const firstRead = new WeakMap<HttpsResponse, number>();
-/** Both in milliseconds. */
-const defaultLife = 5 * 60_000;
-const minimumMargin = 5000;
+const defaultLifeMilliseconds = 5 * 60_000;
+/** The least time between the end of caching and the end of a token's life. */
+const minimumMarginMilliseconds = 5000;
 
 /**
- * Returns for how many seconds to cache a token: its life minus a margin of a tenth, but at least 5 s. Returns 0 for a
- * token that was refused.
+ * Returns for how many seconds to cache a token: its life minus a margin. The margin is a tenth of the life, but at
+ * least 5 s. Returns 0 for a token that was refused.
  */
 export const computeTokenCacheSeconds =
   ({ expireDuration = "" }: HttpReferenceAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
@@ -39,9 +39,9 @@ export const computeTokenCacheSeconds =
     if (found === undefined || found.token === refused) return 0;
     const life =
       found.expireAt === undefined
-        ? (parseGoDurationMilliseconds(expireDuration) ?? defaultLife)
+        ? (parseGoDurationMilliseconds(expireDuration) ?? defaultLifeMilliseconds)
         : found.expireAt - start;
-    return Math.max(0, life - Math.max(life / 10, minimumMargin)) / 1000;
+    return Math.max(0, life - Math.max(life / 10, minimumMarginMilliseconds)) / 1000;
   };
 
 /** The milliseconds of each unit of Go's durations. */

@@ -59,7 +59,7 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
     return { name: toFieldName(step), steps: steps.slice(0, index + 1), within: toFieldName(steps[index - 1]) };
   });
 
-/** Returns the CUE field for a step of a path. It is `required` for the long key of required terms. */
+/** Returns the CUE field for a step of a path. The default is the pod spec; the key of required terms is shortened. */
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
 /** Renders the operations `add` (with `keepsPresent`) and `replace`. */
@@ -96,6 +96,7 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent
  * removed from a map. In CUE, `x != _|_` means that x exists.
  */
 const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
+  // Inner maps come first: when a map is removed, the paths in it no longer exist.
   const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();
   const goneFields = maps.map(({ name }) => {
     const isInMap = ({ within }: ParentMap) => within === name;

@@ -40,8 +40,9 @@ const noNumber = "^$";
 
 /**
  * Returns a CUE definition that computes the value of a number, or of a text that is a decimal or a quantity. It fails
- * if CUE can't calculate exactly: for a text with 19 digits or more, with more than nine decimals or larger than
- * 2^63-1, and for a number that doesn't match `numberPattern`.
+ * if CUE can't calculate exactly: for a text with 19 digits or more, with more than nine decimals (an exponent `tens`
+ * below -9) or larger than 2^63-1, and for a number that doesn't match `numberPattern`. In CUE, `[if c {x}, y][0]` is x
+ * if c is true, and otherwise y.
  */
 export const renderCueAmountDefinition = (
   numberPattern?: string,

@@ -62,7 +62,7 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   if (!location && !value) throw new Error("condition needs value or valueRef");
   const compared = location ? `[if ${location.place} != _|_ {${location.place}}]` : `[${renderConstant(value?.value)}]`;
   const isProcessed = condition.valueProcess && !cond.endsWith("In");
-  const { test, shape: exactNumbers } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
+  const { test, exactNumberPattern } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
   return {
     inputs: location ? [location.input] : [],
     parts: [`// the compared value${location ? ", if it exists" : ""}\ngiven: ${compared}`],
@@ -70,7 +70,7 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
     definitions: [
       ...(test.includes("_same") ? [sameDefinition] : []),
       ...(test.includes("_ordered") ? [renderOrderDefinition(signs[cond] ?? "")] : []),
-      ...(/_same|_ordered|_amount/.test(test) ? [renderCueAmountDefinition(exactNumbers)] : []),
+      ...(/_same|_ordered|_amount/.test(test) ? [renderCueAmountDefinition(exactNumberPattern)] : []),
     ],
   };
 };
@@ -87,8 +87,11 @@ const signs: Record<string, string> = { Gt: ">", Gte: ">=", Lt: "<", Lte: "<=" }
 
 interface RenderedTest {
   test: string;
-  /** A regular expression for numbers with which the test calculates exactly; undefined if the test only compares. */
-  shape?: string | undefined;
+  /**
+   * Matches the numbers with which CUE calculates exactly; with other numbers, the test fails. Undefined if the test
+   * only compares.
+   */
+  exactNumberPattern?: string | undefined;
 }
 
 const renderTest = (cond: PolicyCondition["cond"], value: ConstantValue): RenderedTest => {
@@ -102,7 +105,7 @@ const renderTest = (cond: PolicyCondition["cond"], value: ConstantValue): Render
 const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
 const numberPattern = "[:[,]-?[0-9]";
 
-/** A CUE definition that compares two values. */
+/** A CUE definition that compares two values. If it can't decide, it fails: in CUE, `false & true` is an error. */
 const sameDefinition = `// whether two values are equal; a number and a text are compared by value
 _same: {
 	one: _
@@ -122,7 +125,7 @@ _same: {
 
 const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "other": ${right}}).out`;
 
-/** Returns CUE that tests whether `one` equals `other`. A constant allows a simpler test than two references. */
+/** Returns CUE that tests whether `one` equals `other`. The test is simpler if `other` is a constant (`value`). */
 const renderEquality = (value: ConstantValue): string => {
   if (value === undefined) return renderSame("one", "other");
   const { value: constant } = value;
@@ -133,24 +136,28 @@ const renderEquality = (value: ConstantValue): string => {
       "{...}",
       `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
     );
-  return renderSingle("other", [constant]);
+  return renderConstantEquality("other", [constant]);
 };
 
 const renderAllMembers = (shape: string, members: string) =>
   `[if (one & ${shape}) != _|_ if len(one) == len(other) {!list.Contains([${members}], false)}, false][0]`;
 
+/** Returns CUE that tests whether `one` equals an element of `other`; `value` is `other` if it is a constant. */
 const renderMembership = (value: ConstantValue): string => {
   const members = Array.isArray(value?.value) ? value.value : undefined;
-  return `list.Contains([for member in other & [...] {${members ? renderSingle("member", members) : renderSame("one", "member")}}], true)`;
+  return `list.Contains([for member in other & [...] {${members ? renderConstantEquality("member", members) : renderSame("one", "member")}}], true)`;
 };
 
-/** Returns CUE that compares the value `one` with constants. It is as simple as the types of the constants allow. */
-const renderSingle = (name: string, constants: unknown[]): string => {
+/**
+ * Returns CUE that tests whether `one` equals the CUE variable `variable`, which has one of these constants. The test
+ * is as simple as the types of the constants allow.
+ */
+const renderConstantEquality = (variable: string, constants: unknown[]): string => {
   if (constants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
-    return `list.Contains([for amount in ${renderAmountExpression("one")} {amount == ${name}}], true)`;
+    return `list.Contains([for amount in ${renderAmountExpression("one")} {amount == ${variable}}], true)`;
   return constants.some((constant) => parseDecimalOrQuantity(constant) !== undefined)
-    ? renderSame("one", name)
-    : `list.Contains([one], ${name})`;
+    ? renderSame("one", variable)
+    : `list.Contains([one], ${variable})`;
 };
 
 /** Returns CUE that compares `one` with `other` by an operator such as `<`. */
@@ -160,6 +167,7 @@ const renderOrder = (sign: string, value: ConstantValue): string => {
     return `${renderAmountExpression("one")}[0] ${sign} other`;
   const ofTexts = `(one & string) ${sign} (other & string)`;
   if (value !== undefined && parseDecimalOrQuantity(constant) === undefined) return ofTexts;
+  // Only the CUE itself can find out whether both values are numbers.
   return `(_ordered & {"one": one, "other": other}).out`;
 };
 
@@ -186,36 +194,40 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   const operand = parseDecimalOrPercentage(operationWith);
   if (operand === undefined) throw new Error("condition.valueProcess.operationWith must be a number or a percentage");
   const number = value && parseDecimalOrQuantity(value.value);
-  const { amount, wanted, shape } =
+  const { calculation, rightSide, exactNumberPattern } =
     value === undefined
       ? renderReferenceSides(String(operation), operand)
       : renderConstantSides(number && calculateWithExactFractions(number, operation, operand));
   const sign = signs[cond];
-  if (sign !== undefined) return { test: `${renderAmountExpression("one")}[0]${amount} ${sign} ${wanted}`, shape };
-  const isEqual = `list.Contains([for amount in ${renderAmountExpression("one")} {amount${amount} == ${wanted}}], true)`;
-  // The test evaluates the wanted value first, so that CUE fails if it is no number, even without data.
-  const test = number === undefined ? `(${wanted} != null && ${isEqual})` : isEqual;
-  return { test: cond === "NotEqual" ? `!${test}` : test, shape };
+  if (sign !== undefined)
+    return { test: `${renderAmountExpression("one")}[0]${calculation} ${sign} ${rightSide}`, exactNumberPattern };
+  const isEqual = `list.Contains([for amount in ${renderAmountExpression("one")} {amount${calculation} == ${rightSide}}], true)`;
+  // The test evaluates the right side first, so that CUE fails if it is no number, even without data.
+  const test = number === undefined ? `(${rightSide} != null && ${isEqual})` : isEqual;
+  return { test: cond === "NotEqual" ? `!${test}` : test, exactNumberPattern };
 };
 
-/** The sides of a comparison in CUE. `amount` is appended to the data's amount, as ` * 3`; `wanted` is the other. */
+/**
+ * The sides of a comparison in CUE. The left side is the tested value's amount and `calculation`, such as ` * 3`.
+ * `exactNumberPattern` is as in RenderedTest.
+ */
 interface ComparedSides {
-  amount: string;
-  wanted: string;
-  shape?: string | undefined;
+  calculation: string;
+  rightSide: string;
+  exactNumberPattern?: string | undefined;
 }
 
 /** Returns the sides for a constant. If the constant has no finite decimal, both sides are multiplied. */
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
   // If the constant is no number, the rendered CUE fails once there is data to compare, as kinitiras does.
-  if (wanted === undefined) return { amount: "", wanted: "(other & number)" };
+  if (wanted === undefined) return { calculation: "", rightSide: "(other & number)" };
   const text = formatDecimal(wanted);
-  if (text !== undefined) return { amount: "", wanted: text };
+  if (text !== undefined) return { calculation: "", rightSide: text };
   const { numerator, denominator } = wanted;
   return {
-    amount: ` * ${denominator}`,
-    wanted: String(numerator),
-    shape: buildExactCueFactorPattern(String(denominator).length),
+    calculation: ` * ${denominator}`,
+    rightSide: String(numerator),
+    exactNumberPattern: buildExactCueFactorPattern(String(denominator).length),
   };
 };
 
@@ -224,11 +236,15 @@ const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSid
   const amount = `${renderAmountExpression("other")}[0]`;
   const text = formatDecimal(operand) ?? "";
   if (sign === "+" || sign === "-")
-    return { amount: "", wanted: `${amount} ${sign} (${text})`, shape: buildExactCueSummandPattern(text) };
-  const shape = buildExactCueFactorPattern(text.replace(/[-.]/g, "").length);
-  if (sign === "*") return { amount: "", wanted: `${amount} * (${text})`, shape };
+    return {
+      calculation: "",
+      rightSide: `${amount} ${sign} (${text})`,
+      exactNumberPattern: buildExactCueSummandPattern(text),
+    };
+  const exactNumberPattern = buildExactCueFactorPattern(text.replace(/[-.]/g, "").length);
+  if (sign === "*") return { calculation: "", rightSide: `${amount} * (${text})`, exactNumberPattern };
   // `a == b / c` is rendered as `a * c == b`, because a division might be inexact in CUE.
   return text.startsWith("-")
-    ? { amount: ` * ${text.slice(1)}`, wanted: `-(${amount})`, shape }
-    : { amount: ` * ${text}`, wanted: amount, shape };
+    ? { calculation: ` * ${text.slice(1)}`, rightSide: `-(${amount})`, exactNumberPattern }
+    : { calculation: ` * ${text}`, rightSide: amount, exactNumberPattern };
 };

@@ -74,15 +74,15 @@ export const locateReferenceInCue = ({ from, path }: ValueReference, suffix: "" 
   };
 };
 
-/** Returns a patch operation that prepends the elements that a list lacks, one after another. */
+/** Returns a patch operation that prepends the terms that a list lacks. The CUE field `termsField` has all terms. */
 export const renderPrependMissingAsCue = (
   path: string,
   list: string,
   terms: readonly unknown[],
-  name: string,
+  termsField: string,
 ): string => {
   const distinct = terms.filter((term, index) => !terms.slice(0, index).some((earlier) => isSame(term, earlier)));
-  const from = distinct.length === terms.length ? name : renderCueLiteral(distinct);
+  const from = distinct.length === terms.length ? termsField : renderCueLiteral(distinct);
   const clauses = `if len(${list}) > 0 for term in ${from} if !list.Contains(${list}, term)`;
   return renderCuePatchOperation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
 };

@@ -76,6 +76,7 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
     return { name, field: factor.replace("Factor", ""), times: formatFactor(resourcesOversell[factor]) };
   });
   const digits = Math.max(...multiplied.map(({ times }) => times.length - "0.".length));
+  // As in kinitiras, a disk limit of 0 sets no request.
   const operations = multiplied.map(({ name, field, times }) =>
     renderCuePatchOperation(
       "add",
@@ -105,6 +106,7 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
 
 const cpuRequest = renderCuePath("requests", ["cpu"]);
 
+/** Returns CUE for a list with the amount of a resource; the list is empty if the resource is absent. */
 const renderAmountAt = (list: string, name: string): string => {
   const place = renderCuePath(list, [name]);
   return `[if ${place} != _|_ if ${place} != null {${renderAmountExpression(place)}[0]}]`;
@@ -112,7 +114,7 @@ const renderAmountAt = (list: string, name: string): string => {
 
 /**
  * Returns CUE for a limit multiplied by a factor: in thousandths of a CPU, or in whole units of other resources. Halves
- * are rounded away from zero.
+ * are rounded away from zero. The CUE field `isIdle` is true if the present CPU request is "0", which stays 0.
  */
 const renderMultipliedLimit = (field: string, times: string) =>
   field === "cpu"

@@ -41,7 +41,7 @@ const renderAddition = (tolerations: readonly Toleration[]) => [
 
 /**
  * Renders the removal of the tolerations that the template identifies. In the CUE, `meant` are the keys and values that
- * identify tolerations, and `gone` the indexes to remove.
+ * identify tolerations, `_meant` tests a toleration by them, and `gone` has the indexes to remove.
  */
 const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
@@ -110,7 +110,7 @@ const listIdentities = ({ key, operator = "", value }: Toleration): object[] => 
   return ["", "Equal"].includes(operator) && typeof value === "string" ? [{ key, value }] : [];
 };
 
-/** CUE (`_meant`) that finds out whether a toleration (`of`) has a key, or a key and a value, of the list `by`. */
+/** CUE (`_meant`) that tests whether the list `by` has the key, or the key and value, of a toleration (`of`). */
 const identityTestDefinition = `_meant: {
 	of: _
 	by: [...]

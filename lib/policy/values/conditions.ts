@@ -23,6 +23,7 @@ export const isConditionMet = (
   const test = typeof cond === "string" && Object.hasOwn(comparisons, cond) ? comparisons[cond] : undefined;
   if (test === undefined) throw new Error(`cond must be one of ${knownConditions.join(", ")}, not ${quoteValue(cond)}`);
   if (tested === undefined || comparison === undefined) return false;
+  // As in kinitiras, In and NotIn ignore valueProcess.
   const isProcessed = valueProcess !== undefined && valueProcess !== null && !cond.endsWith("In");
   return test(tested.value, isProcessed ? processValue(comparison.value, valueProcess) : comparison.value);
 };

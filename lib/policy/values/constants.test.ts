@@ -18,7 +18,11 @@ suite("a constant", () => {
     ["may be a list of integers", { integerSlice: [1, 2] }, [1, 2]],
     ["may be a list of floats", { floatSlice: ["1.5"] }, [parseDecimal("1.5")]],
     ["may be a map", { stringMap: { a: "b" } }, { a: "b" }],
-    ["is the first that is set", { stringMap: { a: "b" }, boolean: true, integer: 1 }, 1],
+    [
+      "is the first field that is set, in the order string, integer, float, boolean, lists and map",
+      { stringMap: { a: "b" }, boolean: true, integer: 1 },
+      1,
+    ],
     ["isn't an empty list or map", { stringSlice: [], stringMap: {}, floatSlice: ["1"] }, [parseDecimal("1")]],
     ["isn't null", { string: null, boolean: true } as never, true],
   ];

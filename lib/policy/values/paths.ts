@@ -22,6 +22,7 @@ const hasSlash = (text: string) => text.startsWith("/") || text.replaceAll(quote
 const parseSlashPath = (text: string): PathStep[] =>
   text
     .replace(/^\/+/, "")
+    // The lookbehind keeps the time linear.
     .replace(/(?<!\/)\/+$/, "")
     .split("/")
     .map((step) => {

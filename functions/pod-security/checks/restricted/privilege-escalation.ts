@@ -6,6 +6,7 @@ import { buildContainersCheck, formatQuotedNames, type PodSecurityCheck, skipWin
 
 const checkEscalation = buildContainersCheck(
   "allowPrivilegeEscalation != false",
+  // An absent field counts as true.
   (_, { allowPrivilegeEscalation }) => (allowPrivilegeEscalation === false ? [] : ["true"]),
   (names) => `${formatQuotedNames("container", names)} must set securityContext.allowPrivilegeEscalation=false`,
 );
