@@ -59,7 +59,7 @@ const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy =>
     conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
     mutations: mutations.map(compileMutation),
   };
-  // The texts are read by their keys and not, for example, by JSON.stringify, because recordings keep only such texts.
+  // A recording keeps only the texts that a rule reads by their keys, so JSON.stringify must not read the policy here.
   const texts = [...parts.variables.values(), ...parts.mutations.map(({ expression }) => expression)];
   const usesNamespace = texts.some(({ text }) => text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

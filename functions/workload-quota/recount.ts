@@ -66,6 +66,7 @@ interface RecountPlace extends RecountResult {
 
 /** The part of a list that was read: the objects after `after` up to `upTo`, or up to the end of the list. */
 interface ReadRange {
+  /** A time before the first page of the list was requested. */
   since: number;
   after: string;
   upTo?: string | undefined;

@@ -52,7 +52,7 @@ const secret = "a secret value";
 /** Rules that may fill in values from cached reads. Each has a reason, which is also in the rule's README. */
 const fillingFromCache: Record<string, string> = {
   "pod-topology-labels": "a node that has its zone and region keeps them",
-  "policy-override": "it would list every policy for every write",
+  "policy-override": "without the cache, it would list every policy for every write",
 };
 type CaseReview = ReturnType<typeof buildCaseReview>;
 
