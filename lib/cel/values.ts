@@ -211,7 +211,7 @@ export const toArray = (list: List): readonly Value[] =>
 
 const builtLists = new WeakSet<readonly Value[]>();
 
-/** Marks a list that an expression builds element by element. Upstream converts elements of other lists in another way. */
+/** Marks a list that an expression builds element by element. Upstream converts elements of other lists differently. */
 export const markBuiltList = <List extends readonly Value[]>(list: List): List => {
   builtLists.add(list);
   return list;

@@ -243,7 +243,7 @@ describe("the log line of a failed review", () => {
       ));
 });
 
-/** Returns the part of a text that a log must not contain: parts of fewer than nine characters may not be recognized. */
+/** Returns the part of a text that a log must not contain. Parts of fewer than nine characters may be unrecognized. */
 const getBeginning = (text: string): string => text.slice(0, 9);
 
 /** Messages of rules in which a value of a Secret is shown in different forms. */
