@@ -19,7 +19,7 @@ export const runCommandLine = async (words: string[]): Promise<void> => {
 /** Runs `postern VERB …`. Returns the exit code: 0 success, 1 denied or failed, 2 wrong usage, 3 could not evaluate. */
 export const runPostern = (words: readonly string[]): Promise<number> => reportErrors(() => runVerb(words));
 
-/** Runs a command of the repository that is no verb, such as `npm run bench`, with the arguments of this process. */
+/** Runs a script of the repository, such as `npm run bench`, with the arguments of this process. */
 export const runScript = async (name: string, command: Command): Promise<void> => {
   process.exitCode = await reportErrors(() => runCommand(name, command, process.argv.slice(2)));
 };

@@ -28,17 +28,18 @@ export const readInteger = (_: string, value: unknown, { source = "" }: { source
 
 /**
  * Returns a number for a safe integer, a bigint for another integer of 64 bits, and a rounded number for larger ones.
+ * Remembers for `mayHaveBigints` that it has returned a bigint.
  */
 export const toExactInteger = (integer: bigint): number | bigint => {
   if (Number.isSafeInteger(Number(integer)) || BigInt.asIntN(64, integer) !== integer) return Number(integer);
-  isBigintRead = true;
+  hasReadBigint = true;
   return integer;
 };
 
-let isBigintRead = false;
+let hasReadBigint = false;
 
 /** Reports whether an object of this process may have a bigint: each one comes from a text that was read. */
-export const mayHaveBigints = (): boolean => isBigintRead;
+export const mayHaveBigints = (): boolean => hasReadBigint;
 
 /** A replacer for `JSON.stringify`, which writes a bigint as a number. */
 export const writeInteger = (_: string, value: unknown): unknown =>

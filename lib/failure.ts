@@ -22,7 +22,7 @@ const reasons: Record<number, string> = {
   504: "Timeout",
 };
 
-/** Returns a Status. For most HTTP codes, the API server shows its client no other body. */
+/** Returns a Status. For most HTTP codes, the API server shows its client a webhook's body only if it is a Status. */
 export const toFailureStatus = (code: number, message: string) => {
   return { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", message, reason: reasons[code], code };
 };

@@ -46,16 +46,17 @@ describe("setMemberToCopy and deleteMember", () => {
 });
 
 describe("hasMisreadKey", () => {
-  const rows: [text: string, value: unknown, isMisread: boolean][] = [
+  // Some versions of V8 read a key with an escape as another key.
+  const rows: [text: string, parsed: unknown, isMisread: boolean][] = [
     ['{"\\u0073pec":1}', { spec: 1 }, false],
     ['{"\\u0073pec":1}', { "\\u00": 1 }, true],
     ['[{"spec":1},{"\\u0073pec":1}]', [{ spec: 1 }, { "\\u00": 1 }], true],
     ['{"\\"":{"a":"\\":"}}', { '"': { a: '":' } }, false],
     ['{"\\"":1}', { "\\": 1 }, true],
   ];
-  for (const [text, value, isMisread] of rows)
-    it(`is ${isMisread} for ${text} read as ${JSON.stringify(value)}`, () =>
-      assert.equal(hasMisreadKey(text, value), isMisread));
+  for (const [text, parsed, isMisread] of rows)
+    it(`is ${isMisread} for ${text} read as ${JSON.stringify(parsed)}`, () =>
+      assert.equal(hasMisreadKey(text, parsed), isMisread));
 });
 
 describe("isSame", () => {

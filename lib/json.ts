@@ -142,6 +142,7 @@ export const getOwn = (value: unknown, key: string | number): unknown =>
 /** Returns the map under a key. Creates it if it is absent or null. Throws if the value is anything else. */
 export const getOrCreateMap = (parent: object, key: string, field: string): JsonMap => {
   if (requireMap(getOwn(parent, key), field) === undefined) setMemberToCopy(parent, key, {});
+  // The map is read again, because the parent has a copy, and a draft returns a view of it.
   return requireMap(getOwn(parent, key), field) ?? {};
 };
 

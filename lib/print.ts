@@ -1,6 +1,6 @@
 import { writeSync } from "node:fs";
 
-/** Prints synchronously, because Lambda may freeze the process after the answer. process.stdout creates a stream. */
+/** Prints synchronously and without a stream, because Lambda may freeze the process after the answer. */
 export const printSync = (text: string): void => {
   try {
     writeSync(1, text);

@@ -217,16 +217,19 @@ const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "
 /** The API server's limits in characters. */
 const maxWarningLength = 256;
 const maxLengthOfAllWarnings = 4096;
+/** The characters that are kept free for the last warning. */
+const lastWarningLength = 40;
 
 /**
  * Returns the warnings that fit the API server's limits, and a last one that says how many are left out. The API server
- * drops a warning with a control character. If all have more than 4096 characters, it cuts each to 256 and drops some.
+ * drops a warning with a control character. If all together have more than 4096 characters, it cuts each to 256 and
+ * drops some.
  */
 export const fitWarnings = (warnings: readonly string[]): string[] => {
   const cleanWarnings = [...new Set(warnings.map(removeControls))].filter(Boolean);
   if (countCharacters(cleanWarnings.join("")) <= maxLengthOfAllWarnings) return cleanWarnings;
   const kept: string[] = [];
-  let remaining = maxLengthOfAllWarnings - 40;
+  let remaining = maxLengthOfAllWarnings - lastWarningLength;
   for (const text of cleanWarnings) {
     const shortened = truncate(text, maxWarningLength);
     remaining -= countCharacters(shortened);

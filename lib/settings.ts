@@ -23,7 +23,7 @@ export const mergeWithDefaults = (defaults: object, settings: unknown): object =
 };
 
 /** Fields of kube-apiserver's configuration files. Settings may contain them, but they have no effect. */
-export const settingsHeader = ["apiVersion", "kind"];
+export const typeMetaKeys = ["apiVersion", "kind"];
 
 /** The values that a setting may have, by its path, such as `defaults.enforce`. A list's path means its elements. */
 export type SettingChoices = Readonly<Record<string, readonly string[]>>;
@@ -88,7 +88,7 @@ const compareMaps = (
   const knownKeys = Object.keys(defaults);
   return Object.entries(settings).flatMap(([key, value]) => {
     const valuePath = [...path, key];
-    if (path.length === 0 && settingsHeader.includes(key)) return [];
+    if (path.length === 0 && typeMetaKeys.includes(key)) return [];
     if (!Object.hasOwn(defaults, key))
       return [
         {

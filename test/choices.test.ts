@@ -8,7 +8,7 @@ import {
   chooseMinors,
   chooseOtherMinor,
   choosePart,
-  choosePorts,
+  choosePluginRules,
   chooseUpgrade,
   listLeftOut,
 } from "./choices.ts";
@@ -18,15 +18,16 @@ import { listPluginPorts } from "./parity/plugins.ts";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const pluginRules = listPluginPorts(await readCatalogue());
 const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
+// The last argument of choosePart.
+const [runOfAllTests, otherRun] = [true, false];
 const tenths = Array.from({ length: 10 }, (_, index) => index);
-const isRunOfAllTests = true;
 
 // A suite's turn, 0 or 1, decides which of the run's two minors the suite compares.
 describe("what a run compares with real API servers", () => {
   // With this variable, every comparison would use the minor that the variable states.
   delete process.env.POSTERN_KUBERNETES;
-  const chooseMinorsOfRun = (seed: number) => chooseMinors(undefined, undefined, seed);
-  const chooseMinorsOfTurn = (turn: 0 | 1, seed: number) => chooseMinors(undefined, turn, seed);
+  const chooseMinorsOfRun = (seed: number) => chooseMinors({ seed });
+  const chooseMinorsOfTurn = (turn: 0 | 1, seed: number) => chooseMinors({ turn, seed });
 
   for (const turn of [0, 1] as const)
     it(`a suite that compares one minor compares every minor for some seed (turn ${turn})`, () => {
@@ -39,7 +40,7 @@ describe("what a run compares with real API servers", () => {
       const chosenInBothTurns = [...chooseMinorsOfTurn(0, seed), ...chooseMinorsOfTurn(1, seed)];
       assert.deepEqual(chosenInBothTurns.sort(), allChosen.toSorted());
       assert.deepEqual(
-        choosePorts(pluginRules, seed).map(([minor]) => minor),
+        choosePluginRules(pluginRules, seed).map(([minor]) => minor),
         allChosen,
       );
       assert.equal(allChosen.length, 2);
@@ -48,7 +49,7 @@ describe("what a run compares with real API servers", () => {
 
   it("every rule that replaces a plugin is compared in every minor for some seeds", () => {
     const rulesAndMinors = seeds.flatMap((seed) =>
-      choosePorts(pluginRules, seed).flatMap(([minor, chosen]) => chosen.map(({ name }) => `${name} ${minor}`)),
+      choosePluginRules(pluginRules, seed).flatMap(([minor, chosen]) => chosen.map(({ name }) => `${name} ${minor}`)),
     );
     const wanted = pluginRules.flatMap(({ name }) => minors.map((minor) => `${name} ${minor}`));
     assert.deepEqual([...new Set(rulesAndMinors)].sort(), wanted.sort());
@@ -57,7 +58,7 @@ describe("what a run compares with real API servers", () => {
   it("a suite that compares a tenth of all fields compares each tenth in every minor for some seeds", () => {
     const partsAndMinors = seeds.flatMap((seed) =>
       chooseMinorsOfTurn(1, seed).flatMap((minor) =>
-        tenths.filter(choosePart("fields", 10, seed, isRunOfAllTests)).map((index) => `${index} ${minor}`),
+        tenths.filter(choosePart("fields", 10, seed, runOfAllTests)).map((index) => `${index} ${minor}`),
       ),
     );
     const wanted = tenths.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
@@ -66,8 +67,8 @@ describe("what a run compares with real API servers", () => {
 
   it("a run of all tests has one part of the slow tests, and a run of some tests has all parts", () => {
     for (const seed of seeds) {
-      assert.equal(tenths.filter(choosePart("a", 10, seed, isRunOfAllTests)).length, 1);
-      assert.deepEqual(tenths.filter(choosePart("a", 10, seed, !isRunOfAllTests)), tenths);
+      assert.equal(tenths.filter(choosePart("a", 10, seed, runOfAllTests)).length, 1);
+      assert.deepEqual(tenths.filter(choosePart("a", 10, seed, otherRun)), tenths);
     }
   });
 

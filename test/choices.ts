@@ -30,21 +30,29 @@ export const chooseOtherMinor = (seed = runSeed): string => {
   return process.env.POSTERN_KUBERNETES ?? older[draw("minor", older.length, seed)] ?? newestMinor;
 };
 
+/** What decides which minors a suite compares. */
+interface MinorChoice {
+  /** The value of the environment variable with the size of a large run: it takes one minor, by default the newest. */
+  largeRun?: string | undefined;
+  /** Of two suites with the turns 0 and 1, each takes one of the run's two minors by the seed. */
+  turn?: 0 | 1;
+  seed?: number;
+}
+
 /**
- * Returns the minors that a suite compares: the newest and another one. Two suites with the turns 0 and 1 share these
- * two minors by this run's seed, or both take the one of POSTERN_KUBERNETES. If a variable sets the size of the run
- * (`large`), the suite takes only the minor of POSTERN_KUBERNETES, or else the newest.
+ * Returns the minors that a suite compares: the newest and another one. With a turn, and in a large run, the suite
+ * takes only the minor of POSTERN_KUBERNETES, if that is set.
  */
-export const chooseMinors = (large?: string, turn?: 0 | 1, seed = runSeed): string[] => {
+export const chooseMinors = ({ largeRun, turn, seed = runSeed }: MinorChoice = {}): string[] => {
   const { POSTERN_KUBERNETES: wanted } = process.env;
-  if (large !== undefined || (wanted && turn !== undefined)) return [wanted ?? newestMinor];
+  if (largeRun !== undefined || (wanted && turn !== undefined)) return [wanted ?? newestMinor];
   const chosen = [...new Set([newestMinor, chooseOtherMinor(seed)])];
   if (turn === undefined) return chosen;
   return chosen.filter((_, index) => index === (draw("turn", 2, seed) + turn) % chosen.length);
 };
 
 /** Divides a sixth of the rules that replace plugins between the newest minor and the other one of this run. */
-export const choosePorts = <Listed extends { name: string }>(
+export const choosePluginRules = <Listed extends { name: string }>(
   pluginRules: readonly Listed[],
   seed = runSeed,
 ): (readonly [minor: string, pluginRules: Listed[]])[] => {

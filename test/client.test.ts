@@ -80,6 +80,7 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
   const { request } = buildReview(listed, entry);
   const operation = getCaseOperation(entry);
   const phase = getCasePhase(entry);
+  // The path of each write has a name, except that of the creation of an object.
   const name = request.name ?? (operation === "CREATE" && !request.subResource ? undefined : "Unknown");
   const path = buildPath(request, name ?? "");
   const object = completeObject(request.object, request, name);

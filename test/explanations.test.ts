@@ -59,6 +59,7 @@ test("`postern explain` prints the faults and warnings of policies and their scr
   );
   const { code, stdout } = await explain("--policy", file, "-o", "json");
   assert.equal(code, 1);
+  // Policies with mistakes outside of their scripts come first.
   const [explanationOfB, explanationOfA, ...others] = JSON.parse(stdout);
   assert.deepEqual(others, []);
   const faults = [`${file}:9 spec.overrideRules is missing`];

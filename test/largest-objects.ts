@@ -9,8 +9,8 @@ const largestBytes = 1.5 * 1024 * 1024;
 /** An object as large as etcd can store, because the list or map at `path` has many elements. */
 export interface LargestObject {
   path: Path;
-  /** What differs between the elements: nothing, the text at a path in them, or a key of the map at a path in them. */
-  differs: string;
+  /** What differs between the elements: `nothing`, the path of a text in them, such as `key`, or `a key of PATH`. */
+  differingPart: string;
   build(): object;
 }
 
@@ -33,15 +33,15 @@ export const listLargestObjects = (object: object): LargestObject[] =>
     };
     const texts = listTexts(first, []);
     return [
-      { path, differs: "nothing", build: fill(() => first) },
+      { path, differingPart: "nothing", build: fill(() => first) },
       ...texts.map((place) => ({
         path,
-        differs: place.join(".") || "the text",
+        differingPart: place.join(".") || "the text",
         build: fill((index) => replaceAt(first, place, `${readAt(first, place)}${index}`)),
       })),
       ...listTextMaps(first, []).map(([place, [key, text]]) => ({
         path,
-        differs: `a key of ${place.join(".")}`,
+        differingPart: `a key of ${place.join(".")}`,
         build: fill((index) => replaceAt(first, place, { [`${key}${index}`]: text })),
       })),
     ];
@@ -59,7 +59,7 @@ const listTexts = (value: unknown, path: Path): Path[] => {
   return isMap(value) ? Object.entries(value).flatMap(([key, inner]) => listTexts(inner, [...path, key])) : [];
 };
 
-/** Lists the maps of texts in a value below it, each by its path and with its first key and text. */
+/** Lists the maps of texts inside a value, each by its path and with its first key and text. */
 const listTextMaps = (value: unknown, path: Path): [Path, [string, unknown]][] => {
   if (!isMap(value)) return [];
   const [first] = Object.entries(value);

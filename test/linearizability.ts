@@ -48,7 +48,7 @@ const hasOrder = (history: readonly Operation[]): boolean => {
     for (const [place, key] of keys.entries()) values.set(key, kept[place]);
   };
 
-  /** Returns the operations that may come next: none that began after another one had ended, and has no place yet. */
+  /** Returns the operations that may come next: those that began before any other one without a place had ended. */
   const listNext = (): number[] => {
     const next: number[] = [];
     let firstEnd = Number.POSITIVE_INFINITY;

@@ -36,6 +36,7 @@ describe("the log line of a review for which a script fails", () => {
     for (const phase of ["validate", "mutate"] as const)
       it(`the log line has no value of the object if CUE's message shows ${name} (${phase})`, async () => {
         const [rulesField = "", kind] = policyTypes[phase];
+        // The last line, which fails, becomes a part of a policy's script.
         const script = cue.replace(
           /a: .*$/,
           (lastLine) => `object: _ @tag(object)\n${lastLine}\nvalidate: valid: a == a\npatches: [a]`,

@@ -97,7 +97,9 @@ const recordReads = async (planted: readonly PlantedText[], build: (typeof reade
   assert.equal(refused, false);
   const report = { rule: "reads", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
   recordingHost.writeLogLine({ ...report, request, refused, operations: 0 });
-  return JSON.parse(((await lines[0]) ?? assert.fail("it is not recorded")).slice(2));
+  const line = (await lines[0]) ?? assert.fail("it is not recorded");
+  const listElementMark = "- ";
+  return JSON.parse(line.slice(listElementMark.length));
 };
 
 const splitIntoChunks = (planted: readonly PlantedText[], size: number): PlantedText[][] =>

@@ -28,14 +28,14 @@ const findFetchingCommands = (text: string): string[] =>
     .map((command) => command.replace(/\bnpx postern(?= [a-z])[^`;&|]*/g, ""))
     .filter((command) => fetchesName.test(command));
 
-describe("no page and no message shows a command that fetches an unclaimed name", () => {
+describe("no page and no message shows a command that fetches a package with an unclaimed name", () => {
   const files = globSync("{*,docs/**/*,functions/**/*,infra/**/*,lib/**/*,test/**/*.md,.github/**/*,.ci/*,.npmrc}", {
     cwd: root,
     exclude: ["node_modules", "**/node_modules/**", "dist", "package-lock.json", "postern.yaml", ".git"],
     withFileTypes: true,
   }).filter((entry) => entry.isFile() && !/\.(?:png|wasm|gz|test\.ts)$/.test(entry.name));
 
-  it("no file shows a command that fetches an unclaimed name", () => {
+  it("no file shows a command that fetches a package with an unclaimed name", () => {
     assert.ok(files.length > 500);
     const found = files.flatMap(({ parentPath, name }) =>
       findFetchingCommands(readFileSync(join(parentPath, name), "utf8")).map((command) => `${name}: ${command.trim()}`),

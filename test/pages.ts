@@ -127,10 +127,11 @@ export const testPages = (
   tier: PageTier,
   start: (folder: string) => Promise<{ env: Record<string, string>; path?: string; stop(): Promise<void> }>,
 ): void => {
+  const isRunOfAllTests = Boolean(process.env.POSTERN_PARTS);
   for (const [page, blocks] of readPages()) {
     const entry = entries[page] ?? {};
     const pageTier = entry.tier ?? "local";
-    if (pageTier !== tier && (tier !== "local" || process.env.POSTERN_PARTS)) continue;
+    if (pageTier !== tier && (tier !== "local" || isRunOfAllTests)) continue;
     const findSkipReason = (command: string) => {
       const needsCluster = pageTier !== tier && /\bkubectl /.test(command);
       const reason = needsCluster ? "needs an API server: npm run test:cluster runs it" : undefined;

@@ -196,6 +196,7 @@ async function evaluateObject(object: object, { resource, capabilities, settings
   const group = resource === "deployments" ? "apps" : "";
   const request: AdmissionRequest = {
     uid: "1",
+    // The rule doesn't read the kind of the request.
     kind: { group, version: "v1", kind: "Pod" },
     resource: { group, version: "v1", resource },
     name: "a",

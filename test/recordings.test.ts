@@ -50,7 +50,8 @@ const requestChanges = fc
         { username: fc.string(), uid: fc.string(), extra: fc.dictionary(fc.string(), fc.array(fc.string())) },
         { requiredKeys: [] },
       ),
-      __proto__: fc.constant({ odd: true }),
+      // In brackets, the key is a member like others; without them, it would be the prototype.
+      ["__proto__"]: fc.constant({ odd: true }),
     },
     { requiredKeys: [] },
   )

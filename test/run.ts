@@ -49,6 +49,7 @@ const groupUnitTests = (): string[] => {
 };
 // All processes use the same seed, so that one number repeats a run.
 process.env.POSTERN_SEED ||= String(Math.floor(Math.random() * 1_000_000_000));
+// Of some slow tests, a run of all tests has only a part, which the seed chooses.
 const leftOut = words.includes("all") ? listLeftOut(Number(process.env.POSTERN_SEED)) : [];
 const files = [
   ...chosen.flatMap((tier) => (tier === "unit" ? groupUnitTests() : listFiles(tier))),
@@ -71,7 +72,7 @@ const failed: string[] = [];
 const events = run({
   cwd,
   files,
-  // More than there are cores: suites also wait, for servers and for time to pass.
+  // At most five, and up to three for each core: suites also wait, for servers and for time to pass.
   concurrency: Math.min(5, 3 * availableParallelism()),
   execArgv: ["--import", new URL("seed.ts", import.meta.url).href],
 });

@@ -14,7 +14,7 @@ describe("the highest sum of a history of writes", () => {
   const cases: [name: string, east: WriteRow[], west: WriteRow[], certain: number, possible: number][] = [
     ["is zero without writes", [], [], 0, 0],
     [
-      "includes all objects that were stored at the same time",
+      "includes all objects that existed at the same time",
       [
         ["a", 2, 1, 2],
         ["b", 3, 3, 4],
@@ -55,7 +55,7 @@ describe("the highest sum of a history of writes", () => {
       5,
     ],
     [
-      "relies on the order of revisions in one cluster",
+      "relies on the order of revisions in one cluster, though their times overlap",
       [
         ["a", 4, 1, 9],
         ["a", undefined, 2, 9],
@@ -73,6 +73,7 @@ describe("the highest sum of a history of writes", () => {
 });
 
 it("findUnchanged returns the amounts that an object certainly had during a whole interval, if any", () => {
+  // Each write is [object, number of pods, earliest time, latest time of storing].
   const writes = buildWrites([
     ["a", 2, 1, 2],
     ["a", 3, 5, 8],

@@ -76,7 +76,7 @@ describe("a suggestion", () => {
   const findFix = (rule: Rule, object: KubernetesObject = { metadata: { name: "a" } }) =>
     suggestFix(rule, "validate", buildRequest(object), baseContext);
 
-  it("a suggestion describes an edit in words, and has isVain if the rule also refuses the edited object", async () => {
+  it("a suggestion describes an edit in words, and says if the rule also refuses the edited object", async () => {
     const suggest = ({ metadata }: KubernetesObject) => {
       if (metadata) metadata.labels = { team: "payments" };
     };
@@ -85,9 +85,9 @@ describe("a suggestion", () => {
     assert.deepEqual(await findFix(fixableRule, refusedObject), {
       text: "set metadata.labels.team to payments",
       object: { metadata: { name: "a", labels: { team: "payments" } } },
-      isVain: false,
+      isStillRefused: false,
     });
-    assert.equal((await findFix(createRefusingRule(suggest)))?.isVain, true);
+    assert.equal((await findFix(createRefusingRule(suggest)))?.isStillRefused, true);
   });
   it("a suggestion is the rule's sentence, with ? for control characters, even if there is an edit", async () => {
     const advisingRule = createRefusingRule((object) => {
@@ -136,7 +136,7 @@ it("the suggestion of pod-security fixes any refused pod, at every level and ver
         const request = buildRequest(pod);
         const { refused } = await evaluateRule(podSecurity, "validate", request, { ...context, mode: "enforce" });
         const found = await suggestFix(podSecurity, "validate", request, context);
-        if (refused) assert.equal(found?.isVain, false, `nothing helps ${JSON.stringify(pod)}`);
+        if (refused) assert.equal(found?.isStillRefused, false, `nothing helps ${JSON.stringify(pod)}`);
         else assert.equal(found, undefined);
       },
     ),

@@ -81,7 +81,7 @@ export const loadJob = async (
   };
 };
 
-export const openTreeJob = async (
+export const openDeploymentJobOfTree = async (
   { folder, name, ruleConfig, kubeconfig, ca }: TreeDeployment,
   caller: string,
 ): Promise<DeploymentJob> => {
@@ -122,7 +122,7 @@ export const createPackager = async (folder: string): Promise<StagePackager> => 
 
 /** Returns a function that reads the package that packAndStore has written, because building it takes time. */
 const readPackage = (deployment: TreeDeployment) => async (): Promise<StagePackage> => {
-  const { catalogue } = await openTreeJob(deployment, String(process.env.AWS_ACCESS_KEY_ID));
+  const { catalogue } = await openDeploymentJobOfTree(deployment, String(process.env.AWS_ACCESS_KEY_ID));
   const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(deployment), "utf8"));
   const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
     ...part,
@@ -160,7 +160,7 @@ export const deployTree = async (deployment: TreeDeployment, caller: string, isP
     "infra/rollout/versions/package.ts",
   );
   const build = isPacked ? readPackage(deployment) : packAndStore(deployment, packageStage);
-  return deploy(await openTreeJob(deployment, caller), async () => {}, build);
+  return deploy(await openDeploymentJobOfTree(deployment, caller), async () => {}, build);
 };
 
 /** Returns code for `node --eval` that deploys a packaged tree, with a clock that is `ahead` milliseconds fast. */

@@ -7,20 +7,22 @@ import { buildCertificateRequest, toPem } from "./parity/generators/certificate-
 
 interface ValidObjects {
   pod: JsonMap;
-  noTemplate: string[];
+  fieldsNotInTemplates: string[];
   objects: JsonMap[];
 }
 
 /** Returns the objects of valid-objects.yaml, completed with the file's pod as template, and with names. */
 export const readValidObjects = (): KubernetesObject[] => {
-  const { pod, noTemplate, objects }: ValidObjects = parse(
+  const { pod, fieldsNotInTemplates, objects }: ValidObjects = parse(
     readFileSync(join(import.meta.dirname, "valid-objects.yaml"), "utf8").replace(
       "REQUEST",
       Buffer.from(toPem(buildCertificateRequest())).toString("base64"),
     ),
     { merge: true },
   );
-  const templateSpec = Object.fromEntries(Object.entries(pod).filter(([member]) => !noTemplate.includes(member)));
+  const templateSpec = Object.fromEntries(
+    Object.entries(pod).filter(([member]) => !fieldsNotInTemplates.includes(member)),
+  );
   const completeTemplate = (template: JsonMap): JsonMap => {
     const spec: JsonMap = Object(template.spec);
     return { ...template, spec: Object.hasOwn(spec, "containers") ? spec : { ...templateSpec, ...spec } };

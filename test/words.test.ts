@@ -93,7 +93,7 @@ const files = globSync(`{*.md,*.y{a,}ml,{docs,functions,infra,lib,test}/**/*.{${
 });
 
 describe("the words", () => {
-  it("comments, messages, titles and pages name their nouns and use the terms of the glossary", () => {
+  it('comments, messages, titles and pages use the terms of the glossary, and no words such as "nobody"', () => {
     const found = files.flatMap((file) =>
       findForbidden(file, readFileSync(`${root}/${file}`, "utf8")).map(
         ({ line, word }) => `${file}:${line}: instead of ${word}, write ${replacements[word.toLowerCase()]}`,

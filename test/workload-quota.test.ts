@@ -29,8 +29,8 @@ const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "fu
 const clusters = ["east", "west"];
 /** The CPUs that the quota allows. */
 const hard = 20;
-/** The most CPUs that forged reviews of one cluster may reserve, unless the quota has `unseen: 100%`. */
-const mostForged = 10;
+/** The most CPUs that forged reviews of one cluster may reserve: half of the quota, unless it has `unseen: 100%`. */
+const mostForged = hard / 2;
 
 type Deployment = ReturnType<typeof buildDeployment>;
 const buildDeployment = (name: string, replicas: number) => {

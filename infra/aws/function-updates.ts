@@ -85,7 +85,7 @@ export const createFunctionUpdater = (
       try {
         return await change();
       } catch (error) {
-        if (isErrorNamed(error, "PreconditionFailedException") || isOtherCode(error)) throw buildConflict();
+        if (isErrorNamed(error, "PreconditionFailedException") || isCodeMismatch(error)) throw buildConflict();
         if (isErrorNamed(error, "CodeStorageExceededException"))
           throw new Complaint(`this account has no room for more code in Lambda; delete old versions of ${rule}`, 1);
         if (!isErrorNamed(error, "ResourceConflictException") || count === 5) throw error;
@@ -120,7 +120,7 @@ export const createFunctionUpdater = (
 };
 
 /** Reports whether PublishVersion was refused because $LATEST has other code than the request says. */
-const isOtherCode = (error: unknown): boolean =>
+const isCodeMismatch = (error: unknown): boolean =>
   isErrorNamed(error, "InvalidParameterValueException") && /CodeSHA256/i.test(toSentence(error));
 
 /** Downloads the zip of a function from the address that Lambda's GetFunction returns. */

@@ -87,7 +87,8 @@ export const createRoleIdentity = (
       until: Date.parse(find("Expiration")) - 5 * 60_000,
     };
   });
-  return () => read(Number.POSITIVE_INFINITY);
+  const noDeadline = Number.POSITIVE_INFINITY;
+  return () => read(noDeadline);
 };
 
 /** The account and the region of a stage, from the section `stages` in postern.yaml. */

@@ -21,7 +21,10 @@ export const getDistFolder = (): string => join(getProjectRoot(), "dist/");
 
 interface BuildResult {
   bundles: RuleBundle[];
-  /** The number of resources in the smaller of the two stacks, one for each endpoint type. */
+  /**
+   * The number of resources in the smaller of the two stacks, one for each endpoint type. If this stack is too large,
+   * neither endpoint type can be deployed.
+   */
   resources: number;
   notes: string[];
 }

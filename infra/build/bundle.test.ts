@@ -32,6 +32,7 @@ const createTelltaleRule = async (name = "telltale", phase = "validate", extraSo
     join(root, "package.json"),
     '{ "name": "postern", "type": "module", "exports": { "./*": "./lib/*.ts" } }',
   );
+  // For an object with `ask`, the rule asks its need `all`, which tests add with `extraSource`.
   const rule = `import { cue, https, ledger, list, onlyIf } from "postern/needs";
     import { rule } from "postern/rule";
     export default rule({

@@ -113,7 +113,7 @@ const computeBudget = (
   recordingBuckets: RecordingBucketSettingsByRule,
   { inputs }: Metafile,
 ) => {
-  let kilobytes = hasNeeds(listed) ? budgets.unusedNeeds : budgets.withoutNeeds;
+  let kilobytes = declaresNeeds(listed) ? budgets.unusedNeeds : budgets.withoutNeeds;
   if (usesNeeds) kilobytes = budgets.usedNeeds;
   if (hasNeed(listed, "cue")) kilobytes = budgets.scripts;
   if (celEvaluator in inputs) kilobytes += budgets.cel;
@@ -132,7 +132,7 @@ const localVerbs = new Set<string>(["cue", "count"]);
 
 const isRecorded = (recordingBuckets: RecordingBucketSettingsByRule) => Object.keys(recordingBuckets).length > 0;
 
-const hasNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
+const declaresNeeds = ({ rule }: CatalogueRule) => Object.keys(rule.needs ?? {}).length > 0;
 
 /** Options of a function's bundle. */
 interface BundleOptions {
@@ -160,7 +160,7 @@ export const bundleRule = async (
   const rules = listed.members ?? [listed];
   // Bundles without a size limit are for direct invocation: each event has its own settings.
   const isForAnySettings = budgetBytes === Number.POSITIVE_INFINITY;
-  const usesNeeds = isForAnySettings ? hasNeeds(listed) : listUsedNeeds(listed, config).length > 0;
+  const usesNeeds = isForAnySettings ? declaresNeeds(listed) : listUsedNeeds(listed, config).length > 0;
   const hasConnections = usesNeeds && Object.keys(connections).length > 0;
   const features = listFeatures(listed, config, usesNeeds, recordingBuckets);
   const entry = buildEntry(listed, features, { startsScripts: startsScripts(listed, config), hasConnections });
@@ -177,12 +177,12 @@ export const bundleRule = async (
   const inputs = Object.entries(Object.values(metafile.outputs)[0]?.inputs ?? {});
   const uncounted = inputs.filter(([file]) => file === schemasFile || file.startsWith(celLibraries));
   const uncountedBytes = uncounted.reduce((sum, [, { bytesInOutput }]) => sum + bytesInOutput, 0);
-  const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(placesMark, "")) - uncountedBytes;
+  const codeBytes = Buffer.byteLength(code.replace(configMark, "").replace(bucketsMark, "")) - uncountedBytes;
   if (celEvaluator in metafile.inputs && !rules.some(({ rule }) => rule.compileExpressions))
     throw new Complaint(`${listed.place} has expressions of CEL, so its rule.ts must have compileExpressions`);
   if (codeBytes > budget) throw new Complaint(describeExcess(listed.place, codeBytes, budget, metafile));
   const contents = Buffer.from(
-    insertData(code, { [configMark]: config, [placesMark]: recordingBuckets, [expressionsMark]: checks }),
+    insertData(code, { [configMark]: config, [bucketsMark]: recordingBuckets, [expressionsMark]: checks }),
   );
 
   const scripts = usesScripts(listed, config);
@@ -269,7 +269,7 @@ const formatKeyVersions = (config: EndpointConfig): string => {
  * Placeholders in a bundle's code. Data from postern.yaml replaces them after esbuild has run: the short names that
  * esbuild chooses depend on all text, and the code without the data must be the same for any data.
  */
-const [configMark, placesMark] = ["POSTERN CONFIG", "POSTERN PLACES"];
+const [configMark, bucketsMark] = ["POSTERN CONFIG", "POSTERN PLACES"];
 
 /** Replaces placeholders in code by data as JSON. The JSON is in single quotes, because it has many double quotes. */
 export const insertData = (code: string, data: Readonly<Record<string, unknown>>): string =>
@@ -293,7 +293,7 @@ const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, e
     `  rules: { ${rules.map(({ name }, index) => `"${name}": rule${index}`).join(", ")} },`,
     // The data is parsed from texts: in an object literal, `"__proto__"` would set a prototype.
     `  config: JSON.parse("${configMark}"),`,
-    ...(features.RECORDED ? [`  places: JSON.parse("${placesMark}"),`] : []),
+    ...(features.RECORDED ? [`  places: JSON.parse("${bucketsMark}"),`] : []),
     ...(entry.hasConnections ? [`  readConnections: () => require("./${connectionsFile}"),`] : []),
     "});",
   ].join("\n");
@@ -317,7 +317,7 @@ interface EntryOptions {
   hasConnections: boolean;
 }
 
-/** Returns which optional code the function of a rule or group needs; other code is left out of its bundle. */
+/** Returns which optional code (see lib/features.ts) the function of a rule or group needs; its bundle has no other. */
 const listFeatures = (
   listed: CatalogueRule,
   config: EndpointConfig,
@@ -327,7 +327,7 @@ const listFeatures = (
   const { members = [listed], phases, rule } = listed;
   return {
     MUTATES: phases.includes("mutate"),
-    NEEDS: hasNeeds(listed),
+    NEEDS: declaresNeeds(listed),
     SINCE: members.some(({ rule }) => rule.since),
     VARIANTS: rule.variants !== undefined,
     EXACT_INTEGERS: rule.exactIntegers === true,
@@ -374,7 +374,10 @@ const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
     Object.values(needs).flatMap((need) => (isUsedUnder(settings, need) ? [{ need, settings }] : [])),
   );
 
-/** Compiles the CEL expressions in all settings. Rules remember the settings they compiled, so each gets a copy. */
+/**
+ * Compiles the CEL expressions in all settings. A rule compiles the same object only once, so it gets a copy: otherwise
+ * the checks of its expressions could not be collected again.
+ */
 const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void => {
   for (const { rule, settings } of listRuleSettings(listed, config))
     rule.compileExpressions?.(structuredClone(settings));
@@ -383,6 +386,7 @@ const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void
 /** Lists the settings of rules that are on: those of each cluster, and those of each variant. */
 const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, variants }: EndpointConfig) =>
   [usual, ...Object.values(clusters)].flatMap((setup) => {
+    // A text is the name of another cluster, which has the same setup.
     if (setup === undefined || typeof setup === "string") return [];
     // The settings of a group have, for each member, its settings and its mode.
     const setups = members

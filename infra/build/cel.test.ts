@@ -50,8 +50,9 @@ const object: Value = {
 /** Writes what an expression compiles and evaluates to, without the names of classes, which a bundle shortens. */
 const show = (compiled: ReturnType<typeof compile>): string => {
   const find = (name: string) => (name === "object" ? object : undefined);
+  const budget = { left: 1e6 };
   const outcome: Outcome | { error: string } =
-    "error" in compiled ? compiled : compiled.program.evaluate({ find }, { left: 1e6 });
+    "error" in compiled ? compiled : compiled.program.evaluate({ find }, budget);
   return JSON.stringify(outcome, (_, value) => {
     if (typeof value === "bigint" || typeof value === "number") return `${Object.is(value, -0) ? "-" : ""}${value}`;
     return value instanceof Map ? [...value] : value;

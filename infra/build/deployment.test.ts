@@ -40,7 +40,7 @@ const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key
 };
 
 describe("a function's version", () => {
-  it("a version and its alias are created once, and stay if the function's code, keys or sizing change", async () => {
+  it("the first version and its alias stay the same with other code, keys or sizing", async () => {
     const all = await Promise.all([
       writeTestDeployment(),
       writeTestDeployment({ hash: "bbb", codeSha256: "BBB=" }),

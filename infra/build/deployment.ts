@@ -143,7 +143,8 @@ const buildFunction = (
   ...(reserved !== undefined && { reservedConcurrency: reserved }),
   // All functions write to the log group in serverless.yml, so osls must not create one for each function.
   disableLogs: true,
-  // Only functions that call something are in the VPC. A function without calls would need endpoints there to record.
+  // Only functions that call something are in the VPC. There, other functions could record reviews only through a NAT
+  // gateway or an endpoint of S3.
   ...(callsOut && { vpc: toPlaceholder("param:vpc") }),
   package: { artifact: `${folder}/${name}.zip` },
 });
@@ -171,7 +172,7 @@ const buildResources = (
   fill: ReturnType<typeof openTemplate>,
 ): { Resources: Record<string, Json>; Outputs: Record<string, Json> } => {
   const common = { lossOutput: lostReviewsMetricOutputName, retentionOutput: logRetentionOutputName };
-  const once = fill(common);
+  const stackTemplate = fill(common);
   const ofRules = rules.map((rule) => {
     const { id, name, timeoutSeconds, reconciles } = rule;
     // API Gateway HTTP APIs wait at most 30 s for a function.
@@ -192,15 +193,19 @@ const buildResources = (
   });
   const resources: Resources = Object.assign(
     {},
-    once[type].once,
+    stackTemplate[type].once,
     ...ofRules.map(({ resources }) => resources),
-    once.both.once,
+    stackTemplate.both.once,
     ...groups,
   );
   const alarms = Object.keys(resources).filter((id) => resources[id]?.Type === "AWS::CloudWatch::Alarm");
   return {
-    Resources: { ...resources, Dashboard: buildDashboard(once, type, alarms), ...buildQueryDefinitions(rules) },
-    Outputs: Object.assign({}, once[type].outputs, ...ofRules.map(({ outputs }) => outputs)),
+    Resources: {
+      ...resources,
+      Dashboard: buildDashboard(stackTemplate, type, alarms),
+      ...buildQueryDefinitions(rules),
+    },
+    Outputs: Object.assign({}, stackTemplate[type].outputs, ...ofRules.map(({ outputs }) => outputs)),
   };
 };
 

@@ -19,10 +19,10 @@ export const schemasFile = "lib/admission-policies/merge/built-in-schemas.json";
  * Keeps only the schemas that a bundle's policies need: those of the kinds that MutatingAdmissionPolicies change by an
  * ApplyConfiguration.
  */
-export const createSchemaPlugin = (settings: unknown): Plugin => createSelectionPlugin(listMergeRules(settings));
+export const createSchemaPlugin = (settings: unknown): Plugin => createMatchedSchemasPlugin(listMergeRules(settings));
 
 /** Keeps only the schemas of kinds that these elements of a `match` match. */
-const createSelectionPlugin = (matches: readonly JsonMap[]): Plugin => ({
+const createMatchedSchemasPlugin = (matches: readonly JsonMap[]): Plugin => ({
   name: "schema-selection",
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]built-in-schemas\.json$/ }, async () => {
@@ -75,7 +75,7 @@ const createExplanationFiles = async (match: readonly RequestMatch[], matchAsJso
     target: "node24",
     minify: true,
     legalComments: "none",
-    plugins: [createSelectionPlugin(match.map((element) => ({ ...element })))],
+    plugins: [createMatchedSchemasPlugin(match.map((element) => ({ ...element })))],
     logLevel: "silent",
   });
   const [file] = outputFiles;

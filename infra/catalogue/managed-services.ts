@@ -117,8 +117,8 @@ export const findReasonToBeOn = (plugin: string, { service, kubernetes }: ApiSer
 };
 
 /**
- * Reports whether it depends on the answer of an API server's `/version` if a plugin is on. The answer shows the minor
- * version, and EKS or GKE, but never AKS.
+ * Reports whether the answer of an API server's `/version` decides that a plugin is on or off. The answer shows the
+ * minor version, and EKS or GKE, but never AKS.
  */
 export const isDecidedByVersion = (plugin: string, { service, kubernetes }: ApiServerFacts): boolean => {
   const services = service === undefined ? [undefined, "eks" as const, "gke" as const] : [service];

@@ -53,7 +53,7 @@ const describeSubstitute = (name: string): string =>
   "a rule has only its arguments, its needs, postern/… and packages";
 
 /** The modules of Node that packages may import, because they reach nothing outside the process. */
-const moduleOfPackages =
+const moduleAllowedInPackages =
   /^(node:)?(assert|async_hooks|buffer|console|constants|crypto|diagnostics_channel|events|os|path|perf_hooks|process|punycode|querystring|stream|string_decoder|sys|timers|tty|url|util|v8|zlib)(\/|$)/;
 
 /**
@@ -122,7 +122,7 @@ const findImpuritiesOfFile = async (file: string, inputs: ImportedFiles): Promis
 /** The globals of which rules may use only some members: those that match the pattern. */
 const partlyPure: Record<string, RegExp> = { Date: /^(UTC|parse|prototype)$/, Math: /^(?!random$)/ };
 
-/** Describes a global that a rule must not use; undefined if the node is none. */
+/** Describes a global that a rule must not use; undefined if the node, in which globals have `globalPrefix`, is none. */
 const describeGlobal = (node: AnyNode, parent: AnyNode): string | undefined => {
   if (node.type === "MetaProperty" && node.meta.name === "import")
     return `uses import.meta, but ${describeSubstitute("import.meta")}`;
@@ -141,7 +141,10 @@ const describeGlobal = (node: AnyNode, parent: AnyNode): string | undefined => {
 
 const isInstanceOf = (node: AnyNode) => node.type === "BinaryExpression" && node.operator === "instanceof";
 
-/** Returns which members of a global are used: `UTC` of Date.UTC, or `a` and `b` of `const { a, b } = Math`. */
+/**
+ * Returns which members of a global are used: `UTC` of Date.UTC, or `a` and `b` of `const { a, b } = Math`. The list is
+ * empty if the code uses the global itself, or members that can't be known.
+ */
 const listMembers = (node: AnyNode, parent: AnyNode): string[] => {
   const isObject = parent.type === "MemberExpression" && parent.object === node;
   if (isObject) return [getMemberName(parent.property, parent.computed) ?? []].flat();
@@ -175,7 +178,7 @@ const findRefusedModule = (imported: Import, inputs: ImportedFiles): string[] | 
   // The loop also visits entries that it adds to the map.
   for (const [file, chain] of chains)
     for (const { path, original = path, external } of inputs[file]?.imports ?? []) {
-      if (external && isBuiltin(path) && !moduleOfPackages.test(path)) return [...chain, path];
+      if (external && isBuiltin(path) && !moduleAllowedInPackages.test(path)) return [...chain, path];
       // A chain doesn't name files of the same package.
       if (!external && !chains.has(path)) chains.set(path, /^[.#]/.test(original) ? chain : [...chain, original]);
     }

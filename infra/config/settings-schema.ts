@@ -1,6 +1,6 @@
 import { isMap } from "#lib/json.ts";
 import type { Rule } from "#lib/rule.ts";
-import { settingsHeader } from "#lib/settings.ts";
+import { typeMetaKeys } from "#lib/settings.ts";
 
 /** A JSON Schema, or a part of one. */
 type Keywords = Record<string, unknown>;
@@ -68,7 +68,7 @@ export const buildSettingsSchema = (
   const schema = describeMembers(settings, "");
   const properties = schema.properties as Record<string, Keywords>;
   // Settings may be a copy of the plugin's configuration file, which has apiVersion and kind.
-  for (const key of settingsHeader) properties[key] ??= {};
+  for (const key of typeMetaKeys) properties[key] ??= {};
   // A setting with objects may name one file or folder of manifests.
   for (const key of Object.keys(manifests)) properties[key] = { ...properties[key], type: ["array", "string"] };
   return { ...schema, type: ["object", "null"] };

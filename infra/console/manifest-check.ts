@@ -8,8 +8,9 @@ import type { CheckAnswer, CheckQuestion } from "./messages.ts";
 const program = join(packageRoot, `infra/main${moduleExtension}`);
 const timeoutMilliseconds = 30_000;
 const maxOutputBytes = 16 * 1024 * 1024;
+const namedOperations = ["CREATE", "UPDATE", "DELETE"];
 /** An empty operation means CREATE or UPDATE, as `kubectl apply` would do. */
-const operations = ["", "CREATE", "UPDATE", "DELETE"];
+const operations = ["", ...namedOperations];
 
 /** Runs `postern check` in a separate process, which can't slow the gateway down. Throws a Complaint for the page. */
 export const checkManifests = async (
@@ -52,7 +53,7 @@ export const parseCheckQuestion = (body: string): CheckQuestion => {
   const { text, cluster, user, operation } = toMap(parseJson(body));
   const isText = (value: unknown): value is string => typeof value === "string" && !value.includes("\0");
   if (!isText(text) || !isText(cluster) || !isText(user) || !isText(operation) || !operations.includes(operation))
-    throw new Complaint(`text, cluster and user must be texts, and operation one of ${operations.slice(1).join(", ")}`);
+    throw new Complaint(`text, cluster and user must be texts, and operation one of ${namedOperations.join(", ")}`);
   if (text.trim() === "") throw new Complaint("there is no manifest yet; paste one, or drop a file");
   return { text, cluster, user, operation };
 };

@@ -72,6 +72,7 @@ const listConditions = (
   const setup = clusterConfig?.rules.get(rule) ?? config.rules.get(rule);
   if (catalogueRule === undefined || setup === undefined) return {};
   const group = config.groups.find(({ members }) => phase === "mutate" && members.includes(catalogueRule));
+  // The gateway doesn't know whether the entries in the cluster are hardened.
   const isHardened = false;
   const entries = group ? [] : buildRuleWebhookEntries(catalogueRule, phase, setup, isHardened);
   const entry = group

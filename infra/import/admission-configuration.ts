@@ -19,7 +19,10 @@ export interface PluginConfiguration {
 /** The number of mistakes after which an AdmissionConfiguration isn't read further. */
 const maxMistakes = 10;
 
-/** A file may have only the configuration of one of these plugins. The member with this name identifies the plugin. */
+/**
+ * The plugins whose configuration may be a file of its own, without an AdmissionConfiguration around it. A member with
+ * this name identifies the plugin.
+ */
 const bareConfigurations = { imagePolicy: "ImagePolicyWebhook", podNodeSelectorPluginConfig: "PodNodeSelector" };
 
 /**

@@ -2,7 +2,7 @@
 import { isAbsolute, relative, resolve } from "node:path";
 import { isMap, isSame, type JsonMap, toMap } from "#lib/json.ts";
 import type { Rule } from "#lib/rule.ts";
-import { mergeWithDefaults, settingsHeader } from "#lib/settings.ts";
+import { mergeWithDefaults, typeMetaKeys } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { compiledInPlugins, isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
@@ -47,8 +47,8 @@ export const decideAboutPlugins = (
     .filter((plugin) => isNamed(plugin, source) || (source.flags.exact && isOnInTarget(plugin, target)))
     .map((plugin) => {
       const rule = catalogue.find(({ name }) => name === findRuleByNameOrPlugin(plugin, names));
-      const { cause, didNothing } = findReasonToBeOff(plugin, source.flags, target);
-      const outcome = didNothing
+      const { cause, hadNoEffect } = findReasonForNoEffect(plugin, source.flags, target);
+      const outcome = hadNoEffect
         ? decideAboutOffPlugin(plugin, cause, target, source.flags.exact ? undefined : rule)
         : decideAboutOnPlugin(plugin, source, target, rule);
       return { plugin, ...outcome };
@@ -67,22 +67,23 @@ const isNamed = (plugin: string, { flags, configurations }: ImportSource): boole
 };
 
 /**
- * Reports whether a plugin did nothing in the source, and why. The source's version of Kubernetes isn't known. For
- * gates that no flag sets, the defaults of the target's version are used.
+ * Reports whether a plugin, or a feature gate that it needs, was off in the source, and why. The source's version of
+ * Kubernetes isn't known. For gates that no flag sets, the defaults of the target's version are used.
  */
-const findReasonToBeOff = (
+const findReasonForNoEffect = (
   plugin: string,
   { exact, enabled, disabled, gates }: AdmissionFlags,
   target: ImportTarget,
-): { didNothing: boolean; cause: string } => {
+): { hadNoEffect: boolean; cause: string } => {
   const { isOn = false, gate } = compiledInPlugins[plugin] ?? {};
-  if (exact && !exact.includes(plugin)) return { didNothing: true, cause: "--admission-control didn't name it" };
-  if (disabled.includes(plugin)) return { didNothing: true, cause: "--disable-admission-plugins turned it off" };
-  if (!exact && !isOn && !enabled.includes(plugin)) return { didNothing: true, cause: "no flag turned it on" };
+  if (exact && !exact.includes(plugin)) return { hadNoEffect: true, cause: "--admission-control didn't name it" };
+  if (disabled.includes(plugin)) return { hadNoEffect: true, cause: "--disable-admission-plugins turned it off" };
+  if (!exact && !isOn && !enabled.includes(plugin)) return { hadNoEffect: true, cause: "no flag turned it on" };
+  // All gates of plugins are alpha or beta, but their stages in the source's version aren't known.
   const areAllGatesOn = gates.get("AllAlpha") === true || gates.get("AllBeta") === true;
   const isOnByDefault = areAllGatesOn || isEffectiveByDefault(plugin, target.kubernetes);
   const isGateOn = gate && (gates.get(gate.name) ?? isOnByDefault);
-  return { didNothing: isGateOn === false, cause: `without the gate ${gate?.name} it did nothing` };
+  return { hadNoEffect: isGateOn === false, cause: `without the gate ${gate?.name} it did nothing` };
 };
 
 /** Returns what becomes of a plugin that the source has turned off. */
@@ -111,7 +112,7 @@ const decideAboutOnPlugin = (
   const onInTarget = `on in ${target.name}`;
   const configuration = source.configurations.get(plugin);
   if (catalogueRule === undefined && isOn) {
-    const members = Object.keys(toMap(configuration?.value)).filter((member) => !settingsHeader.includes(member));
+    const members = Object.keys(toMap(configuration?.value)).filter((member) => !typeMetaKeys.includes(member));
     if (members.length === 0) return { outcome: "target", reason: onInTarget };
     return { outcome: "open", reason: `${onInTarget}, but without ${members.join(" and ")}, which needs a flag` };
   }
@@ -135,11 +136,13 @@ const decideAboutOnPlugin = (
     const reason = `the rule ${name} does its work, and ${missing}; its README describes the settings`;
     return { outcome: "open", reason };
   }
+  // The target's plugin runs first, so the rule must replace the seconds that it has set.
+  const replacesDefaults = isOn && plugin === "DefaultTolerationSeconds";
   return {
     outcome: "rule",
     reason: isOn ? `${onInTarget}, but not with these settings${note}` : `not on in ${target.name}`,
     rule: name,
-    settings: isOn && plugin === "DefaultTolerationSeconds" ? { ...settings, replaceDefaults: true } : settings,
+    settings: replacesDefaults ? { ...settings, replaceDefaults: true } : settings,
   };
 };
 
@@ -170,8 +173,9 @@ const readSettings = (plugin: string, rule: Rule, { flags, configurations }: Imp
   const { value, folder, complain } = configuration;
   if (value !== undefined && value !== null && !isMap(value)) complain([{ path: [], sentence: "must be a map" }]);
   const { staticManifestsDir, ...settings } = toMap(value);
-  const policies = typeof staticManifestsDir === "string" && "policies" in (rule.settings ?? {});
-  if (policies) return { ...settings, policies: [movePath(staticManifestsDir, folder)] };
+  // A rule for policies reads the same folder of manifests, by its setting `policies`.
+  const hasPolicyFolder = typeof staticManifestsDir === "string" && "policies" in (rule.settings ?? {});
+  if (hasPolicyFolder) return { ...settings, policies: [movePath(staticManifestsDir, folder)] };
   // Changes the paths of kubeconfig files. The keys of `kubeconfigs` are paths of settings, such as `a.b`.
   return Object.keys(rule.kubeconfigs ?? {}).reduce((changed, settingPath) => {
     const file = getSetting(changed, settingPath);
@@ -193,7 +197,7 @@ const setAt = (map: JsonMap, [key = "", ...rest]: string[], value: unknown): Jso
 const selectDifferences = (settings: JsonMap, { settings: defaults = {} }: Rule): JsonMap => {
   const merged = mergeWithDefaults(defaults, settings);
   const differsFromDefault = (key: string) =>
-    !settingsHeader.includes(key) &&
+    !typeMetaKeys.includes(key) &&
     !(Object.hasOwn(defaults, key) && isSame(Reflect.get(merged, key), Reflect.get(defaults, key)));
   return Object.fromEntries(Object.entries(settings).filter(([key]) => differsFromDefault(key)));
 };

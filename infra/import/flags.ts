@@ -55,6 +55,7 @@ export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags
   const found = new Map<string, string[]>();
   for (const [, name = "", separator, value = "", next = ""] of line.matchAll(flagPattern)) {
     const key = name.replaceAll("_", "-");
+    // For a shell, --flag="a"b is one value. This parser can't read such values.
     if (separator === "=" && /^["']./s.test(value) && /[^\s"'\\]/.test(next))
       throw new Complaint(`--${key} goes on after ${truncateText(value, 64)}; write its value in one piece`);
     const values = found.get(key) ?? [];

@@ -21,7 +21,7 @@ interface Row {
   /** The plugins that the target has on, those with nothing to do, and those that stay on. */
   present?: string[];
   nothing?: string[];
-  /** Not compared if it is missing beside --admission-control, which leaves out most plugins. */
+  /** If a row with --admission-control doesn't have it, it isn't compared: the flag turns most plugins off. */
   staysOn?: string[];
   /** The reasons of plugins whose work is left to the user. */
   open?: Record<string, string>;

@@ -61,12 +61,12 @@ const generateKeyPair = () => webcrypto.subtle.generateKey(algorithm, true, ["si
 
 /** Returns the private key in a PEM text, and its public key, as Web Crypto needs them. */
 const importKeyPair = async (pem: string) => {
-  const publicPem = createPublicKey(pem).export({ type: "spki", format: "der" });
+  const publicDer = createPublicKey(pem).export({ type: "spki", format: "der" });
   return {
     privateKey: await webcrypto.subtle.importKey("pkcs8", x509.PemConverter.decodeFirst(pem), algorithm, false, [
       "sign",
     ]),
-    publicKey: await webcrypto.subtle.importKey("spki", publicPem, algorithm, true, ["verify"]),
+    publicKey: await webcrypto.subtle.importKey("spki", publicDer, algorithm, true, ["verify"]),
   };
 };
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { closeChangelog, explainUnclosable, findReleaseNotes } from "./changelog.ts";
+import { closeChangelog, findReleaseNotes, findUnreleasedSectionFault } from "./changelog.ts";
 
 const changelog = `# Changelog
 
@@ -31,7 +31,7 @@ describe("the changelog", () => {
     assert.deepEqual(findReleaseNotes(closed, "0.1.0"), { date: "2026-01-31", text: "- The first one." });
     assert.equal(findReleaseNotes(closed, "0.1"), undefined);
     assert.equal(
-      explainUnclosable(closed),
+      findUnreleasedSectionFault(closed),
       'the section "## Unreleased" of CHANGELOG.md must have a line about a change',
     );
   });
@@ -48,5 +48,5 @@ describe("the changelog", () => {
   ];
   for (const [name, text, reason] of cases)
     it(`${reason === undefined ? "can" : "can't"} be closed if it ${name}`, () =>
-      assert.equal(explainUnclosable(text), reason));
+      assert.equal(findUnreleasedSectionFault(text), reason));
 });

@@ -15,7 +15,7 @@ export const findReleaseNotes = (changelog: string, version: string): ReleaseNot
 };
 
 /** Returns why the section "Unreleased" can't become the section of a release; undefined if it can. */
-export const explainUnclosable = (changelog: string): string | undefined => {
+export const findUnreleasedSectionFault = (changelog: string): string | undefined => {
   const [, text] = findSection(changelog, unreleasedHeading) ?? [];
   if (text === undefined) return `CHANGELOG.md must have a section "${unreleasedHeading}"`;
   const hasLines = text.replace(/^#.*$/gm, "").trim() !== "";

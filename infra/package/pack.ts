@@ -37,8 +37,8 @@ const templates = "infra/commands/new";
 const copiedPaths = ["LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "docs", "serverless.yml"];
 
 /**
- * Writes the packages of a release as `NAME-VERSION.tgz` into a folder. Returns their paths. If the module of
- * Kubernetes' handlers wasn't built, its package isn't written, and the package postern doesn't depend on it.
+ * Writes the packages of a release as `NAME-VERSION.tgz` into a folder. Returns their paths. If the WebAssembly
+ * module of Kubernetes' handlers wasn't built, its package isn't written, and the package postern doesn't depend on it.
  */
 export const packPackages = async (folder: string): Promise<string[]> => {
   await mkdir(folder, { recursive: true });

@@ -31,7 +31,9 @@ export const createPathExists =
 const findPathFromRoot = (page: string, written: string): string => {
   if (namedFolders.test(written)) return written;
   const isFileName = /\.\w+$/.test(written);
-  return isFileName && dirname(page) !== "." ? normalize(join(dirname(page), written)) : "";
+  // On a page in the root folder, a name such as `postern.yaml` means a file of the user's project.
+  const isInRoot = dirname(page) === ".";
+  return isFileName && !isInRoot ? normalize(join(dirname(page), written)) : "";
 };
 
 /**

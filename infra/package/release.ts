@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { Complaint } from "../cli/complaint.ts";
 import { packageRoot } from "../cli/roots.ts";
-import { closeChangelog, explainUnclosable } from "./changelog.ts";
+import { closeChangelog, findUnreleasedSectionFault } from "./changelog.ts";
 import { writeReleaseFiles } from "./release-files.ts";
 
 // `npm run release -- 0.2.0` sets the version, renames the section "Unreleased" of CHANGELOG.md, and writes the files
@@ -42,7 +42,7 @@ const requireReleasable = async (version: string): Promise<void> => {
   }
   if ((await runGit("tag", "--list", `v${version}`)) !== "")
     throw new Complaint(`the tag v${version} exists; a release needs a version that has no tag`, 1);
-  const reason = explainUnclosable(await readText("CHANGELOG.md"));
+  const reason = findUnreleasedSectionFault(await readText("CHANGELOG.md"));
   if (reason !== undefined) throw new Complaint(reason, 1);
 };
 
@@ -85,7 +85,8 @@ const prepareRelease = async (version: string): Promise<void> => {
 const [versionOrOption = "", tag = "", ...otherArguments] = process.argv.slice(2);
 try {
   const hasOption = versionOrOption === "--tag";
-  if (versionOrOption === "" || otherArguments.length > 0 || hasOption === (tag === ""))
+  const hasTag = tag !== "";
+  if (versionOrOption === "" || otherArguments.length > 0 || hasOption !== hasTag)
     throw new Complaint("name one version: npm run release -- 0.2.0");
   await (hasOption ? writeReleaseFiles(tag) : prepareRelease(versionOrOption));
 } catch (error) {

@@ -1,6 +1,6 @@
 import { isSame } from "#lib/json.ts";
 import type { Rule } from "#lib/rule.ts";
-import { mergeWithDefaults, settingsHeader } from "#lib/settings.ts";
+import { mergeWithDefaults, typeMetaKeys } from "#lib/settings.ts";
 import {
   type ApiServerFacts,
   findManagedService,
@@ -41,7 +41,7 @@ export const findPresentPlugins = (
     const found = clusters.flatMap(({ name: cluster, cluster: { rules }, facts }) => {
       const config = rules.get(name);
       const reason = findReasonToBeOn(plugin, facts);
-      if (config === undefined || !isComparable(rule, config) || reason === undefined) return [];
+      if (config === undefined || !doesWorkOfPlugin(rule, config) || reason === undefined) return [];
       return [{ cluster, ...reason, settings: listOwnSettings(rule, config.settings) }];
     });
     if (found.length === 0) return [];
@@ -50,7 +50,7 @@ export const findPresentPlugins = (
     return [{ rule: name, plugin, ...(group !== undefined && { group }), clusters: found }];
   });
 
-/** Reports whether it depends on the answer of a cluster's `/version` if the plugin of one of its rules is on. */
+/** Reports whether the answer of a cluster's `/version` decides that the plugin of one of its rules is on or off. */
 export const dependsOnVersion = (
   catalogue: readonly CatalogueRule[],
   cluster: Pick<ClusterConfig, "rules" | "connect" | "kubernetes">,
@@ -58,7 +58,9 @@ export const dependsOnVersion = (
   catalogue.some(({ name, rule }) => {
     const config = cluster.rules.get(name);
     const { plugin = "" } = rule.upstreamPlugin ?? {};
-    return config !== undefined && isComparable(rule, config) && isDecidedByVersion(plugin, getStatedFacts(cluster));
+    return (
+      config !== undefined && doesWorkOfPlugin(rule, config) && isDecidedByVersion(plugin, getStatedFacts(cluster))
+    );
   });
 
 /** Returns service and minor version of a cluster's API server, from postern.yaml. */
@@ -73,7 +75,7 @@ export const getStatedFacts = ({
  * Reports whether a rule that is on does what its plugin does. A rule with policies in its settings doesn't: the plugin
  * evaluates the policies in the cluster.
  */
-const isComparable = ({ upstreamPlugin, manifests }: Rule, { mode }: RuleConfig): boolean =>
+const doesWorkOfPlugin = ({ upstreamPlugin, manifests }: Rule, { mode }: RuleConfig): boolean =>
   mode !== "off" && upstreamPlugin !== undefined && manifests === undefined;
 
 /** Returns the names of settings that differ from the rule's defaults and from the plugin's. */
@@ -81,7 +83,7 @@ const listOwnSettings = ({ settings: defaults = {}, upstreamPlugin }: Rule, sett
   const upstream = mergeWithDefaults(defaults, upstreamPlugin?.settings);
   return Object.entries(settings).flatMap(([key, value]) => {
     const isUpstream = [defaults, upstream].some((usual) => isSame(Reflect.get(usual, key), value));
-    return isUpstream || settingsHeader.includes(key) ? [] : [key];
+    return isUpstream || typeMetaKeys.includes(key) ? [] : [key];
   });
 };
 

@@ -54,11 +54,12 @@ ${members}
   };
   for (const [file, text] of Object.entries(files)) await writeFile(join(folder, file), text);
   const { rules, broken } = await loadRules([toRuleFolder(folder, name)]);
-  const [{ listed = rules[0], sentence = "" } = {}] = broken;
+  const [brokenRule] = broken;
+  const listed = brokenRule?.listed ?? rules[0];
   assert.ok(listed);
   return {
     listed,
-    loadMistakes: sentence
+    loadMistakes: (brokenRule?.sentence ?? "")
       .split("\n")
       .filter(Boolean)
       .map((line) => line.replace(/^.*\/rule\.ts:/, "")),

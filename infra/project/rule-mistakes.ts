@@ -133,7 +133,7 @@ const findMistakesOfElement = (
   });
 };
 
-/** A word in a row of a match, and its path. */
+/** A word in an element of `match`, such as a group or a resource, and its path. */
 interface WordOfElement {
   word: string;
   at: MemberPath;

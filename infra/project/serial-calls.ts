@@ -79,6 +79,7 @@ const listCandidates = (
   const currentMembers = calledGroups.map(({ members }) => members);
   const rules = catalogue.filter(({ name }) => mutating.includes(name));
   return groupCompatibleRules(rules, clusters, currentMembers).flatMap((set, index) => {
+    // The first sets are those of `currentMembers`, in this order, with the added members.
     if (set.length <= (currentMembers[index]?.length ?? 1)) return [];
     const name = calledGroups[index]?.name ?? chooseName([...catalogue, ...groups]);
     return [{ name, members: catalogue.filter((listed) => set.includes(listed)) }];
@@ -122,12 +123,17 @@ export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: Clus
     const mutating = called.flatMap(({ phase, hook }) =>
       phase === "mutate" ? [getRuleNameOfEntry({ name: hook }) ?? ""] : [],
     );
-    counted.push({ write, calls: mutating.length + Number(called.length > mutating.length), mutating });
+    // All validating entries are called at the same time, so they count as one call.
+    const validatingCalls = called.length > mutating.length ? 1 : 0;
+    counted.push({ write, calls: mutating.length + validatingCalls, mutating });
   }
   return counted;
 };
 
-/** Returns a function that evaluates rules without needs in this process, and admits everything for other rules. */
+/**
+ * Returns a function that evaluates rules without needs in this process. For other rules, for validating phases and for
+ * refused requests, it admits the object, so that all later entries are called and counted.
+ */
 const createRuleCaller = (catalogue: CatalogueRule[], cluster: ClusterConfig): ImitatedServerFunctions["call"] => {
   const pure = catalogue.filter(({ rule }) => !rule.needs);
   const groups = cluster.groups

@@ -90,6 +90,7 @@ const listSetups = <Settings extends object>(
   };
   const setups = [
     ...[...clusters].map(([name, cluster]) => [name, buildSetup(cluster)] as const),
+    // Without key versions, a function accepts no key of the cluster.
     ...refused.map((name) => [name, { keyVersions: [], ...build(new Map()) }] as const),
   ];
   // The setups are sorted by name, so that another order in postern.yaml changes nothing.
@@ -152,6 +153,7 @@ export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: P
       const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";
       return { mode, settings };
     }),
+    // For invocations that name no cluster, such as those for cases: the defaults of each rule, without exemptions.
     alone: Object.fromEntries(
       members.map((listed) => {
         const membership = buildMembership(listed, { mode: "enforce", settings: listed.rule.settings ?? {} });
@@ -168,6 +170,7 @@ const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberC
   if (match.length === 0) return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // failsOpen is computed as if the rule were hardened, because entries may be hardened after the functions were built.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
+  // The API server applies the exemptions by namespaceLabels, which are in the group's entry.
   const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
   return { mode, settings, match, failsOpen, exempt: { ...exempt, ...buildExceptions(setup.exempt) } };
 };

@@ -23,6 +23,7 @@ interface Connection {
   socket: Socket;
   /** The TLS socket of this connection; undefined until its TLS handshake is done. */
   secure?: TLSSocket;
+  /** True after a request on this connection had a valid key in its URL. */
   hasKey: boolean;
   isReserve: boolean;
 }

@@ -269,6 +269,7 @@ const formatWelcome = (
       const { name, phases } = listed;
       const mode = members?.map((member) => `${member.name}: ${getMode(member)}`).join(", ") ?? getMode(listed);
       const isGrouped = config.groups.some(({ members }) => members.some((member) => member.name === name));
+      // Groups only mutate. Their members validate by themselves.
       const servedPhases = phases.filter((phase) => phase === "validate" || !isGrouped);
       return servedPhases.map((phase) => [name, phase, mode, `${url}/${segment}/${name}/${phase}`]);
     });

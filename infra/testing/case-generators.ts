@@ -8,13 +8,13 @@ type Path = (string | number)[];
 /** A random change of one member of a case's object. */
 interface CaseChange {
   /** A random number that chooses the member to change. */
-  which: number;
+  memberNumber: number;
   /** A random number that chooses the new value, among the values that cases have at this place. */
-  other: number;
+  valueNumber: number;
   /** Deletes the member, if there are cases without it. */
-  drop: boolean;
+  deletesMember: boolean;
   /** Changes the old object instead of the object, if the case has one. */
-  old: boolean;
+  changesOldObject: boolean;
 }
 
 /**
@@ -43,20 +43,20 @@ export const createCasePerturber = (
 
   return (ruleCase, changes) => {
     const copy = structuredClone(ruleCase);
-    for (const { which, other, drop, old } of changes) {
-      const root: unknown = old && copy.oldObject ? copy.oldObject : copy[getCasePhase(copy)];
+    for (const { memberNumber, valueNumber, deletesMember, changesOldObject } of changes) {
+      const root: unknown = changesOldObject && copy.oldObject ? copy.oldObject : copy[getCasePhase(copy)];
       const paths: Path[] = [];
       walk(root, [], (path) => path.length > 0 && !namesType(path) && paths.push(path));
-      const path = paths[which % paths.length];
+      const path = paths[memberNumber % paths.length];
       if (path === undefined) continue;
       const parent = path
         .slice(0, -1)
         .reduce<unknown>((value, key) => Reflect.get(value as object, key), root) as object;
       const key = path.at(-1) ?? "";
       const others = valuesByPlace.get(toPlaceKey(path)) ?? [];
-      if (drop && isOptional(path))
+      if (deletesMember && isOptional(path))
         Array.isArray(parent) ? parent.splice(Number(key), 1) : Reflect.deleteProperty(parent, key);
-      else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[other % others.length]));
+      else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[valueNumber % others.length]));
     }
     return copy;
   };
@@ -68,7 +68,12 @@ export function* generateCases(cases: readonly Case[], count: number, seed: numb
   const { drawBelow, decide, pick } = createRandom(seed);
   for (let index = 0; index < count; index++) {
     const changes = Array.from({ length: 1 + drawBelow(5) }, (): CaseChange => {
-      return { which: drawBelow(2 ** 31), other: drawBelow(2 ** 31), drop: decide(0.5), old: decide(0.5) };
+      return {
+        memberNumber: drawBelow(2 ** 31),
+        valueNumber: drawBelow(2 ** 31),
+        deletesMember: decide(0.5),
+        changesOldObject: decide(0.5),
+      };
     });
     yield perturb(pick(cases), changes);
   }

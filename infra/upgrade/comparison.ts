@@ -22,7 +22,7 @@ export interface UpgradeDifferences {
   catalogue: { added: string[]; removed: string[]; replaced: string[] };
   settings: { rule: string; changes: string[] }[];
   entries: { cluster: string; differences: string[] }[];
-  /** The cases of the project's rules whose results differ between the versions. */
+  /** The cases of the project's rules whose results differ, with the result in the installed version as a text. */
   cases: { before: string; after: TestResult }[];
   /** The folders of both versions' bundles; absent if the new version can't build the project. */
   bundles?: [string, string];
@@ -36,7 +36,7 @@ export const compareVersions = async (
 ): Promise<UpgradeDifferences> => {
   const [installed, wanted] = versions;
   const projectRules = (await listRuleFolders([getProjectSource()])).map(({ name }) => name);
-  // The versions build one after the other, because each build uses both processors.
+  // The versions build one after the other, because each build uses several processors.
   const before = await buildProject(installed, scratch);
   if ("refusal" in before)
     throw new Complaint(

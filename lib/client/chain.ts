@@ -56,6 +56,7 @@ export const evaluateRuleChain = async (
   const mutated = await mutate(request, context);
   if (mutated.refusal) return mutated;
   const last = mutated.isChanged ? { ...request, object: mutated.object } : request;
+  // A mutation doesn't change which entries match: `match` doesn't depend on the object.
   const results = await Promise.all(
     filterMatching(context.entries, "validate", request).map((entry) =>
       evaluateEntry(entry, "validate", last, context),

@@ -100,6 +100,7 @@ const toResponseContext = async (response: Response) => {
     },
     getBodyAsAny: async () => content.toString(),
     getBodyAsFile: async () => ({ data: content, name: "" }),
+    // The client reads the value of a header under the key "".
     getParsedHeader: (name: string) => ({ "": headers[name.toLowerCase()] ?? "" }),
   };
 };

@@ -124,12 +124,15 @@ const buildApplyFailure = (why: string) =>
     `the rules change the object in a way that a server-side apply can't express (${why}); apply the object with these changes, or use another kind of patch`,
   );
 
-/** Merges a patch operation into the body of a server-side apply. Elements of lists are found by their name. */
+/**
+ * Merges a change that rules make to the `applied` object, the result of the dry run, into the body of the server-side
+ * apply. Elements of lists are found by their name, because the two lists may have different elements.
+ */
 const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[number]): KubernetesObject => {
-  const merge = (part: unknown, stored: unknown, [step, ...rest]: string[]): unknown => {
+  const merge = (part: unknown, appliedPart: unknown, [step, ...rest]: string[]): unknown => {
     if (step === undefined) return change.op === "remove" ? undefined : change.value;
-    if (Array.isArray(stored)) {
-      const element: unknown = stored[Number(step)];
+    if (Array.isArray(appliedPart)) {
+      const element: unknown = appliedPart[Number(step)];
       const { name } = toMap(element);
       const hasName = (candidate: unknown) => typeof name === "string" && toMap(candidate).name === name;
       const index = Array.isArray(part) ? part.findIndex(hasName) : -1;
@@ -139,7 +142,7 @@ const mergeChange = (body: KubernetesObject, applied: unknown, change: Patch[num
     }
     const map = toMap(part);
     if (part !== undefined && !isMap(part)) throw buildApplyFailure(`the change is not in a map, at ${change.path}`);
-    const value = merge(getOwn(map, step), isMap(stored) ? getOwn(stored, step) : undefined, rest);
+    const value = merge(getOwn(map, step), isMap(appliedPart) ? getOwn(appliedPart, step) : undefined, rest);
     const others = Object.entries(map).filter(([key]) => key !== step);
     return Object.fromEntries(value === undefined ? others : [...others, [step, value]]);
   };

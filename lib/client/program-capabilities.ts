@@ -38,6 +38,7 @@ const maxIdentities = 16;
 
 /** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
 export const createProgramCapabilitiesFactory = () => {
+  /** By identity, in the order of their last use. */
   const memories = new Map<string, ReturnType<typeof createAnswerCache>>();
   const ledger = createMemoryLedger();
   const getMemory = (identity: string) => {

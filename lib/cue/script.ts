@@ -32,7 +32,7 @@ export const splitCueScript = (source: string): SplitCueScript => {
     requireSeparator(tokens[at - 1], tokens[at]);
     requireSeparator(tokens[last], next);
     const between = script.slice(end, next?.start);
-    // A comma after the tokens is cut out, too. If a comment precedes it, it stays: CUE must report it as an error.
+    // A comma after the tokens is cut out, too. A comma after a comment stays: CUE must report it as an error.
     at = next?.text === "," && !between.includes("//") ? last + 2 : last + 1;
     cuts.push([start, tokens[at - 1]?.end ?? end]);
     skipAttributesAndCommas();

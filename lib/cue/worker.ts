@@ -18,6 +18,7 @@ declare global {
 interface Instance {
   exports: { mem: { buffer: ArrayBuffer } };
 }
+/** The part of WebAssembly that is used here. TypeScript declares it only for browsers. */
 interface WebAssembly {
   instantiate(program: Uint8Array, imports: object): Promise<{ instance: Instance }>;
 }

@@ -1,8 +1,8 @@
 /**
- * If the first review begins more milliseconds after the function was loaded, it didn't wait for the start: Lambda
- * started the function ahead of time.
+ * If more milliseconds than these are between the load of the function and its first review, the review didn't wait for
+ * the start: Lambda started the function ahead of time.
  */
-const maxTimeToFirstReview = 2000;
+const maxMillisecondsToFirstReview = 2000;
 
 /**
  * Returns a function that must be called after each review. It returns for how many milliseconds the review waited for
@@ -16,7 +16,7 @@ export const createStartMeter = (
   // With provisioned concurrency, functions are started ahead of time.
   let loadedAt = initializationType === "provisioned-concurrency" ? 0 : getTime();
   return (reviewMilliseconds) => {
-    const isDelayed = getTime() - reviewMilliseconds - loadedAt < maxTimeToFirstReview;
+    const isDelayed = getTime() - reviewMilliseconds - loadedAt < maxMillisecondsToFirstReview;
     loadedAt = 0;
     return isDelayed ? Math.round(getUptimeSeconds() * 1000 - reviewMilliseconds) : 0;
   };

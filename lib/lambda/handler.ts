@@ -37,7 +37,10 @@ export const createLambdaFunction = (parts: LambdaFunction): StartingFunction =>
   return { ...parts, host, handler: createLambdaHandler(parts, host) };
 };
 
-/** Creates the handler of a function. If reviews are recorded, the recording wraps the host. */
+/**
+ * Creates the handler of a function. If reviews are recorded, the recording wraps the host. Only the config of a group
+ * has `alone`. features.ts describes the constants POSTERN_….
+ */
 export const createLambdaHandler = (parts: LambdaFunction, lambdaHost: EndpointHost): MiddyfiedHandler => {
   const recording = POSTERN_RECORDED && parts.places ? createRecording(parts.places, lambdaHost, parts.put) : undefined;
   const host = POSTERN_RECORDED && recording ? recording.host : lambdaHost;

@@ -8,6 +8,7 @@ import { createRecordedCapabilities } from "../recording/recorded-answers.ts";
 
 /** An HTTP request, read from a Lambda event; `answer` builds the response in that event's format. */
 export interface LambdaHttpRequest extends Omit<ReviewHttpRequest, "deadline">, WaitingCaller {
+  /** Empty except for load balancers, whose health checks are recognized by it. */
   userAgent: string;
   answer(code: number, json: string): unknown;
 }

@@ -61,12 +61,18 @@ const host: EndpointHost = {
   writeLogLine: () => {},
 };
 
+/** A recording begins as an element of a list in YAML. */
+const listElementMark = "- ";
+
 /** Sends events to a function that records. Returns the recordings by their keys in S3, and the function's answers. */
 const recordEvents = async (events: object[], place: RecordingBucketSettings = everyReview) => {
   const recordings = new Map<string, unknown>();
   const put = async (bucket: string, key: string, body: string) => {
     assert.equal(bucket, "reviews");
-    recordings.set(key.replace(/\/\d{4}-\d\d-\d\d\/\d\d-\d\d-\d\d\.\d{3}-/, "/DAY/TIME-"), JSON.parse(body.slice(2)));
+    recordings.set(
+      key.replace(/\/\d{4}-\d\d-\d\d\/\d\d-\d\d-\d\d\.\d{3}-/, "/DAY/TIME-"),
+      JSON.parse(body.slice(listElementMark.length)),
+    );
   };
   const buildMember = (mode: "enforce" | "warn") => ({ mode, settings: {}, match, failsOpen: true, exempt: {} });
   const settings = { labels: buildMember("enforce"), reads: { ...buildMember("warn"), failsOpen: false } };
@@ -130,7 +136,8 @@ describe("a recording function", () => {
         Object.values(metadata?.annotations ?? {}).includes("abc") ? "it has that token" : undefined,
     });
     const recordings: Record<string, unknown>[] = [];
-    const put = async (_: string, __: string, body: string) => void recordings.push(JSON.parse(body.slice(2)));
+    const put = async (_: string, __: string, body: string) =>
+      void recordings.push(JSON.parse(body.slice(listElementMark.length)));
     const config = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
     const places = { prod: { labels: everyReview } };
     const handler = createLambdaHandler({ rules: { labels: secretive }, config, places, put }, host);

@@ -9,7 +9,7 @@ export interface StartingFunction {
   rules: Record<string, Rule>;
   config: Pick<EndpointConfig, "rule"> & { clusters: object };
   readConnections?(): object;
-  /** What the handler's endpoint gets. Its log is replaced during the warm-up. */
+  /** The functions that the handler's endpoint calls. During the warm-up, `writeLogLine` is replaced. */
   host: EndpointHost & { formatLogLine: typeof formatLogLine };
   handler: MiddyfiedHandler;
 }

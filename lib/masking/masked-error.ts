@@ -15,18 +15,18 @@ type ErrorSubject = {
 
 /** A part of an error's text and its origin, which decides how the part is masked. */
 type Piece = [text: string, origin: number];
-/** A place in code, such as `file.ts:1:2`: never masked. */
-const codePlace = 0;
-/** A name in code, such as a function's. */
+/** A text of this module, or a place in code, such as `file.ts:1:2`: never masked. */
+const neverMasked = 0;
+/** A name in code, such as a function's: only texts of the review in it are masked. */
 const codeName = 1;
 /** A message that Postern wrote. */
-const ownWords = 2;
+const posternMessage = 2;
 /** A message of Node or of another program. */
-const foreignWords = 3;
+const foreignMessage = 3;
 
 const maxErrors = 10;
 const maxFrames = 20;
-/** The most characters of one piece. */
+/** Longer pieces, such as messages, are cut. */
 const maxPieceLength = 4000;
 
 /**
@@ -42,9 +42,9 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
   const errorList = [...errors] as Error[];
   const pieces = hasStack
     ? errorList.flatMap((error, index): Piece[] => [
-        [index > 0 ? "\ncaused by " : "", codePlace],
-        [getText(error, "name"), /^[A-Za-z]*Error$/.test(getText(error, "name")) ? codePlace : codeName],
-        [": ", codePlace],
+        [index > 0 ? "\ncaused by " : "", neverMasked],
+        [getText(error, "name"), /^[A-Za-z]*Error$/.test(getText(error, "name")) ? neverMasked : codeName],
+        [": ", neverMasked],
         ...splitMessage(error, errorList),
         ...splitFrames(error),
       ])
@@ -64,16 +64,16 @@ const getText = (error: Error, member: "name" | "message" | "stack"): string => 
 /** Splits the message of a Failure into Postern's words, and the messages of other errors that it contains. */
 const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
   const text = error instanceof Error ? getText(error, "message") : getErrorMessage(error);
-  if (!(error instanceof Failure)) return [[text, foreignWords]];
+  if (!(error instanceof Failure)) return [[text, foreignMessage]];
   const causes = errors.flatMap((each) => [each, each.cause]).filter((each) => !(each instanceof Failure));
-  let pieces: Piece[] = [[text, ownWords]];
+  let pieces: Piece[] = [[text, posternMessage]];
   for (const inner of new Set(causes.map((each) => (each instanceof Error ? getText(each, "message") : each))))
     pieces = pieces.flatMap((piece) =>
-      piece[1] === foreignWords || typeof inner !== "string" || inner === ""
+      piece[1] === foreignMessage || typeof inner !== "string" || inner === ""
         ? [piece]
         : piece[0].split(inner).flatMap((part, index): Piece[] => [
-            [index > 0 ? inner : "", foreignWords],
-            [part, ownWords],
+            [index > 0 ? inner : "", foreignMessage],
+            [part, posternMessage],
           ]),
     );
   return pieces;
@@ -97,9 +97,10 @@ const splitFrames = (error: Error): Piece[] => {
         const [, at, functionName = "", place = ""] = frame.exec(line.slice(0, 1000)) ?? [];
         return at
           ? [
-              [`\n${at}`, codePlace],
+              [`\n${at}`, neverMasked],
               [functionName, codeName],
-              [place, before === "" ? codePlace : codeName],
+              // In a stack that doesn't begin with the error's present message, any line may be of an older message.
+              [place, before === "" ? neverMasked : codeName],
             ]
           : [];
       })
@@ -115,7 +116,7 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
   const names = [unmasked, request ?? {}, request?.kind ?? {}, request?.resource ?? {}].flatMap((holder) =>
     Object.values(holder).filter((value) => typeof value === "string"),
   );
-  const parts = pieces.map(([text, origin]) => (origin === codePlace ? "" : text.slice(0, maxPieceLength)));
+  const parts = pieces.map(([text, origin]) => (origin === neverMasked ? "" : text.slice(0, maxPieceLength)));
   // All parts are joined, so that the texts of the review are looked for only once.
   const joined = parts.join("\0");
   const isSecret = secrets !== undefined || request?.resource?.resource === "secrets";
@@ -132,7 +133,7 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
   let partStart = 0;
   return pieces
     .map(([text, origin], index) => {
-      if (origin === codePlace) {
+      if (origin === neverMasked) {
         partStart++;
         return text;
       }
@@ -141,8 +142,8 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
       // The cut may leave a beginning of a secret text that is too short to be found, so eight characters are removed.
       const line = replaceCovered(isCut ? part.slice(0, -8) : part, covered.subarray(partStart)) + (isCut ? "…" : "");
       partStart += part.length + 1;
-      if (origin === foreignWords) return line.replace(foreignQuotes, ([quote]) => `${quote}${mask}${quote}`);
-      return origin === ownWords
+      if (origin === foreignMessage) return line.replace(foreignQuotes, ([quote]) => `${quote}${mask}${quote}`);
+      return origin === posternMessage
         ? line.replace(ownQuotes, (quoted, inner) => (names.includes(inner) ? quoted : `"${mask}"`))
         : line;
     })

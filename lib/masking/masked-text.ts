@@ -30,7 +30,7 @@ export const coverTexts = (sentence: string, texts: Iterable<string>, shortest =
       if (found) found.push(at);
       else places.set(piece, [at]);
     }
-  // Each part is looked for once: it is deleted from `places` afterwards.
+  // Each part is looked for once: it is deleted from `places` afterwards. A shorter text is looked for as a whole.
   for (const text of texts)
     for (let at = 0; at === 0 || at + partLength <= text.length; at++) {
       if (text.length >= partLength && !ends[hashEnds(text, at)]) continue;

@@ -43,7 +43,7 @@ describe("a quantity", () => {
     assert.equal(formatQuantity(addQuantities(requireQuantity("0"), requireQuantity("1536Mi"))), "1536Mi");
   });
 
-  it("a difference has the notation of its first quantity; roundUpToUnits rounds away from zero", () => {
+  it("a difference has the notation of its first quantity, unless that is 0; roundUpToUnits rounds away from 0", () => {
     const subtract = (left: string, right: string) =>
       formatQuantity(subtractQuantities(requireQuantity(left), requireQuantity(right)));
     assert.deepEqual(

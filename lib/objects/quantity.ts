@@ -54,7 +54,7 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
 const multiplyByPowerOfTen = (mantissa: bigint, exponent: number, digits: number): bigint => {
   if (exponent >= 0) return mantissa * 10n ** BigInt(Math.min(exponent, maxExponent));
   // The divisor is limited, so that it is computed fast. A larger divisor gives the same result, because the mantissa
-  // has at most 19 digits more than `digits`, which a binary suffix adds.
+  // has at most `digits` and 19 digits, which a binary suffix adds.
   return divideRoundingUp(mantissa, 10n ** BigInt(Math.min(-exponent, digits + 19)));
 };
 

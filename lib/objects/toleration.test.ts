@@ -38,7 +38,7 @@ describe("tolerations", () => {
     assert.ok(!isCovered({ ...equal, value: "w" }, equal));
     assert.ok(
       !isCovered({ ...equal, effect: "" }, { key: "k", value: "v", effect: "NoSchedule" }),
-      "the covered toleration has no operator",
+      "upstream doesn't treat an absent operator of the covered toleration as Equal",
     );
     assert.ok(!isCovered({ key: "k", operator: "Gt", value: "1" }, { key: "k", operator: "Equal", value: "1" }));
   });

@@ -7,7 +7,8 @@ export const mergeTolerations = (first: readonly Toleration[], second: readonly 
   const notCoveredByLater = new Set(
     entries.toReversed().filter(({ full }) => {
       // Of equal tolerations, the first is kept: later equal ones don't count here.
-      const isNeeded = !later.covers(full, false);
+      const byEqual = false;
+      const isNeeded = !later.covers(full, byEqual);
       later.add(full);
       return isNeeded;
     }),
@@ -46,7 +47,7 @@ interface Cover {
  */
 const createCoverage = () => {
   const ids = new Set<string>();
-  /** The toleration of each group with the most seconds, and the second one, for questions about the first itself. */
+  /** The two tolerations of each group with the most seconds: the second one may cover the first. */
   const groups = new Map<string, [Cover, Cover?]>();
   return {
     add: (wide: FilledInToleration): void => {

@@ -187,7 +187,7 @@ const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
 const { POSTERN_RUNS } = process.env;
 
-for (const minor of chooseMinors(POSTERN_RUNS, 1))
+for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 1 }))
   describe(`an object with defaults of Kubernetes ${minor}`, await needsApiServer(minor), () => {
     let folder: string;
     let endpoints: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;

@@ -33,7 +33,7 @@ import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/wri
 // because its 400 writes cover every case; each minor gets half of them. POSTERN_PAIRS and POSTERN_SEED choose other
 // writes, for the minor of POSTERN_KUBERNETES.
 const { POSTERN_PAIRS, POSTERN_SEED } = process.env;
-const minors = chooseMinors(POSTERN_PAIRS);
+const minors = chooseMinors({ largeRun: POSTERN_PAIRS });
 const pairCount = Number(POSTERN_PAIRS ?? 400 / minors.length);
 const seed = Number((POSTERN_PAIRS && POSTERN_SEED) ?? 20261121);
 const writesPerSet = 50;

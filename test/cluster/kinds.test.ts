@@ -24,7 +24,7 @@ const discover = async ({ admin }: TestCluster): Promise<Map<string, ApiResource
 };
 
 describe("the built-in kinds", async () => {
-  for (const minor of chooseMinors(undefined, 0))
+  for (const minor of chooseMinors({ turn: 0 }))
     it(`the built-in kinds are those that Kubernetes ${minor} serves`, await needsApiServer(minor), async () => {
       const everything = ["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"];
       const clusters = await bootClusters(await requireBinaries(minor), [{ flags: everything }, {}]);

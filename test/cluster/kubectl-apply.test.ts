@@ -56,7 +56,7 @@ const definition = {
 };
 
 const { skip } = await needs("kubectl");
-for (const minor of chooseMinors(undefined, 0))
+for (const minor of chooseMinors({ turn: 0 }))
   describe(`kubectl apply in Kubernetes ${minor}`, skip ? { skip } : await needsApiServer(minor), () => {
     let cluster: TestCluster;
     before(async () => {

@@ -7,7 +7,7 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { runProgram } from "../checkout.ts";
-import { choosePorts } from "../choices.ts";
+import { choosePluginRules } from "../choices.ts";
 import { listPlugins, newestMinor, requireBinaries } from "../control-plane/binaries.ts";
 import { measureParity } from "../parity/parity.ts";
 import { listPluginPorts } from "../parity/plugins.ts";
@@ -87,7 +87,7 @@ const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));
 /** The number of requests for each rule. `npm run parity -- --requests 1000` sends more. */
 const requests = 40;
 
-for (const [minor, chosenPorts] of choosePorts(ports))
+for (const [minor, chosenPorts] of choosePluginRules(ports))
   describe(`rules in Kubernetes ${minor}`, { ...(await needsApiServer(minor)), concurrency: 2 }, async () => {
     const plugins = await requireBinaries(minor).then(listPlugins, () => undefined);
 

@@ -59,7 +59,7 @@ const addVersionedCondition = (set: PolicySet): PolicySet => {
 };
 
 const { skip } = await needs("kubectl");
-for (const minor of chooseMinors(POSTERN_RUNS, 1))
+for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 1 }))
   describe(`the prediction of check for Kubernetes ${minor}`, skip ? { skip } : await needsApiServer(minor), () => {
     let cluster: PredictedCluster;
     let admin: TestClusterClient;

@@ -76,8 +76,8 @@ export const bootCluster = async (
     "--log-level=error",
   ]);
   const auditLog = options.audit ? await openAuditLog(folder) : undefined;
-  const start = (latePlugins: string[] = []) => {
-    const flags = buildServerFlags(folder, etcdPort, port, options, latePlugins);
+  const start = (pluginsSinceRestart: string[] = []) => {
+    const flags = buildServerFlags(folder, etcdPort, port, options, pluginsSinceRestart);
     return startServer(apiserver, [...flags, ...(auditLog?.flags ?? [])]);
   };
 
@@ -209,7 +209,7 @@ const buildServerFlags = (
   etcdPort: number,
   port: number,
   { rbac, enable = [], disable, flags = [] }: TestClusterOptions,
-  latePlugins: string[],
+  pluginsSinceRestart: string[],
 ) => [
   `--etcd-servers=http://127.0.0.1:${etcdPort}`,
   "--bind-address=127.0.0.1",
@@ -222,7 +222,7 @@ const buildServerFlags = (
   "--service-account-issuer=https://kubernetes.default.svc",
   "--service-cluster-ip-range=10.0.0.0/24",
   `--authorization-mode=${rbac ? "RBAC" : "AlwaysAllow"}`,
-  ...buildPluginFlags([...enable, ...latePlugins], disable),
+  ...buildPluginFlags([...enable, ...pluginsSinceRestart], disable),
   ...flags,
 ];
 

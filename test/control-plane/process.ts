@@ -14,7 +14,7 @@ export interface RunningProgram {
 /**
  * Starts a program inside a shell that reads from this process: when this process ends for any reason, the pipe closes
  * and the shell kills the program. A kill loses only temporary data. A softer signal isn't enough, because an API
- * server that refuses all requests would not end: it would wait for answers of its own.
+ * server that refuses all requests would not end: it would wait for answers to its own requests.
  */
 export const startProgram = (program: string, args: string[], env: Record<string, string> = {}): RunningProgram => {
   const guard = `exec 3<&0; "$@" </dev/null 3<&- & child=$!

@@ -123,7 +123,7 @@ export interface FixSuggestion {
   text: string;
   object?: unknown;
   /** True if the rule would refuse the object even after the suggested change. */
-  isVain?: boolean;
+  isStillRefused?: boolean;
 }
 
 /**
@@ -146,5 +146,5 @@ export const suggestFix = async (
   if (outcome.patch === undefined) return undefined;
   const object = applyPatch(request.object, outcome.patch);
   const tried = await evaluateRule(rule, phase, { ...request, object }, enforced);
-  return { text: describeEdits(request.object, object, at), object, isVain: tried.refused };
+  return { text: describeEdits(request.object, object, at), object, isStillRefused: tried.refused };
 };

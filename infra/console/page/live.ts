@@ -51,6 +51,7 @@ const computeTops = (rows: readonly ReviewRow[]): number[] => {
   for (const { sentence } of rows.toReversed()) tops.push((tops.at(-1) ?? 0) + (sentence ? tallHeight : plainHeight));
   return tops;
 };
+const computeHeight = (rows: readonly ReviewRow[]): number => computeTops(rows).at(-1) ?? 0;
 
 /** Shows the rows at the scroll position, the newest first. Existing elements are reused, so they keep the focus. */
 const render = () => {
@@ -96,10 +97,9 @@ subscribeToReviews((added) => {
   else {
     const matching = added.filter(matchesFilter);
     shown = [...shown, ...matching].filter(({ id }) => knownIds.has(id));
-    list.style.height = `${computeTops(shown).at(-1)}px`;
+    list.style.height = `${computeHeight(shown)}px`;
     // New rows are inserted at the top. Unless the user is at the top, the visible rows must not move.
-    if (scroller.scrollTop > 0 || list.querySelector(":focus-visible"))
-      scroller.scrollTop += computeTops(matching).at(-1) ?? 0;
+    if (scroller.scrollTop > 0 || list.querySelector(":focus-visible")) scroller.scrollTop += computeHeight(matching);
   }
   render();
 });
@@ -113,10 +113,10 @@ pause.addEventListener("click", () => {
   showAll();
 });
 
-/** Scrolls to the row of a review, and gives the row the focus. */
+/** Scrolls to the row of a review, below three newer rows, and gives the row the focus. */
 export const focusReview = (id: string) => {
-  const index = shown.length - 1 - shown.findIndex((row) => row.id === id);
-  scroller.scrollTop = computeTops(shown)[Math.max(index - 3, 0)] ?? 0;
+  const indexFromTop = shown.length - 1 - shown.findIndex((row) => row.id === id);
+  scroller.scrollTop = computeTops(shown)[Math.max(indexFromTop - 3, 0)] ?? 0;
   render();
   elements.get(id)?.querySelector("a")?.focus({ preventScroll: true });
 };

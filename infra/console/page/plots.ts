@@ -56,7 +56,7 @@ export const createPlots = (rows: readonly ReviewRow[]): Node => {
     const options: uPlot.Options = {
       width: Math.min(document.body.clientWidth - 32, 600),
       height: 180,
-      // Half of the last time on the axis is to the right of the plot.
+      // The last label of the axis is centred on the right edge of the plot: half of it is outside.
       padding: [null, 32, null, null],
       axes: [
         { ...axis, space: 80, values: formatTimes },

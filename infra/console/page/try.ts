@@ -38,7 +38,7 @@ export const tryPage = create(
   answers,
 );
 
-// A check needs the name of a cluster.
+// A check needs the name of a cluster. Without the names, the answer to a check says what is wrong.
 submit.disabled = true;
 ask<CatalogueSummary>("rules")
   .then(({ clusters }) => cluster.replaceChildren(...clusters.map((name) => create("option", name))))

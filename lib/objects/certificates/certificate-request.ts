@@ -37,6 +37,7 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
       bodyIndex = header.next;
     // Go reads each line with a colon as a PEM header, even the END line. So `bodyIndex` may be after the END line.
     if (bodyIndex === text.length || bodyIndex > trailer) return undefined;
+    // After headers, the END line must be a later line. Without headers, it may directly follow the BEGIN line.
     if (bodyIndex > opening.next && bodyIndex > endIndex) continue;
     const type = opening.line.slice(0, -dashes.length);
     const isClosed = text.startsWith(type + dashes, trailer);

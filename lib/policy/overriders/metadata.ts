@@ -49,7 +49,10 @@ const buildMembers = (template: OverrideTemplate, referenced: FoundValue | undef
     : Object.fromEntries([[key, toText(referenced.value, "what template.valueRef names")]]);
 };
 
-/** Returns the annotations or labels that a constant sets: one for a scalar, several for a stringMap. */
+/**
+ * Returns the annotations or labels that a constant sets: one for a scalar, several for a stringMap. All keys are steps
+ * of JSON pointers, as upstream writes them into a JSON patch.
+ */
 const buildConstantMembers = (template: OverrideTemplate, constant: PolicyConstant): JsonMap => {
   const { string, integer, float, boolean, stringSlice, integerSlice, floatSlice, stringMap } = constant;
   const scalar = string ?? integer ?? float ?? boolean;

@@ -83,9 +83,13 @@ const unescapeByte = (text: string, isAllowed = (_byte: string) => true): string
   throw new EvaluationError(`invalid URL escape ${quote(text)}`);
 };
 
-/** Replaces escapes in a host. Only bytes that are not ASCII may be escaped; in an IPv6 zone, some others, too. */
+/**
+ * Replaces escapes in a host. Only bytes that are not ASCII may be escaped; in an IPv6 zone, only spaces and bytes that
+ * a host may also have without an escape.
+ */
 const unescapeHost = (bytes: string, isZone = false): string =>
   bytes.replace(/%.{0,2}|[^-\w.~!$&'()*+,;=:[\]<>"\x80-\xff]/gs, (found) => {
+    // Go allows an escaped % in each host, because one begins an IPv6 zone (RFC 6874).
     if (found === "%25") return "%";
     if (found.startsWith("%"))
       return unescapeByte(found, (byte) =>
