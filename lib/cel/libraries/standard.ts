@@ -82,21 +82,21 @@ export const refuseOperand = (operator: string, left: Value): never => {
 interface Arithmetic {
   readonly ofDoubles?: (left: number, right: number) => number;
   /** For ints that are safe integers. If the result isn't safe, `ofBigints` computes it again. */
-  readonly ofSafeIntegers: (left: number, right: number) => number;
+  readonly ofIntegers: (left: number, right: number) => number;
   readonly ofBigints: (left: bigint, right: bigint) => bigint;
   /** For operands that are no numbers. Returns undefined if the left operand's type doesn't have the operator. */
   readonly ofOthers?: (left: Value, right: Value) => Value | undefined;
 }
 
 /** Returns the function of an operator for two operands of the same type. */
-const compute = (operator: string, { ofDoubles, ofSafeIntegers, ofBigints, ofOthers }: Arithmetic): Evaluate => {
+const compute = (operator: string, { ofDoubles, ofIntegers, ofBigints, ofOthers }: Arithmetic): Evaluate => {
   const computeIntegers = (left: number | bigint, right: number | bigint) =>
     toInt(ofBigints(BigInt(left), BigInt(right)));
   return (left: Value, right: Value): Value => {
     if (isInt(left)) {
       if (!isInt(right)) throw createNoSuchOverloadError();
       if (typeof left === "bigint" || typeof right === "bigint") return computeIntegers(left, right);
-      const result = ofSafeIntegers(left, right);
+      const result = ofIntegers(left, right);
       // The addition of 0 converts -0 to 0.
       return Number.isSafeInteger(result) ? result + 0 : computeIntegers(left, right);
     }
@@ -129,7 +129,7 @@ const addOthers = (left: Value, right: Value): Value | undefined => {
 
 export const add = compute("_+_", {
   ofDoubles: (left, right) => left + right,
-  ofSafeIntegers: (left, right) => left + right,
+  ofIntegers: (left, right) => left + right,
   ofBigints: (left, right) => left + right,
   ofOthers: addOthers,
 });
@@ -312,7 +312,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     ],
     evaluate: compute("_/_", {
       ofDoubles: (left, right) => left / right,
-      ofSafeIntegers: (left, right) => (left - (left % right)) / right,
+      ofIntegers: (left, right) => (left - (left % right)) / right,
       ofBigints: (left, right) => {
         if (right === 0n) throw new EvaluationError("division by zero");
         return left / right;
@@ -323,7 +323,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     name: "_%_",
     overloads: [overload("modulo_int64", [int, int], int), overload("modulo_uint64", [uint, uint], uint)],
     evaluate: compute("_%_", {
-      ofSafeIntegers: (left, right) => left % right,
+      ofIntegers: (left, right) => left % right,
       ofBigints: (left, right) => {
         if (right === 0n) throw new EvaluationError("modulus by zero");
         // If the quotient has more than 64 bits, upstream refuses to compute the remainder, too.
@@ -341,7 +341,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     ],
     evaluate: compute("_*_", {
       ofDoubles: (left, right) => left * right,
-      ofSafeIntegers: (left, right) => left * right,
+      ofIntegers: (left, right) => left * right,
       ofBigints: (left, right) => left * right,
     }),
   },
@@ -362,7 +362,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     ],
     evaluate: compute("_-_", {
       ofDoubles: (left, right) => left - right,
-      ofSafeIntegers: (left, right) => left - right,
+      ofIntegers: (left, right) => left - right,
       ofBigints: (left, right) => left - right,
       ofOthers: subtractOthers,
     }),
