@@ -50,7 +50,7 @@ interface Qualifier {
   /** Whether the macro `has` tests the presence of the field. */
   readonly isTest?: boolean;
   /** Whether it is a field of a message: of a value with the static type `Object`, whose absent fields are null. */
-  readonly isMessageField?: boolean;
+  readonly inMessage?: boolean;
 }
 
 type Key = string | boolean | number | bigint | Uint | Double;
@@ -70,9 +70,9 @@ export const createKeyError = (value: Value, isGoValue: boolean): EvaluationErro
 };
 
 /** Returns the field or element of a value with a key; undefined if there is none. */
-const findPart = (object: Result, key: Key, isTest: boolean, isMessageField: boolean): Result | undefined => {
+const findPart = (object: Result, key: Key, isTest: boolean, inMessage: boolean): Result | undefined => {
   if (object instanceof EvaluationError) return object;
-  if (isMessageField) return findMessageField(object, key as string, isTest);
+  if (inMessage) return findMessageField(object, key as string, isTest);
   if (isObject(object)) return findInMap(object, key);
   if (isList(object)) return findElement(object, key);
   if (object instanceof FieldObject) return findField(object, key);
@@ -108,17 +108,17 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
     isOptional ||= qualifier.isOptional;
-    // With `isTest`, the macro `has` tests whether the part is present. With `isMessageField`, the object is a message.
-    const { key = computeKey(frame, qualifier), isTest = false, isMessageField = false } = qualifier;
+    // With `isTest`, the macro `has` tests whether the part is present. With `inMessage`, the object is a message.
+    const { key = computeKey(frame, qualifier), isTest = false, inMessage = false } = qualifier;
     const isKnown = !(key instanceof EvaluationError);
-    const part: Result | undefined = isKnown ? findPart(object, key, isTest || isOptional, isMessageField) : key;
+    const part: Result | undefined = isKnown ? findPart(object, key, isTest || isOptional, inMessage) : key;
     if (isOptional) {
       if (part instanceof EvaluationError) return part;
       if (part === undefined) return emptyOptional;
     }
     frame.charge(1);
     // A field counts as present even if Go can't convert its value.
-    const isPresent = isTest && isMessageField && !isOptional && !(object instanceof EvaluationError);
+    const isPresent = isTest && inMessage && !isOptional && !(object instanceof EvaluationError);
     if (part instanceof EvaluationError && !isPresent) return part;
     if (isTest && !isOptional) object = part !== undefined;
     else if (part === undefined) return createMissingError(object as Value, key as Key);
@@ -195,5 +195,5 @@ export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void =
 /** Reports whether an attribute may be a part of a variable or of a message, which upstream stores as a value of Go. */
 export const isGoValue = (attribute: Attribute): boolean =>
   attribute.kind === "path"
-    ? attribute.isGoValue || attribute.qualifiers.at(-1)?.isMessageField === true
+    ? attribute.isGoValue || attribute.qualifiers.at(-1)?.inMessage === true
     : isGoValue(attribute.whenTrue) || isGoValue(attribute.whenFalse);

@@ -202,8 +202,8 @@ class Planner {
     const { operand, field: key, isTest } = expression;
     if (this.#checked.references.has(expression)) return this.#planName(expression, key, scope);
     const attribute = toAttribute(this.plan(operand, scope));
-    const isMessageField = /^Object(\.|$)/.test(this.#checked.types.get(operand)?.name ?? "");
-    addQualifier(attribute, { key, isTest, isMessageField, isOptional: false });
+    const inMessage = /^Object(\.|$)/.test(this.#checked.types.get(operand)?.name ?? "");
+    addQualifier(attribute, { key, isTest, inMessage, isOptional: false });
     return { kind: "attribute", attribute, isTest };
   }
 
