@@ -87,7 +87,8 @@ export const createNeededObjects = async (
   const createdPaths: string[] = [];
   const send = async (call: Parameters<TestClusterClient>[0], what: string): Promise<TestClusterResponse> => {
     const answer = await admin(call);
-    if (answer.code >= 300 && answer.code !== 409) lacks.push(`${what}: ${answer.body.message ?? answer.body.text}`);
+    if (answer.code >= 300 && answer.code !== 409)
+      lacks.push(`the case needs ${what}, which the API server refuses: ${answer.body.message ?? answer.body.text}`);
     return answer;
   };
 
@@ -164,9 +165,10 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
     const spec = { user: username, groups, resourceAttributes };
     const { body } = await admin({ method: "POST", path, body: { spec } });
     const { verb, resource } = resourceAttributes;
+    const places = allowed ? ["case", "test"] : ["test", "case"];
     return Object(body.status).allowed === allowed
       ? []
-      : [`in the test, ${username} ${allowed ? "may not" : "may"} ${verb} ${resource ?? "this"}`];
+      : [`${username} may ${verb} ${resource ?? "this"} in the ${places[0]}, but not in the ${places[1]}`];
   });
   const listed = Object.entries(discovery).map(async ([groupVersion, resources]) => {
     const { resources: served = [] } = (await admin({ method: "GET", path: toApiPath(groupVersion) })).body;
@@ -179,7 +181,7 @@ const findDisagreements = async (admin: TestClusterClient, { needs = {}, user }:
   const created = refused.map(async ({ resource, name }) => {
     const path = `/api/v1/${resource}?dryRun=All`;
     const { code } = await admin({ method: "POST", path, body: { metadata: { name } } });
-    return code === 422 ? [] : [`in the test, ${resource} "${name}" can be created`];
+    return code === 422 ? [] : [`${resource} "${name}" can be created in the test, but not in the case`];
   });
   return (await Promise.all([...created, ...reviewed, ...listed])).flat();
 };
