@@ -48,7 +48,7 @@ const lines = [
     "prod",
     time,
   ),
-  // A case that a new version must pass.
+  // A case of the rule that a deployment ran in the new version: it was sent without a key, so it has no cluster.
   formatLogLine({ ...review, cluster: undefined, key: undefined, refused: true, message: "no" }, "prod", time),
 ];
 const stream = "2026/11/23/postern-prod-limit-notes[7][0a1b]";

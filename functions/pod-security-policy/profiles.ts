@@ -31,7 +31,7 @@ const getProfileField = (field: Field, holder: ProfileHolder | undefined) =>
   holder?.securityContext?.[field] as Profile | undefined;
 
 /** Returns the field's profile as an annotation would name it, for instance `localhost/profile.json`. */
-const toAnnotation = (field: Field, holder: ProfileHolder | undefined): string | undefined => {
+const readAsAnnotation = (field: Field, holder: ProfileHolder | undefined): string | undefined => {
   const profile = getProfileField(field, holder);
   if (profile === undefined) return undefined;
   if (profile.type === "Localhost") return `localhost/${profile.localhostProfile ?? ""}`;
@@ -59,9 +59,9 @@ const describePath = (field: Field, pod: Pod, key: string, holder: ProfileHolder
 
 /** Returns a container's AppArmor profile, by the kubelet's precedence. */
 const getAppArmorProfile = (pod: Pod, container: AnyContainer) =>
-  toAnnotation("appArmorProfile", container) ??
+  readAsAnnotation("appArmorProfile", container) ??
   getAnnotation(pod, toKey("appArmorProfile", container)) ??
-  toAnnotation("appArmorProfile", pod.spec) ??
+  readAsAnnotation("appArmorProfile", pod.spec) ??
   "";
 
 export const chooseDefaultAppArmorProfile = (policy: PodSecurityPolicyObject, pod: Pod, container: AnyContainer) => {
@@ -114,11 +114,11 @@ export function* listSeccompOffences(
   at: string,
 ): PodSecurityPolicyOffences {
   const key = toKey("seccompProfile", container);
-  const profile = toAnnotation("seccompProfile", container) ?? getAnnotation(pod, key) ?? getPodProfile(pod);
+  const profile = readAsAnnotation("seccompProfile", container) ?? getAnnotation(pod, key) ?? getPodProfile(pod);
   yield* checkSeccompProfile(policy, profile, describePath("seccompProfile", pod, key, container, at));
 }
 
-const getPodProfile = (pod: Pod) => toAnnotation("seccompProfile", pod.spec) ?? getAnnotation(pod, podKey) ?? "";
+const getPodProfile = (pod: Pod) => readAsAnnotation("seccompProfile", pod.spec) ?? getAnnotation(pod, podKey) ?? "";
 
 /** Lists a profile such as "localhost/audit" that the policy's annotation doesn't name. */
 function* checkSeccompProfile(

@@ -240,6 +240,7 @@ const readPage = async (
       const measureOrFault = await measureWorkload(item, kind, runtimeClasses);
       const owner = findCountedOwner(item, kinds);
       const hasPods = typeof measureOrFault === "string" || measureOrFault.pods > 0n;
+      // To save reads, the owner isn't read for an object without Pods, such as each old ReplicaSet of a Deployment.
       const isWithOwner = owner && (!hasPods || (await isCountedWithOwner(item, kind, owner, namespace, readOwner)));
       const object: SeenObject = {
         quotas,

@@ -112,7 +112,7 @@ export const readRegisteredCluster = async (
   };
 };
 
-/** Returns the relay that the entries in a cluster call; undefined if they call none. */
+/** Returns the relay that a cluster's entries call, without its CA, which is `relayCa`; undefined if they call none. */
 const toRelayService = ([service]: RelayReference[]): RelayService | undefined => {
   if (service === undefined) return undefined;
   const { namespace, name, port } = service;

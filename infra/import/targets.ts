@@ -17,7 +17,7 @@ export interface ImportTarget {
   kubernetes: string;
   /** The plugins that are on in the target but off by default in Kubernetes. */
   on: ReadonlySet<string>;
-  /** Which plugins are on, and where this is documented. */
+  /** A phrase for the imported postern.yaml: which plugins are on, with the pages that document this. */
   source: string;
 }
 

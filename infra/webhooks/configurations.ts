@@ -13,7 +13,7 @@ import {
 } from "./entry.ts";
 import { buildGroupWebhookEntry, groupCompatibleRules, listSharedEntryConflicts } from "./groups.ts";
 import { buildObjectLabels } from "./labels.ts";
-import { explainWhyNotNative } from "./native-policies.ts";
+import { explainWhyWebhookIsNeeded } from "./native-policies.ts";
 import { describeUsualWaits, findLongWaits, type LongWait, type TimedEntry } from "./waits.ts";
 
 /** How webhook configurations are built. */
@@ -180,10 +180,10 @@ const buildWebhooks = (
     const group = phase === "mutate" ? cluster.groups.find(({ members }) => members.includes(listed)) : undefined;
     if (group === undefined)
       return buildRuleWebhookEntries(listed, phase, setup, isHardened(registration, listed.name))
-        .filter((variantEntry) => explainWhyNotNative(setup, variantEntry, cluster) !== undefined)
+        .filter((variantEntry) => explainWhyWebhookIsNeeded(setup, variantEntry, cluster) !== undefined)
         .map((variantEntry) => {
           const webhook = toWebhook(listed.name, phase, variantEntry, registration);
-          // At most one variant of a rule gets a request. But if the variants are policies, several can match it.
+          // At most one variant of a rule gets a request. But several variants that are admission policies can get it.
           const exclusiveGroup = variantEntry.native ? webhook.name : listed.name;
           return { webhook, exclusiveGroup, exemptResources: variantEntry.entry.exempt.resources ?? [] };
         });

@@ -75,8 +75,8 @@ export const buildRuleWebhookEntries = (
     const isOverridden = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
     const variantSetup = { ...setup, settings, ...(!isOverridden && { failurePolicy }) };
     const entry = buildRuleWebhookEntry({ ...listed, rule }, phase, variantSetup, harden);
-    // If an API server can't evaluate a matchCondition of an entry with Ignore, it doesn't call the entry. A policy
-    // with Fail must not be skipped in this way, so its entry has no matchConditions: the rule evaluates them.
+    // If an API server can't evaluate a matchCondition of an entry with failurePolicy Ignore, it skips the entry. A
+    // policy whose own failurePolicy is Fail must not be skipped, so its entry has none: the rule evaluates them.
     const mayBeSkipped = native !== undefined && failurePolicy === "Fail" && entry.failurePolicy === "Ignore";
     return [{ variant, native, entry: mayBeSkipped ? { ...entry, conditions: {} } : entry }];
   });

@@ -51,7 +51,7 @@ export const toPolicySupport = (kubernetes: string | undefined): PolicySupport |
 /** Returns, for each policy of a cluster's rules, where it is evaluated. */
 export const placePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig): PolicyPlacement[] =>
   listPolicyEntries(catalogue, cluster).map(({ listed, setup, variantEntry }) => {
-    const reason = explainWhyNotNative(setup, variantEntry, cluster);
+    const reason = explainWhyWebhookIsNeeded(setup, variantEntry, cluster);
     const policy = variantEntry.native.policy.metadata.name;
     return { rule: listed.name, policy, native: reason === undefined, ...(reason !== undefined && { reason }) };
   });
@@ -70,7 +70,7 @@ export const describePlacements = (placements: readonly PolicyPlacement[]): stri
 /** Returns the policies and bindings for a cluster's API server. `name` is the name of the webhook configurations. */
 export const buildNativePolicies = (catalogue: CatalogueRule[], cluster: ClusterConfig, name: string): object[] =>
   listPolicyEntries(catalogue, cluster)
-    .filter(({ setup, variantEntry }) => explainWhyNotNative(setup, variantEntry, cluster) === undefined)
+    .filter(({ setup, variantEntry }) => explainWhyWebhookIsNeeded(setup, variantEntry, cluster) === undefined)
     .flatMap((entry) => buildNativeObjects(entry, name));
 
 /**
@@ -109,8 +109,8 @@ const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig)
     );
   });
 
-/** Returns why the API server can't evaluate a policy itself; undefined if it can. */
-export const explainWhyNotNative = (
+/** Returns why the API server can't evaluate a policy itself, so that a webhook is needed; undefined if it can. */
+export const explainWhyWebhookIsNeeded = (
   { mode, record, exempt }: RuleConfig,
   { native, entry }: VariantWebhookEntry,
   { policySupport }: Pick<ClusterConfig, "policySupport">,

@@ -32,32 +32,32 @@ export const createFieldReadTracker = (): FieldReadTracker => {
   };
 
   /**
-   * Returns a proxy of an object or a list that notes the texts that are read from it by key. With `isListed`, it is a
-   * list that was read by a loop over all members: reads of its elements are not noted.
+   * Returns a proxy of an object or a list that notes the texts that are read from it by key. With `isListFromLoop`, a
+   * loop over all members has read the list `source`, so reads of the list's elements are not noted, either.
    */
-  const view = (source: object, isListed: boolean): object => {
-    const knownViews = views[isListed ? 1 : 0];
+  const view = (source: object, isListFromLoop: boolean): object => {
+    const knownViews = views[isListFromLoop ? 1 : 0];
     const knownView = knownViews.get(source);
     if (knownView) return knownView;
     /**
      * The keys that the rule has listed, for instance with Object.keys. Later reads of these keys may belong to a loop,
      * so they are not noted.
      */
-    const listed = new Set<PropertyKey>();
+    const listedKeys = new Set<PropertyKey>();
     const viewMember = (value: unknown, isReadByLoop: boolean) =>
       isObject(value) ? view(value, isReadByLoop && Array.isArray(value)) : value;
     // The target is an empty object, because a proxy of a frozen object must return its members unchanged.
     const memberView = new Proxy(Array.isArray(source) ? [] : {}, {
       get: (_, key) => {
         const value: unknown = Reflect.get(source, key);
-        const isReadByLoop = listed.has(key) || isListed;
+        const isReadByLoop = listedKeys.has(key) || isListFromLoop;
         if (typeof value === "string" && typeof key === "string" && !isReadByLoop)
           note(getOriginalOfDraft(source), key);
         return typeof key === "symbol" ? value : viewMember(value, isReadByLoop);
       },
       ownKeys: () => {
         const keys = Reflect.ownKeys(source);
-        for (const key of keys) listed.add(key);
+        for (const key of keys) listedKeys.add(key);
         return keys;
       },
       getOwnPropertyDescriptor: (_, key) => {
@@ -76,7 +76,7 @@ export const createFieldReadTracker = (): FieldReadTracker => {
   };
 
   return {
-    watch: <T>(value: T): T => (isObject(value) ? (view(value, /* isListed */ false) as T) : value),
+    watch: <T>(value: T): T => (isObject(value) ? (view(value, /* isListFromLoop */ false) as T) : value),
     has: (holder, key) => readKeys.get(holder)?.has(key) ?? false,
     close: () => {
       isOpen = false;

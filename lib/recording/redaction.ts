@@ -188,8 +188,8 @@ const hasSibling = (holder: object): boolean =>
   Object.keys(holder).some((member) => /^(?:name|operator|effect|path|property|version|value)/.test(member));
 
 /**
- * Returns the name that a text has besides its key: in a list of arguments, the argument before the text; in an object
- * with a value, its `name` or `key`, or else the object's own key.
+ * Returns the name of a value whose key doesn't name it, else "". In a list of arguments, it is the argument before the
+ * value; in an object such as `{ name: token, value: … }`, its `name` or `key`, or else the key of the object itself.
  */
 const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
   if (Array.isArray(holder)) return String(holder[Number(member) - 1] ?? "");

@@ -30,22 +30,22 @@ export const measureMutatorChains = async (
   const config = join(folder, "chains.yaml");
   await writeFile(config, stringify({ rules: buildRules(benchMutatorSets), groups: buildGroups(benchMutatorSets) }));
   const { manifests } = running.use(await startBenchPostern(folder, config));
-  const creates = running.use(await openBenchPodCreator(binaries));
+  const podCreator = running.use(await openBenchPodCreator(binaries));
 
   const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
-  await creates.open(none.namespace, [], (pod) => countMarks(pod) === 0);
+  await podCreator.openNamespace(none.namespace, [], (pod) => countMarks(pod) === 0);
   for (const { name, mutators } of benchMutatorSets) {
     const ruleAndGroupNames = [name, ...mutators.map((listed) => listed.name)];
     const entries = ruleAndGroupNames.flatMap((listedName) => manifests[listedName] ?? []);
-    await creates.open(name, entries, (pod) => countMarks(pod) === mutators.length);
+    await podCreator.openNamespace(name, entries, (pod) => countMarks(pod) === mutators.length);
   }
 
   const routes = benchMutatorSets.flatMap(buildRoutes);
   const skippedRoutes = routes.filter(({ labels }) => labels?.[skipBenchMutatorsLabel]);
   for (const route of skippedRoutes)
-    if (countMarks(await creates.create(route)) > 0) throw new Error(`${route.what} was called`);
+    if (countMarks(await podCreator.create(route)) > 0) throw new Error(`${route.what} was called`);
 
-  const { measured, compareRoutes } = await measurePodCreateRoutes(creates, [none, ...routes], rounds);
+  const { measured, compareRoutes } = await measurePodCreateRoutes(podCreator, [none, ...routes], rounds);
   const [one, group] = ["chain-1", "group-10"].map((name) => routes.find(({ namespace }) => namespace === name));
   return {
     measured,

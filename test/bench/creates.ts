@@ -63,7 +63,7 @@ export const openBenchPodCreator = async (binaries: ControlPlaneBinaries) => {
     create,
     [Symbol.asyncDispose]: stop,
     /** Creates a pod, returns it as the API server stores it, and deletes it. */
-    stored: async (namespace: string): Promise<Pod> => {
+    createAndRead: async (namespace: string): Promise<Pod> => {
       const createdPod = toPod(await admin({ method: "POST", path: getPodsPath(namespace), body: buildPod() }));
       const path = `${getPodsPath(namespace)}/${createdPod.metadata?.name}`;
       const pod = toPod(await admin({ method: "GET", path }));
@@ -71,16 +71,20 @@ export const openBenchPodCreator = async (binaries: ControlPlaneBinaries) => {
       return pod;
     },
     /**
-     * Creates a namespace, and registers webhooks that are called only for its pods. Waits until `wasCalled` is true
-     * for a created pod.
+     * Creates a namespace, and registers webhooks that are called only for its pods. Creates pods until `isAsExpected`
+     * returns true for one: then the API server calls the webhooks.
      */
-    open: async (namespace: string, manifests: WebhookManifests, wasCalled: (pod: Pod) => boolean): Promise<void> => {
+    openNamespace: async (
+      namespace: string,
+      manifests: WebhookManifests,
+      isAsExpected: (pod: Pod) => boolean,
+    ): Promise<void> => {
       const body = { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } };
       const { code, body: answer } = await admin({ method: "POST", path: "/api/v1/namespaces", body });
       if (code !== 201) throw new Error(`the API server refuses the namespace ${namespace}: ${answer.message}`);
       await createTestWebhookConfigurations(admin, manifests.map(restrictToNamespace(namespace)));
       const failure = `the API server does not call the webhooks of ${namespace} as it should`;
-      await waitUntil(failure, async () => wasCalled(await create({ namespace })));
+      await waitUntil(failure, async () => isAsExpected(await create({ namespace })));
     },
   };
 };
@@ -121,12 +125,12 @@ const pod = (() => {
  * Creates a pod by every route in every round, so that noise affects all routes alike. The first route has no webhook.
  * The time that another route adds is the difference of its create to the first route's create in the same round.
  */
-export const measurePodCreateRoutes = async (creates: BenchPodCreator, routes: PodCreateRoute[], rounds: number) => {
+export const measurePodCreateRoutes = async (podCreator: BenchPodCreator, routes: PodCreateRoute[], rounds: number) => {
   // These creates warm up the API server and the webhooks. Their times aren't used.
-  await createInTurn(creates, routes, Math.ceil(rounds / 2));
+  await createInTurn(podCreator, routes, Math.ceil(rounds / 2));
   const readCpu = () => Promise.all(routes.map(({ server }) => server?.cpu() ?? Number.NaN));
   const before = await readCpu();
-  const times = await createInTurn(creates, routes, rounds);
+  const times = await createInTurn(podCreator, routes, rounds);
   const after = await readCpu();
 
   const [without = []] = times;

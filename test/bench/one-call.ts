@@ -34,14 +34,14 @@ export const compareWebhookCallTimes = async (
   // Each measured route has its own server, so that the server's CPU time belongs to one route.
   const registered = running.use(await startBenchPostern(folder, config));
   const go = goWebhook && running.use(await startGoWebhook(goWebhook.program, folder));
-  const creates = running.use(await openBenchPodCreator(binaries));
+  const podCreator = running.use(await openBenchPodCreator(binaries));
   const entry = postern.manifests[rule] ?? [];
 
   const none: PodCreateRoute = { what: "no webhook", namespace: "none" };
-  await creates.open(none.namespace, [], (pod) => !isTolerant(pod));
+  await podCreator.openNamespace(none.namespace, [], (pod) => !isTolerant(pod));
   /** Registers the webhooks of a route and warms them up. */
   const openRoute = async (route: PodCreateRoute, manifests: WebhookManifests): Promise<PodCreateRoute> => {
-    await creates.open(route.namespace, manifests, isTolerant);
+    await podCreator.openNamespace(route.namespace, manifests, isTolerant);
     for (const { clientConfig } of manifests.flatMap(({ webhooks }) => webhooks))
       await warmUp(clientConfig, rounds * 10);
     return route;
@@ -64,8 +64,8 @@ export const compareWebhookCallTimes = async (
     ));
 
   const called = [byHand, ours, ...(inGo ? [inGo] : []), asRegistered];
-  await requireEqualPods(creates, called);
-  const { measured, compareRoutes } = await measurePodCreateRoutes(creates, [none, ...called], rounds);
+  await requireEqualPods(podCreator, called);
+  const { measured, compareRoutes } = await measurePodCreateRoutes(podCreator, [none, ...called], rounds);
   return {
     measured,
     comparisons: [
@@ -93,9 +93,12 @@ const deleteConditions = (manifests: WebhookManifests, url?: string): WebhookMan
   }));
 
 /** Throws if the servers change a pod differently, because then their times can't be compared. */
-const requireEqualPods = async (creates: BenchPodCreator, routes: PodCreateRoute[]) => {
+const requireEqualPods = async (podCreator: BenchPodCreator, routes: PodCreateRoute[]) => {
   const stored = await Promise.all(
-    routes.map(async ({ what, namespace }) => ({ what, pod: toComparablePod(await creates.stored(namespace)) })),
+    routes.map(async ({ what, namespace }) => ({
+      what,
+      pod: toComparablePod(await podCreator.createAndRead(namespace)),
+    })),
   );
   const differing = stored.find(({ pod }) => !isDeepStrictEqual(pod, stored[0]?.pod));
   if (differing) throw new Error(`${stored[0]?.what} and ${differing.what} don't make the same of a pod`);

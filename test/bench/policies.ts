@@ -57,9 +57,11 @@ const buildPolicy = (index: number, overriders: Overriders, matches: boolean): O
   },
 });
 
-/** Builds `count` policies for pods. Either all of them match the review's pod, or only the first one. */
-const buildPolicies = (count: number, overriders: (index: number) => Overriders, doAllMatch: boolean) =>
-  Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), doAllMatch || index === 0));
+/** Builds `count` policies for pods. The first `matching` of them match the review's pod. */
+const buildPolicies = (
+  overriders: (index: number) => Overriders,
+  { count, matching }: { count: number; matching: number },
+) => Array.from({ length: count }, (_, index) => buildPolicy(index, overriders(index), index < matching));
 
 /** Compares reviews with many policies and reviews with a single policy. */
 export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchResult[]> => {
@@ -93,9 +95,9 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     { name: "a script", overriders: buildScriptOverrider, times: 4 },
   ];
   for (const { name, overriders, times } of kinds) {
-    const onePolicy = await openReview(buildPolicies(1, overriders, false), 1);
+    const onePolicy = await openReview(buildPolicies(overriders, { count: 1, matching: 1 }), 1);
     for (const count of [10, 100, 1000]) {
-      const many = await openReview(buildPolicies(count, overriders, false), 1);
+      const many = await openReview(buildPolicies(overriders, { count, matching: 1 }), 1);
       const ratios = await measureRatiosInTurn(rounds, createTimer(onePolicy, times), createTimer(many, times));
       results.push({
         what: `${name}, one of ${count} policies for the pod, over one alone`,
@@ -104,7 +106,7 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
       });
     }
     const count = 10;
-    const eachPolicy = await openReview(buildPolicies(count, overriders, true), count);
+    const eachPolicy = await openReview(buildPolicies(overriders, { count, matching: count }), count);
     const ratios = await measureRatiosInTurn(
       rounds,
       createTimer(onePolicy, times),

@@ -23,7 +23,7 @@ interface TestRow {
   files: NamedKubernetesObject[];
   cases: { case: Case; failed?: string[]; unevaluated?: string }[];
 }
-const testRows = readRows<TestRow[]>(fileURLToPath(new URL("../admission-cases.test.ts", import.meta.url)));
+const testRows = readRows<TestRow[]>(fileURLToPath(new URL("../admission-cases.test.yaml", import.meta.url)));
 
 /**
  * Reports whether an API server can answer as a case states. The case must pass in the newest minor, be evaluated, and

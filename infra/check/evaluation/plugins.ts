@@ -191,7 +191,7 @@ const readPolicies = (
   const read = new Map(Object.entries(manifests ?? {})).get("policies") as PolicyReader | undefined;
   const own = objects.filter(({ kind }) => kind === plugin || kind === `${plugin}Binding`);
   if (!read || own.length === 0) return { accepted: [], refused: [], settings: {} };
-  // Schemas of custom kinds, by which configurations are merged.
+  // By the schemas of custom kinds, mutating policies merge their ApplyConfigurations into objects.
   const isSchema = (object: KubernetesObject) =>
     object.kind === "CustomResourceDefinition" && read([object]).faults.length === 0;
   const schemas = objects.filter(isSchema);
@@ -208,9 +208,9 @@ const readPolicies = (
     // The only possible fault is "must have the CustomResourceDefinition … among its policies".
     const missing = checkSettings?.(alone)?.replace(" among its policies", "");
     if (missing !== undefined) return { reason: `check ${missing}`, path: [] };
-    const refuse = ({ native }: RuleVariant<object>) =>
-      (kubernetes !== undefined && native?.findExpressionFault(kubernetes)) || [];
-    const [error] = getVariants(rule, alone)?.flatMap(refuse) ?? [];
+    const listExpressionFaults = ({ native: policy }: RuleVariant<object>) =>
+      (kubernetes !== undefined && policy?.findExpressionFault(kubernetes)) || [];
+    const [error] = getVariants(rule, alone)?.flatMap(listExpressionFaults) ?? [];
     return error === undefined
       ? undefined
       : { reason: `Kubernetes ${kubernetes} would refuse it: ${error}`, path: ["spec"] };

@@ -48,6 +48,7 @@ export const restrictClusterToRules = (
 
 /** Where rules read from: in their evaluation, and to make the webhook entries that depend on existing objects. */
 interface RuleSources {
+  /** Returns capabilities with a time limit. They call `tell` with what isn't known of the cluster. */
   createCapabilities(tell: Tell, milliseconds: number, request?: AdmissionRequest): Capabilities;
   /** Returns the objects of a kind that manifests create. Entries are made from these, too. */
   listComing?: ((kind: ResourceType) => KubernetesObject[]) | undefined;

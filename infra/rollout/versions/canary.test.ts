@@ -76,11 +76,12 @@ describe("the fault of a new version", () => {
     fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
   });
 
-  // One canary in thirty begins like this, with a share of 1% and a rule that denies one review in three hundred.
+  // If a rule denies one review in 300, the first ten reviews have a denial in one canary of 30 (10/300). With a share
+  // of 1%, the old version answers 1000 reviews in the same time.
   it("findCanaryFault finds no fault for a single denial", () =>
     assert.equal(findCanaryFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
 
-  it("findCanaryFault finds no fault for fewer than ten denials or three failures", () => {
+  it("findCanaryFault finds no fault for fewer than ten reviews with fewer than three errors", () => {
     const fewCounts = fc.tuple(fc.nat(9), fc.nat(9), fc.nat(2), fc.nat(30_000));
     const check = (old: CanaryVersionCounts, [reviews, denied, errors, p99]: [number, number, number, number]) =>
       assert.equal(

@@ -14,7 +14,7 @@ export interface ReleasedRule {
   version: string;
   /** The hash of the rule's code, without its rule config. */
   logic: string;
-  /** The rule's part of postern.yaml: the config of its function. */
+  /** The config of the rule's function, from postern.yaml. The name stays, because stored releases contain it. */
   share: EndpointConfig;
   phases: Phase[];
   /** The versions of the rule that were live before `version`, the newest first. */

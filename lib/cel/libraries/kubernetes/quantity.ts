@@ -134,10 +134,10 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
 };
 
 const subtractAmounts = (left: Amount, right: Amount): Amount => {
-  // Upstream adds the negative in 64 bits, which is wrong for the smallest number. It subtracts only large amounts, and
-  // amounts whose difference doesn't fit into 64 bits.
-  const opposite = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
-  const difference = addAmounts(left, { ...right, digits: opposite });
+  // This copies a fault of upstream, which adds the negative in 64 bits: that of the smallest number overflows. Large
+  // amounts, and amounts whose sum doesn't fit into 64 bits, are subtracted without a limit.
+  const negative = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
+  const difference = addAmounts(left, { ...right, digits: negative });
   return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;
 };
 
