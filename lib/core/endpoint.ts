@@ -32,7 +32,7 @@ export interface ClusterSetup<Settings extends object = object> {
   /** The cluster's minor version of Kubernetes; only for rules with `since`. Absent: the newest. */
   kubernetes?: string;
   variants?: SettingsVariants;
-  /** The exemptions that end, except those of a group's members. */
+  /** The exemptions that have an end date, except those of a group's members. */
   exceptions?: readonly RuleException[];
 }
 

@@ -21,7 +21,7 @@ export interface RuleEvaluationContext {
   /** The cluster's minor version of Kubernetes, such as `1.35`; undefined for the newest. */
   kubernetes?: string | undefined;
   variant?: string | undefined;
-  /** The exemptions that end. */
+  /** The exemptions that have an end date. */
   exceptions?: readonly RuleException[] | undefined;
   now: Date;
   capabilities?: Capabilities | undefined;

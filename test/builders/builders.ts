@@ -24,4 +24,4 @@ const builders: GoProgram = {
 /** Returns the folder of helm and kustomize, if they were built before. */
 export const findBuilders = () => findGoProgram(builders);
 
-export const buildBuilders = () => findOrBuildGoProgram(builders);
+export const buildHelmAndKustomize = () => findOrBuildGoProgram(builders);

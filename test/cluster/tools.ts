@@ -2,7 +2,7 @@ import { parseArgs } from "node:util";
 import { buildActionlint } from "../actionlint/actionlint.ts";
 import { buildCelEvaluator, celMinors } from "../bench/peers/cel-go.ts";
 import { buildBenchControllerRuntimeWebhook } from "../bench/peers/controller-runtime.ts";
-import { buildBuilders } from "../builders/builders.ts";
+import { buildHelmAndKustomize } from "../builders/builders.ts";
 import { chooseOtherMinor } from "../choices.ts";
 import { buildBinaries, buildScheduler, newestMinor } from "../control-plane/binaries.ts";
 import { buildKubectl } from "../kubectl/kubectl.ts";
@@ -23,7 +23,7 @@ const builds = [
         buildPodSecurityEvaluator,
         buildActionlint,
         buildKubectl,
-        buildBuilders,
+        buildHelmAndKustomize,
         ...celMinors.map((name) => () => buildCelEvaluator(name)),
         downloadPublishedManifests,
       ]

@@ -4,7 +4,7 @@ import type { ManifestFault, ParsedManifests } from "../../rule.ts";
 import type { FieldFault } from "./faults.ts";
 import { type FieldShape, findShapeFaults } from "./field-shapes.ts";
 
-/** A kind that a setting accepts: the types of its fields, and upstream's validation. */
+/** A kind of object that a policy setting of a rule accepts: the types of its fields, and upstream's validation. */
 export interface PolicyKind {
   shape: FieldShape;
   findFaults(object: never): readonly FieldFault[];

@@ -65,8 +65,8 @@ const parseTimestamp = (text: string): Timestamp => {
   const [fraction = "", sign, zoneHours = "0", zoneMinutes = "0"] = match.slice(7);
   const isPossible = month <= 12 && day <= countDays(year, month) && hour < 24 && minute < 60 && seconds < 60;
   // Month and day are 0 if the text doesn't match. Go accepts an offset of up to 24 hours and 60 minutes.
-  const isZone = month > 0 && day > 0 && Number(zoneHours) <= 24 && Number(zoneMinutes) <= 60;
-  if (!isPossible || !isZone) throw createConversionError(string, timestamp);
+  const isMatchWithZone = month > 0 && day > 0 && Number(zoneHours) <= 24 && Number(zoneMinutes) <= 60;
+  if (!isPossible || !isMatchWithZone) throw createConversionError(string, timestamp);
   const offset = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === "-" ? -1 : 1);
   const local = countSeconds(year, month, day) + hour * 3600 + minute * 60 + seconds;
   return createTimestamp(BigInt(local - offset * 60), BigInt(fraction.slice(0, 9).padEnd(9, "0")), offset);
