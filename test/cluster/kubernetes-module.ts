@@ -159,7 +159,6 @@ const findCause = (server: string, ours: string, olderMinor: string | undefined)
   // 1.34 keeps fields of devices though their gates are off.
   if (olderMinor && (/exactly\.tolerations\[/.test(server) || /matchAttribute: Required/.test(ours)))
     return "an older minor keeps a field whose gate is off";
-  if (olderMinor && /image\.reference: Required/.test(ours)) return "an older minor doesn't validate a field";
   if (/already exists/.test(server)) return "the name is taken in the cluster";
   if (/\b(?:allocate|range)\b|nodePort: Duplicate/.test(server) || /\ballocate\b/.test(ours))
     return "addresses and ports of the cluster";

@@ -319,15 +319,27 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
 
   it("the WebAssembly module of Kubernetes 1.37 also handles requests as Kubernetes 1.36 does", async () => {
     const older = await createKubernetes({ packed: (await findModule()) ?? "", minor: "1.36" });
-    const { object } = await older.handle({
-      verb: "create",
-      apiVersion: "v1",
-      kind: "Pod",
-      namespace: "default",
-      object: JSON.stringify(pod),
-    });
+    const spec = { ...pod.spec, volumes: [{ name: "files", image: {} }] };
+    const podTemplate = { apiVersion: "v1", kind: "PodTemplate", metadata: pod.metadata, template: { spec } };
+    const listMissing = async ({ handle }: Kubernetes, object: typeof pod | typeof podTemplate) => {
+      const { apiVersion, kind } = object;
+      const { status } = await handle({ verb: "create", apiVersion, kind, namespace: "default", object });
+      return status?.details?.causes?.map(({ field }) => field);
+    };
+    // Only since 1.37 an image volume must also have a reference in a template.
+    const missing = [
+      await listMissing(older, pod),
+      await listMissing(older, { ...pod, spec }),
+      await listMissing(older, podTemplate),
+      await listMissing(module, podTemplate),
+    ];
     await older.stop();
-    assert.ok(object);
+    assert.deepEqual(missing, [
+      undefined,
+      ["spec.volumes[0].image.reference"],
+      undefined,
+      ["template.spec.volumes[0].image.reference"],
+    ]);
   });
 });
 

@@ -20,13 +20,14 @@ func Send(string, Priority, map[string]string) error { return errors.New("there 
 func StderrIsJournalStream() (bool, error) { return false, nil }
 `;
 
-/** Imports what `emulatesBefore134` needs. */
+/** Imports what the expressions of `formatIsOlder` need. */
 const importVersions = [
   /^import \($/m,
-  'import (\n\t"k8s.io/apimachinery/pkg/util/version"\n\t"k8s.io/apiserver/pkg/util/compatibility"',
+  'import (\n\temulated "k8s.io/apimachinery/pkg/util/version"\n\t"k8s.io/apiserver/pkg/util/compatibility"',
 ] as const;
-const emulatesBefore134 =
-  'compatibility.DefaultComponentGlobalsRegistry.EffectiveVersionFor("kube").EmulationVersion().LessThan(version.MustParse("1.34"))';
+/** Returns an expression of Go that reports whether the module emulates a minor before this one. */
+const formatIsOlder = (minor: string) =>
+  `compatibility.DefaultComponentGlobalsRegistry.EffectiveVersionFor("kube").EmulationVersion().LessThan(emulated.MustParse("${minor}"))`;
 
 /** What upstream's modules need to compile for WebAssembly, to be small and fast there, and to emulate older minors. */
 const moduleEdits: Readonly<Record<string, readonly FileEdit[]>> = {
@@ -51,19 +52,26 @@ const moduleEdits: Readonly<Record<string, readonly FileEdit[]>> = {
       replace: [[/DefaultTrackOnCreateProbability float32 = 1/, "DefaultTrackOnCreateProbability float32 = 0"]],
     },
   ],
-  // 1.33 validates neither the Pod template of a StatefulSet nor the apiVersion of what a HorizontalPodAutoscaler scales, and
-  // no feature gate says so.
+  // What older minors don't validate, though no feature gate says so: before 1.37, the reference of an image volume in a Pod
+  // template; before 1.34, the Pod template of a StatefulSet and the apiVersion of what a HorizontalPodAutoscaler scales.
   "k8s.io/kubernetes": [
+    {
+      file: "pkg/apis/core/validation/validation.go",
+      replace: [
+        importVersions,
+        [/!opts\.AllowEmptyImageVolumeReference && /, `$&(opts.ResourceIsPod || !${formatIsOlder("1.37")}) && `],
+      ],
+    },
     {
       file: "pkg/registry/apps/statefulset/strategy.go",
       replace: [
         importVersions,
-        [/AllowInvalidServiceName: /g, `SkipValidatePodTemplateSpec: ${emulatesBefore134},\n$&`],
+        [/AllowInvalidServiceName: /g, `SkipValidatePodTemplateSpec: ${formatIsOlder("1.34")},\n$&`],
       ],
     },
     {
       file: "pkg/registry/autoscaling/horizontalpodautoscaler/strategy.go",
-      replace: [importVersions, [/AllowInvalidAPIVersion: false/g, `AllowInvalidAPIVersion: ${emulatesBefore134}`]],
+      replace: [importVersions, [/AllowInvalidAPIVersion: false/g, `AllowInvalidAPIVersion: ${formatIsOlder("1.34")}`]],
     },
   ],
 };
