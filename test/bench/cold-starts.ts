@@ -6,9 +6,10 @@ import { createServer } from "node:tls";
 import { asksCluster } from "#lib/needs.ts";
 import type { ValidatePolicy } from "#lib/policy/types.ts";
 import { createRecordedCapabilities } from "#lib/recording/recorded-answers.ts";
+import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview } from "#lib/review.ts";
 import { bundleRule } from "../../infra/build/bundle.ts";
-import { getCasePhase } from "../../infra/catalogue/cases.ts";
+import { buildReview, getCasePhase, readCases } from "../../infra/catalogue/cases.ts";
 import { type CatalogueRule, readRule } from "../../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
 import { readOrCreateServerCertificate, type ServerCertificate, type WebhookUrlSigner } from "../../infra/keys/keys.ts";
@@ -27,6 +28,7 @@ interface StartTimes {
   start: number;
   /** From the event to the answer. */
   answer: number;
+  startCpu: number;
   /** The CPU time of both. The part after the start is divided by the fraction of a core that a function then has. */
   cpu: number;
 }
@@ -96,6 +98,7 @@ export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio
     parts: {
       start: compare(({ start }) => start),
       answer: compare(({ answer }) => answer),
+      "start's CPU": compare(({ startCpu }) => startCpu),
       "weighted CPU": compare(({ cpu }) => cpu),
     },
   };
@@ -182,13 +185,15 @@ export const compareRuleWithEmptyHandler = async (
   signer: WebhookUrlSigner,
   folder: string,
   rounds: number,
+  { body = buildPodReview(5_000), variables = {} }: { body?: string; variables?: Record<string, string> } = {},
 ): Promise<{ bytes: number; times: ComparedStarts }> => {
   const listed = await readRule(join(getFunctionsFolder(), name), name);
   const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, settings), folder);
   const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${listed.phases[0]}`;
-  await writeFile(join(folder, name, "event.json"), JSON.stringify(buildHttpApiEvent(path, buildPodReview(5_000))));
+  await writeFile(join(folder, name, "event.json"), JSON.stringify(buildHttpApiEvent(path, body)));
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
-  const createStart = (place: string) => () => measureStart(place, join(place, "event.json"), signer.publicKey);
+  const createStart = (place: string) => () =>
+    measureStart(place, join(place, "event.json"), signer.publicKey, { variables });
   const times = await measureInTurn(rounds, createStart(empty.folder), createStart(join(folder, name)), warmUpRounds);
   return { bytes, times };
 };
@@ -212,15 +217,13 @@ export const measureLedgerStarts = async (
 
   const name = "event-rate-limit";
   const listed = await readRule(join(getFunctionsFolder(), name), name);
-  const limits = [{ type: "Server", qps: 1000, burst: 1000 }];
-  const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, { limits }), folder);
-  const path = `/${signer.signSegment(benchCluster, 1)}/${name}/validate`;
-  const place = join(folder, name);
-  await writeFile(join(place, "event.json"), JSON.stringify(buildHttpApiEvent(path, toBody(eventReview))));
-  const empty = await writeHandler(join(folder, "empty"), emptyHandler);
-  const createStart = (handlerFolder: string) => () =>
-    measureStart(handlerFolder, join(place, "event.json"), signer.publicKey, { variables });
-  const times = await measureInTurn(rounds, createStart(empty.folder), createStart(place), 1);
+  const [admitted] = (await readCases(listed)) as [Case];
+  const body = toBody(buildReview(listed, admitted));
+  const settings = { limits: [{ type: "Server", qps: 1000, burst: 1000 }] };
+  const { bytes, times } = await compareRuleWithEmptyHandler(name, settings, signer, folder, rounds, {
+    body,
+    variables,
+  });
   return {
     what: `${name}, with its ledger`,
     ...summarizeStarts(times),
@@ -229,7 +232,7 @@ export const measureLedgerStarts = async (
   };
 };
 
-/** Opens a server that passes on what it gets by TLS to a URL without TLS. */
+/** Opens a server with TLS that passes on all bytes to a URL of this machine without TLS. */
 const openTls = async ({ cert, key }: ServerCertificate, url: string) => {
   const server = createServer({ cert, key }, (near) => {
     const far = connect(Number(new URL(url).port), "127.0.0.1");
@@ -240,29 +243,6 @@ const openTls = async ({ cert, key }: ServerCertificate, url: string) => {
   await once(server.listen(0, "127.0.0.1"), "listening");
   const { port } = server.address() as AddressInfo;
   return { url: `https://127.0.0.1:${port}`, [Symbol.asyncDispose]: async () => void server.close() };
-};
-
-const eventReview: AdmissionReview = {
-  version: "v1",
-  request: {
-    uid: "u",
-    kind: { group: "", version: "v1", kind: "Event" },
-    resource: { group: "", version: "v1", resource: "events" },
-    name: "cart.17f0",
-    namespace: "shop",
-    operation: "CREATE",
-    userInfo: { username: "system:node:n1", groups: ["system:nodes"] },
-    object: {
-      apiVersion: "v1",
-      kind: "Event",
-      metadata: { name: "cart.17f0", namespace: "shop" },
-      involvedObject: { apiVersion: "v1", kind: "Pod", name: "cart", namespace: "shop" },
-      reason: "Pulled",
-      source: { component: "kubelet", host: "n1" },
-    },
-    oldObject: null,
-    dryRun: false,
-  },
 };
 
 const emptyHandler = "exports.handler = async () => ({ statusCode: 200 });\n";
@@ -321,7 +301,7 @@ const measureStart = async (
     // Until it is ready, a function has a whole core.
     const coreFraction = memory / wholeCoreMemory;
     const cpu = ready.cpu + (readCpuMilliseconds(ready.pid) - ready.cpu) / coreFraction;
-    return { start: ready.time - begun, answer: answered - ready.time, cpu };
+    return { start: ready.time - begun, answer: answered - ready.time, startCpu: ready.cpu, cpu };
   } finally {
     // The next process starts when this one has ended, so that they don't share a core.
     await running.stop();

@@ -72,7 +72,9 @@ const sections: Record<string, Section> = {
       if (!(await canMeasureStarts(leaveOut))) return { results: [], text: "" };
       const { measureColdStarts, measureLedgerStarts } = await import("./cold-starts.ts");
       const { findDynamoDb } = await import("../aws/tools.ts");
-      leaveOut("cold starts leave out rules that ask only services outside the cluster, which don't exist here");
+      leaveOut(
+        "cold starts leave out rules that keep a ledger and ask a cluster, and rules that ask only services outside the cluster, which don't exist here",
+      );
       const dynamoDb = findDynamoDb();
       if ("missing" in dynamoDb) leaveOut(`cold starts with the ledger are left out, for ${dynamoDb.missing}`);
       const results = [

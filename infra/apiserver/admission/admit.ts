@@ -86,14 +86,14 @@ export const runAdmissionChain = async (
     if (changes.length === 0) return context.sent ?? mutated.object;
     return isWritten ? mutated.object : restoreEmptyMembers(mutated.object, context.sent);
   };
-  const created = isGone ? filled : assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() });
-  if (!isGone) result = await context.store?.(created);
+  const toStore = isGone ? filled : assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() });
+  if (!isGone) result = await context.store?.(toStore);
   if (result?.undecided !== undefined) run.undecided.push(`API validation: ${result.undecided}`);
   if (result?.status) return buildTrace(object, [result.status]);
   const last =
     result?.object === undefined
       ? assignGeneratedMetadata({ ...filled, object })
-      : { ...created, object: result.object };
+      : { ...toStore, object: result.object };
   const validation = { ...run, attributes: last };
   for (const group of groupValidating(select(hooks.validating))) {
     const refusals = await validate(validation, group);

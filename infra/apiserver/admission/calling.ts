@@ -130,7 +130,10 @@ export const noteRefusalInTraceStep = (step: HookTraceStep, status: Status): Sta
   return status;
 };
 
-/** Calls a webhook, with its own timeout or the rest of the request's time. An API server never ends a plugin's call. */
+/**
+ * Calls a webhook, with its own timeout or the rest of the request's time. An API server sets no limit to a plugin; in a
+ * check, its endpoint has one.
+ */
 const callWithTimeout = async (
   { context, end }: AdmissionRun,
   hook: DefaultedWebhookEntry,

@@ -86,7 +86,10 @@ export const matchHook = (
     : { invocation };
 };
 
-/** Decides as `matchHook` does, and asks the cluster's authorizer where a condition needs it. */
+/**
+ * Decides as `matchHook` does, and asks the cluster's authorizer where a condition needs it. Only then, it returns a
+ * promise: to await the match of each hook would slow a check of many objects.
+ */
 export const matchHookWithAuthorizer = (...args: Parameters<typeof matchHook>): HookMatch | Promise<HookMatch> => {
   const match = matchHook(...args);
   const [, , , { authorizations }] = args;
