@@ -52,16 +52,13 @@ const buildPatch = (changes: unknown) => {
   return { patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(changes)).toString("base64") };
 };
 
-/**
- * Sends a request through the admission chain. The stubs answer for the hooks with their names; other hooks admit the
- * request. With `areBuiltIn`, the hooks are treated as plugins of the API server instead of webhooks.
- */
+/** Sends a request through the admission chain. Stubs answer for hooks with their names; other hooks admit it. */
 const run = async (
   mutating: object[],
   validating: object[],
   stubs: Record<string, HookStub>,
   overrides: Partial<AdmissionAttributes> = {},
-  { kubernetes, areBuiltIn = false }: { kubernetes?: string | undefined; areBuiltIn?: boolean } = {},
+  kubernetes?: string,
 ) => {
   const called: string[] = [];
   const context: ImitatedServerFunctions = {
@@ -83,9 +80,7 @@ const run = async (
     buildConfiguration("Validating", validating),
   ]);
   assert.deepEqual(hooks.faults, []);
-  const markPlugin = <T>(hook: T) => ({ ...hook, ...(areBuiltIn && { isPlugin: true as const }) });
-  const chain = { mutating: hooks.mutating.map(markPlugin), validating: hooks.validating.map(markPlugin) };
-  const trace = await runAdmissionChain({ ...attributes, ...overrides }, chain, context);
+  const trace = await runAdmissionChain({ ...attributes, ...overrides }, hooks, context);
   return { trace, called: called.join(" ") };
 };
 
@@ -198,7 +193,7 @@ describe("a write", () => {
     [reviews, undefined, ""],
   ] as const)
     it(`calls ${calls === "" ? "no" : "every"} hook for ${resource.resource} in Kubernetes ${kubernetes}`, async () => {
-      const { trace, called } = await run([buildEntry("a")], [buildEntry("v")], {}, { resource }, { kubernetes });
+      const { trace, called } = await run([buildEntry("a")], [buildEntry("v")], {}, { resource }, kubernetes);
       assert.deepEqual([called, trace.allowed], [calls, true]);
     });
 
@@ -209,7 +204,7 @@ describe("a write", () => {
     it(`is ${message ? "not " : ""}refused for a patch that is no JSON patch, in Kubernetes ${kubernetes}`, async () => {
       const entry = buildEntry("a", { failurePolicy: "Ignore" });
       const stub: HookStub = (uid) => answer(uid, buildPatch(7));
-      const { trace } = await run([entry], [], { a: stub }, {}, { kubernetes });
+      const { trace } = await run([entry], [], { a: stub }, {}, kubernetes);
       assert.equal(trace.allowed, message !== undefined);
       assert.equal(trace.status?.code, message ? undefined : 500);
       assert.equal(trace.steps[0]?.failure?.startsWith(message ?? "") ?? true, true);
