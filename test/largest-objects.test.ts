@@ -56,15 +56,9 @@ const listLargeReviews = async (): Promise<LargeReview[]> => {
         if (!object) continue;
         for (const large of listLargestObjects(object)) {
           const place = large.path.filter((step) => typeof step === "string").join(".");
-          const key = [
-            listed.name,
-            event.phase,
-            event.variant,
-            request.operation,
-            part,
-            place,
-            large.differingPart,
-          ].join(" ");
+          const key = [listed.name, event.phase, event.variant, request.operation, part, place, large.differs].join(
+            " ",
+          );
           const measure = async () => {
             const review = { ...event.review, request: { ...request, [part]: large.build() } };
             const text = JSON.stringify(review);
@@ -83,7 +77,7 @@ const listLargeReviews = async (): Promise<LargeReview[]> => {
           found.set(key, {
             ...large,
             rule: listed.name,
-            name: `${key}, where ${large.differingPart} differs`,
+            name: `${key}, where ${large.differs} differs`,
             measure,
           });
         }
@@ -99,9 +93,7 @@ describe("the largest object that etcd stores", async () => {
   // Always tested: with tolerations that all differ, these two rules compare each toleration with all others.
   const tolerationReviews = ["pod-toleration-restriction", "runtime-class"].flatMap((name) =>
     all
-      .filter(
-        ({ rule, path, differingPart }) => rule === name && path.at(-1) === "tolerations" && differingPart === "key",
-      )
+      .filter(({ rule, path, differs }) => rule === name && path.at(-1) === "tolerations" && differs === "key")
       .slice(0, 1),
   );
   const chosen = runs < all.length ? [...tolerationReviews, ...Array.from({ length: runs }, () => pick(all))] : all;

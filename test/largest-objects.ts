@@ -10,7 +10,7 @@ const largestBytes = 1.5 * 1024 * 1024;
 export interface LargestObject {
   path: Path;
   /** What differs between the elements: `nothing`, the path of a text in them, such as `key`, or `a key of PATH`. */
-  differingPart: string;
+  differs: string;
   build(): object;
 }
 
@@ -33,15 +33,15 @@ export const listLargestObjects = (object: object): LargestObject[] =>
     };
     const texts = listTexts(first, []);
     return [
-      { path, differingPart: "nothing", build: fill(() => first) },
+      { path, differs: "nothing", build: fill(() => first) },
       ...texts.map((place) => ({
         path,
-        differingPart: place.join(".") || "the text",
+        differs: place.join(".") || "the text",
         build: fill((index) => replaceAt(first, place, `${readAt(first, place)}${index}`)),
       })),
       ...listTextMaps(first, []).map(([place, [key, text]]) => ({
         path,
-        differingPart: `a key of ${place.join(".")}`,
+        differs: `a key of ${place.join(".")}`,
         build: fill((index) => replaceAt(first, place, { [`${key}${index}`]: text })),
       })),
     ];

@@ -30,7 +30,7 @@ interface Part {
   bytes: number;
   counts: Record<Verdict, number>;
   /** The number of PolicyReports that this run has already written for the namespace. */
-  earlierReports: number;
+  earlier: number;
 }
 
 /** The API group and version in which policy reports are written. Reports of both groups have the same members. */
@@ -77,7 +77,7 @@ export const createPolicyReport = (
     const text = `${head}${items.add(buildReport(part, apiVersion))}`;
     head = "";
     bytes -= part.bytes;
-    parts.set(part.namespace, { ...createPart(part.namespace), earlierReports: part.earlierReports + 1 });
+    parts.set(part.namespace, { ...createPart(part.namespace), earlier: part.earlier + 1 });
     return text;
   };
   const put = (checkResult: ObjectCheckResult): string => {
@@ -104,20 +104,14 @@ export const createPolicyReport = (
     add: ({ checked }) => put(checked),
     end: function* ({ unread }) {
       for (const { checked } of unread) yield put(checked);
-      for (const part of [...parts.values()]) if (part.earlierReports === 0 || !isEmpty(part)) yield closePart(part);
+      for (const part of [...parts.values()]) if (part.earlier === 0 || !isEmpty(part)) yield closePart(part);
       yield `${head}${items.end()}\n}\n`;
     },
   };
 };
 
 const createPart = (namespace: string | undefined): Part => {
-  return {
-    namespace,
-    results: [],
-    bytes: 0,
-    counts: { pass: 0, fail: 0, warn: 0, error: 0, skip: 0 },
-    earlierReports: 0,
-  };
+  return { namespace, results: [], bytes: 0, counts: { pass: 0, fail: 0, warn: 0, error: 0, skip: 0 }, earlier: 0 };
 };
 
 const isEmpty = ({ counts }: Part): boolean => verdicts.every((verdict) => counts[verdict] === 0);
@@ -149,14 +143,11 @@ const listResults = (result: ObjectCheckResult, timestamp: Result["timestamp"]):
 const shortenText = (text: string): string => truncateText(text.toWellFormed(), maxTextCharacters);
 
 /** Returns a PolicyReport of a namespace, or a ClusterPolicyReport without a namespace. */
-const buildReport = (
-  { namespace, results, counts, earlierReports }: Part,
-  apiVersion: PolicyReportVersion,
-): object => ({
+const buildReport = ({ namespace, results, counts, earlier }: Part, apiVersion: PolicyReportVersion): object => ({
   apiVersion,
   kind: kinds[apiVersion][namespace === undefined ? 1 : 0],
   metadata: {
-    name: earlierReports === 0 ? "postern" : `postern-${earlierReports + 1}`,
+    name: earlier === 0 ? "postern" : `postern-${earlier + 1}`,
     ...(namespace !== undefined && { namespace }),
     labels: { "app.kubernetes.io/managed-by": "postern" },
   },
