@@ -156,9 +156,6 @@ const compareAnswers = (
 /** Returns the known reason why the API server's answer (as JSON) differs from the module's message, or "unknown". */
 const findCause = (server: string, ours: string, olderMinor: string | undefined): string => {
   if (olderMinor && /unknown field/.test(server)) return "an older minor doesn't know a field";
-  // 1.34 keeps fields of devices though their gates are off.
-  if (olderMinor && (/exactly\.tolerations\[/.test(server) || /matchAttribute: Required/.test(ours)))
-    return "an older minor keeps a field whose gate is off";
   if (/already exists/.test(server)) return "the name is taken in the cluster";
   if (/\b(?:allocate|range)\b|nodePort: Duplicate/.test(server) || /\ballocate\b/.test(ours))
     return "addresses and ports of the cluster";

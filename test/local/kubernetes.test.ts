@@ -317,30 +317,47 @@ describe("the module of Kubernetes' handlers", await needs("Kubernetes module"),
     });
   });
 
-  it("the WebAssembly module of Kubernetes 1.37 also handles requests as Kubernetes 1.36 does", async () => {
-    const older = await createKubernetes({ packed: (await findModule()) ?? "", minor: "1.36" });
-    const spec = { ...pod.spec, volumes: [{ name: "files", image: {} }] };
-    const podTemplate = { apiVersion: "v1", kind: "PodTemplate", metadata: pod.metadata, template: { spec } };
-    const listMissing = async ({ handle }: Kubernetes, object: typeof pod | typeof podTemplate) => {
-      const { apiVersion, kind } = object;
-      const { status } = await handle({ verb: "create", apiVersion, kind, namespace: "default", object });
-      return status?.details?.causes?.map(({ field }) => field);
-    };
-    // Only since 1.37 an image volume must also have a reference in a template.
-    const missing = [
-      await listMissing(older, pod),
-      await listMissing(older, { ...pod, spec }),
-      await listMissing(older, podTemplate),
-      await listMissing(module, podTemplate),
-    ];
-    await older.stop();
-    assert.deepEqual(missing, [
-      undefined,
-      ["spec.volumes[0].image.reference"],
-      undefined,
-      ["template.spec.volumes[0].image.reference"],
-    ]);
-  });
+  /** The fields of an object in which a minor finds faults. */
+  const faultsByMinor: Record<string, { pod: string[]; podTemplate: string[]; claim: string[] }> = {
+    1.34: { pod: [], podTemplate: [], claim: [] },
+    1.35: {
+      pod: ["spec.volumes[0].image.reference"],
+      podTemplate: [],
+      claim: ["spec.devices.constraints[0].matchAttribute"],
+    },
+    1.36: { pod: ["spec.volumes[0].image.reference"], podTemplate: [], claim: [] },
+    1.37: {
+      pod: ["spec.volumes[0].image.reference"],
+      podTemplate: ["template.spec.volumes[0].image.reference"],
+      claim: [],
+    },
+  };
+  for (const [minor, wanted] of Object.entries(faultsByMinor))
+    it(`the module admits a template without an image, and a device's distinctAttribute, as Kubernetes ${minor} does`, async () => {
+      const spec = { ...pod.spec, volumes: [{ name: "files", image: {} }] };
+      const podTemplate = { apiVersion: "v1", kind: "PodTemplate", metadata: pod.metadata, template: { spec } };
+      // The gate of distinctAttribute is on since 1.36. 1.35 drops the field, so the constraint lacks an attribute. 1.34 keeps it.
+      const claim = {
+        apiVersion: "resource.k8s.io/v1",
+        kind: "ResourceClaim",
+        metadata: pod.metadata,
+        spec: { devices: { constraints: [{ distinctAttribute: "example.com/a" }] } },
+      };
+      const kubernetes = await createKubernetes({ packed: (await findModule()) ?? "", minor });
+      const listFaults = async (object: typeof pod | typeof podTemplate | typeof claim) => {
+        const { apiVersion, kind } = object;
+        const answer = await kubernetes.handle({ verb: "create", apiVersion, kind, namespace: "default", object });
+        assert.ok(answer.object ?? answer.status?.details?.causes, JSON.stringify(answer));
+        return answer.status?.details?.causes?.map(({ field }) => field) ?? [];
+      };
+      const found = {
+        pod: await listFaults({ ...pod, spec }),
+        podTemplate: await listFaults(podTemplate),
+        claim: await listFaults(claim),
+      };
+      await kubernetes.stop();
+      assert.deepEqual(found, wanted);
+    });
 });
 
 const buildDefinition = (largestSize: number) => ({

@@ -52,14 +52,24 @@ const moduleEdits: Readonly<Record<string, readonly FileEdit[]>> = {
       replace: [[/DefaultTrackOnCreateProbability float32 = 1/, "DefaultTrackOnCreateProbability float32 = 0"]],
     },
   ],
-  // What older minors don't validate, though no feature gate says so: before 1.37, the reference of an image volume in a Pod
-  // template; before 1.34, the Pod template of a StatefulSet and the apiVersion of what a HorizontalPodAutoscaler scales.
+  // What older minors don't do, though no feature gate says so. Before 1.37, they don't validate the reference of an image
+  // volume in a Pod template. Before 1.35, they keep the tolerations and the distinctAttribute of a device, though the gates
+  // of these fields are off. Before 1.34, they validate neither the Pod template of a StatefulSet nor the apiVersion of what a
+  // HorizontalPodAutoscaler scales.
   "k8s.io/kubernetes": [
     {
       file: "pkg/apis/core/validation/validation.go",
       replace: [
         importVersions,
         [/!opts\.AllowEmptyImageVolumeReference && /, `$&(opts.ResourceIsPod || !${formatIsOlder("1.37")}) && `],
+      ],
+    },
+    {
+      file: "pkg/api/resourceclaimspec/util.go",
+      replace: [
+        importVersions,
+        [/\w+\.DefaultFeatureGate\.Enabled\(features\.DRADeviceTaints\) \|\|/, `${formatIsOlder("1.35")} ||\n$&`],
+        [/new\.Devices\.Constraints\[i\]\.DistinctAttribute = nil/, `if !${formatIsOlder("1.35")} { $& }`],
       ],
     },
     {
