@@ -8,6 +8,7 @@ import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
 import { buildTableOfCheckPage } from "../infra/check/documented-coverage.ts";
 import { buildCommandsPage } from "./generate/commands-page.ts";
+import { buildLimitsPage } from "./generate/limits-page.ts";
 import { readersFiles } from "./readers-files.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -128,6 +129,13 @@ describe("the pages", () => {
     const { present: currentPage, wanted: wantedPage } = await buildCommandsPage();
     assert.equal(currentPage, wantedPage);
     assert.ok(currentPage.includes("## check\n"));
+  });
+
+  it("the pages have the limits as the code has them, which npm run fix writes", () => {
+    const { present: currentPage, wanted: wantedPage } = buildLimitsPage();
+    assert.equal(currentPage, wantedPage);
+    assert.ok(currentPage.includes("| 300 integrations and routes |"));
+    assert.ok(currentPage.includes("<!-- End of the table of own limits. -->"));
   });
 
   it("the pages explain all members of cases, and no other members", () => {

@@ -64,7 +64,7 @@ const path = /^([A-Za-z0-9_-]+|\*)(\.([A-Za-z0-9_-]+|\*))*$/;
 /** Matches `1%` to `100%`. */
 const share = /^([1-9][0-9]?|100)%$/;
 /** The most quotas. A ledger transaction changes at most 100 values; for an object in 40 quotas, it changes 80. */
-const mostQuotas = 40;
+export const mostQuotas = 40;
 
 /** Returns the end of an error message, such as `, not 3`; an empty text if there is no value. */
 const describeFound = (value: unknown) => (value === undefined ? "" : `, not ${JSON.stringify(value)}`);

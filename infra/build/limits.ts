@@ -1,7 +1,7 @@
 // The limits of AWS that are the same in all accounts, so that a build can check them.
 
 /** The most bytes of environment variables that a Lambda function accepts; Lambda measures them as JSON. */
-const maxEnvironmentBytes = 4096;
+export const maxEnvironmentBytes = 4096;
 /** The most resources that a CloudFormation stack may have. */
 export const maxResources = 500;
 

@@ -24,7 +24,7 @@ export const findRuleOfLogicalId = (id: string, ending: string): string | undefi
 };
 
 /** The most characters that Lambda accepts in a function's name. */
-const maxFunctionName = 64;
+export const maxFunctionName = 64;
 
 /**
  * Returns the name of a rule's Lambda function. If the name would be too long, its end is replaced by a part of the

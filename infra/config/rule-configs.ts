@@ -86,7 +86,7 @@ const createLineShape = (most: number, description: string): InputShape => ({
   pattern: `^(?=.*\\S)[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]{1,${most}}$`,
 });
 
-const mostExceptions = 100;
+export const mostExceptions = 100;
 
 /** The shape of an exception: an exemption that ends. */
 const exceptionShape: InputShape = {

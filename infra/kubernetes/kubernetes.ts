@@ -47,7 +47,7 @@ interface WrittenAnswer {
 }
 
 /** Longer than any object of 3 MB takes on a slow machine. */
-const defaultTimeout = 30_000;
+export const defaultTimeout = 30_000;
 const crash = "Kubernetes' handlers failed at this object";
 
 const toJson = (object: KubernetesRequest["object"]): string | Uint8Array =>

@@ -191,7 +191,7 @@ const findNamedFile = (text: string, folder: string): string => {
 /** The most bytes that a program may print. */
 const mostOutput = 64 * 1024 * 1024;
 /** The milliseconds after which a program is stopped. */
-const longestRun = 120_000;
+export const longestRun = 120_000;
 
 /** Environment variables that prevent network access: git may use no protocol, and no proxy listens at this address. */
 const offline = {

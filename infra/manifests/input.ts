@@ -40,7 +40,7 @@ const noCharts: ChartsAndKustomizations = {
 };
 
 /** The most bytes of one file: more than users write by hand, and more than a cluster prints at once. */
-const longest = 64 * 1024 * 1024;
+export const longestFile = 64 * 1024 * 1024;
 
 /** A file to read. */
 interface FoundFile {
@@ -187,11 +187,11 @@ const listFiles = async (folder: string, faults: ManifestFault[]): Promise<strin
 const readContents = async (name: string): Promise<Buffer> => {
   const found = await stat(name);
   if (!found.isFile()) return readStream(createReadStream(name));
-  if (found.size > longest) throw createTooLongError();
+  if (found.size > longestFile) throw createTooLongError();
   return readFile(name);
 };
 
-const createTooLongError = () => new Error(`it has more than ${longest} bytes, the most that is read`);
+const createTooLongError = () => new Error(`it has more than ${longestFile} bytes, the most that is read`);
 
 /** Reads standard input to its end. More bytes than the limit are an error. */
 const readStream = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
@@ -199,7 +199,7 @@ const readStream = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
   let bytes = 0;
   for await (const chunk of stream) {
     bytes += chunk.length;
-    if (bytes > longest) throw createTooLongError();
+    if (bytes > longestFile) throw createTooLongError();
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

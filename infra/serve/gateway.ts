@@ -46,7 +46,7 @@ export interface ImitatedApiGateway {
 export const functionTimeout = 10_000;
 
 /** Limits in bytes. Those for a body, an event and headers are the limits of API Gateway's HTTP APIs and of Lambda. */
-const limits = {
+export const messageLimits = {
   body: 10 * 1024 * 1024,
   event: 6 * 1024 * 1024,
   /** The limit for all bodies together that are being received, so that many slow requests can't fill the memory. */
@@ -89,7 +89,7 @@ export const openImitatedApiGateway = async (
       cert: certificate.cert,
       key: certificate.key,
       minVersion: "TLSv1.2",
-      maxHeaderSize: limits.headers,
+      maxHeaderSize: messageLimits.headers,
       headersTimeout: sending,
       requestTimeout: sending,
       connectionsCheckingInterval: sending / 10,
@@ -154,7 +154,7 @@ const createRefusal = (code: number, message: string): GatewayAnswer => ({
   body: JSON.stringify(toFailureStatus(code, message)),
 });
 
-const tooLarge = createRefusal(413, `the review is larger than the ${limits.event} bytes that Lambda takes`);
+const tooLarge = createRefusal(413, `the review is larger than the ${messageLimits.event} bytes that Lambda takes`);
 
 /** Reads a request, and passes it to the handler that the third part of its path names. */
 const answerRequest = async (
@@ -170,13 +170,13 @@ const answerRequest = async (
   if (body === undefined) return tooLarge;
   const headers = Object.fromEntries(Object.entries(request.headers).map(([key, value]) => [key, String(value)]));
   // Measuring takes time, so the event of a body below half of the limit isn't measured.
-  if (body.length > limits.event / 2 && measureEvent(headers, body) > limits.event) return tooLarge;
+  if (body.length > messageLimits.event / 2 && measureEvent(headers, body) > messageLimits.event) return tooLarge;
   return handler({ method: request.method ?? "", path, query, headers, body });
 };
 
 /**
  * Returns the body. Returns undefined if it is larger than API Gateway accepts, or if all bodies together exceed
- * `limits.allBodies`. `received` counts the bytes of all bodies. A body that is too large is received to its end,
+ * `messageLimits.allBodies`. `received` counts the bytes of all bodies. A body that is too large is received to its end,
  * because the client reads no response before, but it isn't kept in memory.
  */
 const readBody = (request: IncomingMessage, received: { bytes: number }): Promise<Buffer | undefined> => {
@@ -186,7 +186,7 @@ const readBody = (request: IncomingMessage, received: { bytes: number }): Promis
   let isTooLarge = false;
   // Reading with `for await` would take longer than the evaluation of a small rule, so `data` events are used.
   request.on("data", (chunk: Buffer) => {
-    isTooLarge ||= kept + chunk.length > limits.body || received.bytes + chunk.length > limits.allBodies;
+    isTooLarge ||= kept + chunk.length > messageLimits.body || received.bytes + chunk.length > messageLimits.allBodies;
     const growth = isTooLarge ? -kept : chunk.length;
     received.bytes += growth;
     kept += growth;

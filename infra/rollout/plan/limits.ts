@@ -9,13 +9,13 @@ import type { PackagedRule } from "../versions/package.ts";
 import type { DeploymentPlan, RuleChangePlan, WarmRulePlan } from "./plan.ts";
 
 /** The most integrations, and routes, that an HTTP API may have. */
-const maxIntegrations = 300;
-const maxOutputs = 200;
-const maxTemplateBytes = 1_000_000;
+export const maxIntegrations = 300;
+export const maxOutputs = 200;
+export const maxTemplateBytes = 1_000_000;
 /** The most characters of all inline policies of an IAM role. */
-const maxPolicyCharacters = 10_240;
+export const maxPolicyCharacters = 10_240;
 /** The concurrent executions that Lambda keeps free for the functions of an account that reserve none. */
-const leastUnreserved = 100;
+export const leastUnreserved = 100;
 
 /** Describes each limit of AWS that a deployment would exceed. Without `quotas`, limits of accounts are not checked. */
 export const findExceededLimits = (

@@ -80,7 +80,7 @@ export interface ReleaseStore {
 }
 
 /** The number of releases that are read. A rollback can't go back to an older release. */
-const maxReleases = 10;
+export const maxReleases = 10;
 
 const folder = "releases/";
 const buildKey = (id: number) => `${folder}${String(id).padStart(6, "0")}.json`;
