@@ -114,7 +114,7 @@ export const deleteMember = (parent: object, key: string): boolean =>
   Object.hasOwn(parent, key) && Reflect.deleteProperty(parent, key);
 
 /** Returns a map; undefined if the value is absent or null. Throws if it is anything else. */
-export const requireMap = (value: unknown, field: string): JsonMap | undefined => {
+export const readOptionalMap = (value: unknown, field: string): JsonMap | undefined => {
   if (value === undefined || value === null) return undefined;
   if (!isMap(value)) throw new Error(`${field} must be a map`);
   return value;
@@ -122,7 +122,7 @@ export const requireMap = (value: unknown, field: string): JsonMap | undefined =
 
 /** Returns a map of texts; undefined if the value is absent or null. Throws if it is anything else. */
 export const requireTexts = (value: unknown, field: string): Record<string, string> | undefined => {
-  const map = requireMap(value, field);
+  const map = readOptionalMap(value, field);
   for (const [key, member] of Object.entries(map ?? {}))
     if (typeof member !== "string") throw new Error(`${field}[${JSON.stringify(key)}] must be a text`);
   return map as Record<string, string> | undefined;
@@ -141,9 +141,9 @@ export const getOwn = (value: unknown, key: string | number): unknown =>
 
 /** Returns the map under a key. Creates it if it is absent or null. Throws if the value is anything else. */
 export const getOrCreateMap = (parent: object, key: string, field: string): JsonMap => {
-  if (requireMap(getOwn(parent, key), field) === undefined) setMemberToCopy(parent, key, {});
+  if (readOptionalMap(getOwn(parent, key), field) === undefined) setMemberToCopy(parent, key, {});
   // The map is read again, because the parent has a copy, and a draft returns a view of it.
-  return requireMap(getOwn(parent, key), field) ?? {};
+  return readOptionalMap(getOwn(parent, key), field) ?? {};
 };
 
 /** Calls `act` for every item, and reports whether any call returned true. (`some` would stop at the first true.) */

@@ -53,14 +53,17 @@ type Step =
   /** A client of the cluster writes or deletes the Deployment with this name. */
   | { write: string; cluster: string; replicas: number; isDry: boolean }
   | { delete: string; cluster: string }
-  /** A holder of the key of the cluster east sends a forged review, for which there is no request. */
+  /**
+   * A holder of the key of the cluster east sends a forged review, for which there is no request. It deletes the
+   * Deployment if `replicas` is undefined.
+   */
   | { forge: string; replicas: number | undefined; isUpdate: boolean }
   /** An API server stores a pending write (`commit`), or never stores it (`fail`). */
   | { commit: number }
   | { fail: number }
-  /** The rule recounts the objects of the cluster. */
+  /** The rule recounts the objects of the cluster. With `isExpired`, the API server expires the token for the next page. */
   | { recount: string; isComplete: boolean; isExpired: boolean }
-  /** A write is stored without a review. */
+  /** A Deployment is written without a review, or deleted if `replicas` is undefined. */
   | { force: string; cluster: string; replicas: number | undefined }
   /** This number of seconds passes. */
   | { pass: number };

@@ -109,7 +109,7 @@ const findMember = (value: AnyNode | undefined, key: string | number): [AnyNode?
   return member?.type === "Property" ? [member, member.value] : [];
 };
 
-/** Returns the key that a node stands for: `match` for an identifier, "match" for a literal. */
+/** Returns the key of a member, such as match, from its node: `match: …` has an identifier, `"match": …` a literal. */
 export const getName = (node: AnyNode): string | undefined => {
   if (node.type === "Identifier") return node.name;
   return node.type === "Literal" ? String(node.value) : undefined;

@@ -71,6 +71,7 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     });
     if (!("answer" in result)) return result;
     const answer = parseReplayedReviewOutcome(result.answer, entry, review.request.uid);
+    // An answer without a decision (`made`) says why the version made none.
     return "made" in answer && !asRecorded ? { ...answer, mode: configured.mode } : answer;
   },
 });

@@ -183,7 +183,8 @@ const buildWebhooks = (
         .filter((variantEntry) => explainWhyWebhookIsNeeded(setup, variantEntry, cluster) !== undefined)
         .map((variantEntry) => {
           const webhook = toWebhook(listed.name, phase, variantEntry, registration);
-          // At most one variant of a rule gets a request. But several variants that are admission policies can get it.
+          // Of entries with the same exclusiveGroup, at most one gets a request, such as of the variants of a rule. But
+          // several variants that are admission policies can get it.
           const exclusiveGroup = variantEntry.native ? webhook.name : listed.name;
           return { webhook, exclusiveGroup, exemptResources: variantEntry.entry.exempt.resources ?? [] };
         });

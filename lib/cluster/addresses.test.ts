@@ -12,7 +12,7 @@ import {
 
 const rows = readRows<{
   refused: string[];
-  ranges: { ranges: string[]; address: string; may: boolean }[];
+  ranges: { ranges: string[]; address: string; isAllowed: boolean }[];
   invalidRanges: string[];
 }>(import.meta.filename);
 
@@ -28,9 +28,9 @@ describe("an address", () => {
     for (const address of addresses)
       it(`"${address}" is not allowed: it is ${kind}`, () => assert.equal(isAdmitted(address), false));
 
-  for (const { ranges, address, may } of rows.ranges)
-    it(`${address} ${may ? "is" : "isn't"} allowed by ${ranges.join(" and ")}`, () =>
-      assert.equal(createPublicOrListedAddressCheck(ranges)(address), may));
+  for (const { ranges, address, isAllowed } of rows.ranges)
+    it(`${address} ${isAllowed ? "is" : "isn't"} allowed by ${ranges.join(" and ")}`, () =>
+      assert.equal(createPublicOrListedAddressCheck(ranges)(address), isAllowed));
 
   it("an address is allowed or refused in the same way in each notation", () => {
     fc.assert(

@@ -41,7 +41,8 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
       if (inner instanceof Error && errors.size < maxErrors) errors.add(inner);
   const errorList = [...errors] as Error[];
   const pieces = hasStack
-    ? errorList.flatMap((error, index): Piece[] => [
+    ? // Each piece has a text and its origin, by which it is masked.
+      errorList.flatMap((error, index): Piece[] => [
         [index > 0 ? "\ncaused by " : "", neverMasked],
         [getText(error, "name"), /^[A-Za-z]*Error$/.test(getText(error, "name")) ? neverMasked : codeName],
         [": ", neverMasked],

@@ -1,5 +1,5 @@
 import { applyPatch, createDraft } from "../core/patch.ts";
-import { requireList, requireMap } from "../json.ts";
+import { readOptionalMap, requireList } from "../json.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { applyOriginOverriders } from "./overriders/origins.ts";
 import { applyPolicyPatch } from "./overriders/plaintext.ts";
@@ -86,11 +86,11 @@ const applyRule = async (
   request: PolicyRequest,
   capabilities: PolicyCapabilities,
 ): Promise<OverrideRulePart[]> => {
-  requireMap(overriders, "overriders");
+  readOptionalMap(overriders, "overriders");
   const { object, dryRun = false } = request;
   const { template, cue, plaintext, origin } = overriders ?? {};
   const sources: OverrideRulePart[] = [];
-  if (requireMap(template, "template") && template) {
+  if (readOptionalMap(template, "template") && template) {
     const reference = findTemplateReference(template);
     const referenced = reference && (await resolveReference(reference, request, capabilities));
     if (applyTemplate(object, template, referenced)) sources.push("template");

@@ -30,6 +30,7 @@ export const findPublishedManifests = async (): Promise<string | undefined> =>
  */
 export const downloadPublishedManifests = async (): Promise<{ version: string; program: string }> => {
   const packages: Package[] = parse(table);
+  // The two members are those that a build of a program returns, because one list runs builds and this download.
   const result = { version: `${packages.length} packages`, program: folder };
   if (existsSync(folder)) return result;
   const draft = `${folder}.${process.pid}`;

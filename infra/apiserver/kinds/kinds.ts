@@ -154,7 +154,7 @@ const listStandardKinds = (kubernetes?: string): readonly ResourceKind[] => {
   return found;
 };
 
-/** Returns the kinds that an API server of this minor serves, and the kinds of kinitiras' policies. */
+/** Returns the kinds that an API server of this minor serves, and the kinds of policies for the engine kinitiras. */
 const createStandardKinds = (kubernetes?: string): ResourceKind[] => {
   const kubernetesKinds: Record<string, Record<string, KindDescription>> = selectMinor(
     builtIn,

@@ -166,7 +166,10 @@ const readSelection = (resources: unknown, more: object = {}): Selection => {
   };
 };
 
-/** Returns an artificial webhook entry with these members, for matching requests; undefined if it is invalid. */
+/**
+ * Returns an artificial webhook entry with these members, by which requests are matched as by a real entry. Returns
+ * undefined if it is invalid.
+ */
 const buildHook = (members: object): DefaultedWebhookEntry | undefined => {
   const entry = {
     name: "policies.postern.invalid",

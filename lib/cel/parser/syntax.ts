@@ -32,6 +32,7 @@ interface MapEntry extends ListElement {
   readonly key: Expression;
 }
 
+/** A field of a message, as in `Type{name: value}`. Like an element of a list, it has a value and can be optional. */
 interface StructField extends ListElement {
   readonly offset: number;
   readonly name: string;

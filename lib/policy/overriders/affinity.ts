@@ -4,8 +4,8 @@ import {
   getOrCreateMap,
   getOwn,
   type JsonMap,
+  readOptionalMap,
   requireList,
-  requireMap,
   setMemberToCopy,
 } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
@@ -45,7 +45,7 @@ export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: Overri
 };
 
 const findList = (root: JsonMap, { parents, key }: AffinityList): unknown[] | undefined => {
-  const parent = parents.reduce<JsonMap | undefined>((map, step) => requireMap(getOwn(map, step), step), root);
+  const parent = parents.reduce<JsonMap | undefined>((map, step) => readOptionalMap(getOwn(map, step), step), root);
   return requireList(getOwn(parent, key), key);
 };
 
@@ -55,7 +55,7 @@ const getOrCreateParent = (root: JsonMap, { parents }: AffinityList): JsonMap =>
 /** Removes a list, and the maps around it that become empty: an empty map of required terms is invalid. */
 const removeFrom = (map: JsonMap, [step, ...rest]: readonly string[], key: string): boolean => {
   if (step === undefined) return deleteMember(map, key);
-  const inner = requireMap(getOwn(map, step), step);
+  const inner = readOptionalMap(getOwn(map, step), step);
   if (inner === undefined || !removeFrom(inner, rest, key)) return false;
   if (Object.keys(inner).length === 0) deleteMember(map, step);
   return true;

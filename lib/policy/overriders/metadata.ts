@@ -4,7 +4,7 @@ import {
   getOrCreateMap,
   getOwn,
   type JsonMap,
-  requireMap,
+  readOptionalMap,
   requireTexts,
   setMapMembers,
   unescapeJsonPointerStep,
@@ -28,13 +28,13 @@ export const changeMetadata = (
     );
   }
   const key = requireKey(template);
-  const map = requireMap(getOwn(requireMap(object.metadata, "metadata"), name), place);
+  const map = readOptionalMap(getOwn(readOptionalMap(object.metadata, "metadata"), name), place);
   return map !== undefined && deleteMember(map, key);
 };
 
 /** Reports whether a constant has a field that is set. An empty list or map counts as not set. */
 export const hasNonEmptyConstant = (constant: PolicyConstant | null | undefined): boolean =>
-  Object.values(requireMap(constant, "template.value") ?? {}).some((value) =>
+  Object.values(readOptionalMap(constant, "template.value") ?? {}).some((value) =>
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,
   );
 

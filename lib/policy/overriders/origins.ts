@@ -7,8 +7,8 @@ import {
   isMap,
   isText,
   type JsonMap,
+  readOptionalMap,
   requireList,
-  requireMap,
   requireTexts,
   setMemberToCopy,
 } from "../../json.ts";
@@ -54,7 +54,7 @@ const computeChange = (object: KubernetesObject, origin: OriginOverrider): Field
   if (operation !== "replace" && (isReplaced || (operation !== "add" && operation !== "remove")))
     throw new Error("unsupported operator type error");
   const isOfMetadata = type === "annotations" || type === "labels";
-  const parent = isOfMetadata ? requireMap(object.metadata, "metadata") : findPodSpec(object);
+  const parent = isOfMetadata ? readOptionalMap(object.metadata, "metadata") : findPodSpec(object);
   return parent && computations[type](parent, origin);
 };
 
@@ -79,7 +79,7 @@ const createTextMerge =
   (key: "annotations" | "labels" | "nodeSelector"): ComputeChange =>
   (parent, origin) => {
     const texts = requireTexts(origin[key], key);
-    const present = requireMap(getOwn(parent, key), key);
+    const present = readOptionalMap(getOwn(parent, key), key);
     const toChange = (value: JsonMap | undefined) => ({ parent, key, value });
     if (origin.replace === true) return toChange(texts);
     if (origin.operation !== "remove") return toChange(texts || present ? { ...present, ...texts } : undefined);
@@ -103,7 +103,7 @@ const mergeTolerations: ComputeChange = (parent, origin) => {
 
 /** Returns a toleration's identity: all fields except tolerationSeconds. A missing field is equal to an empty one. */
 const identifyToleration = (toleration: unknown): string => {
-  const { key = "", operator = "", value = "", effect = "" } = requireMap(toleration, "a toleration") ?? {};
+  const { key = "", operator = "", value = "", effect = "" } = readOptionalMap(toleration, "a toleration") ?? {};
   return JSON.stringify([key, operator, value, effect]);
 };
 
@@ -115,13 +115,13 @@ const requireContainer = (podSpec: JsonMap, { containerCount = 0 }: OriginOverri
     throw new Error("containerCount must be a whole number from 0 on");
   if (containerCount >= containers.length)
     throw new Error("containerCount cannot be greater than the number of containers in the pod");
-  const container = requireMap(containers[containerCount], `containers[${containerCount}]`);
+  const container = readOptionalMap(containers[containerCount], `containers[${containerCount}]`);
   if (container === undefined) throw new Error(`containers[${containerCount}] must be a map`);
   return container;
 };
 
 const replaceResources: ComputeChange = (podSpec, origin) => {
-  const value = requireMap(origin.resourceRequirements, "resourceRequirements") ?? {};
+  const value = readOptionalMap(origin.resourceRequirements, "resourceRequirements") ?? {};
   return { parent: requireContainer(podSpec, origin), key: "resources", value };
 };
 
@@ -131,11 +131,11 @@ export const originOversellResources = ["cpu", "memory", "storage", "ephemeral-s
 /** Multiplies the requests and limits of a container by the overrider's factors. */
 const multiplyResources: ComputeChange = (podSpec, origin) => {
   const parent = requireContainer(podSpec, origin);
-  const factors = requireMap(origin.resourcesOversell, "resourcesOversell");
-  const resources = cloneDeep(requireMap(getOwn(parent, "resources"), "resources"));
+  const factors = readOptionalMap(origin.resourcesOversell, "resourcesOversell");
+  const resources = cloneDeep(readOptionalMap(getOwn(parent, "resources"), "resources"));
   for (const list of ["requests", "limits"]) {
-    const quantities = requireMap(getOwn(resources, list), `resources.${list}`) ?? {};
-    const factorsOfList = requireMap(getOwn(factors, list), `resourcesOversell.${list}`);
+    const quantities = readOptionalMap(getOwn(resources, list), `resources.${list}`) ?? {};
+    const factorsOfList = readOptionalMap(getOwn(factors, list), `resourcesOversell.${list}`);
     for (const name of originOversellResources) {
       const [factor, quantity] = [getOwn(factorsOfList, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;

@@ -1,4 +1,4 @@
-import { getOwn, isSame, type JsonMap, lookUp, requireList, requireMap, setMemberToCopy } from "../../json.ts";
+import { getOwn, isSame, type JsonMap, lookUp, readOptionalMap, requireList, setMemberToCopy } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 
 const templatePath = ["spec", "template", "spec"];
@@ -18,7 +18,7 @@ const podSpecPaths: ReadonlyMap<unknown, string[]> = new Map([
 /** Returns the pod spec of a pod, or of the pods that an object creates; undefined if there is none. */
 export const findPodSpec = (object: KubernetesObject): JsonMap | undefined => {
   const place = podSpecPaths.get(object.kind);
-  return place && requireMap(lookUp(object, place)?.value, place.join("."));
+  return place && readOptionalMap(lookUp(object, place)?.value, place.join("."));
 };
 
 /** Prepends each element that a list lacks, one after another, so that the last one comes first. Reports any change. */

@@ -5,8 +5,8 @@ import {
   getOwn,
   isTextOrNumber,
   type JsonMap,
+  readOptionalMap,
   requireList,
-  requireMap,
   setMemberToCopy,
   unescapeJsonPointerStep,
 } from "../../json.ts";
@@ -28,12 +28,12 @@ const lists = ["requests", "limits"] as const;
  * kinitiras, each name in the template is a step of a JSON pointer, in which `~1` means a slash.
  */
 export const changeResources = (podSpec: JsonMap, { operation, resources }: OverrideTemplate): boolean => {
-  const amounts = requireMap(resources, "template.resources");
+  const amounts = readOptionalMap(resources, "template.resources");
   if (amounts === undefined) throw new Error("template.resources is missing");
   const container = findFirstContainer(podSpec);
   if (container === undefined) return false;
   return applyToEach(lists, (list) => {
-    const quantities = Object.entries(requireMap(getOwn(amounts, list), `template.resources.${list}`) ?? {});
+    const quantities = Object.entries(readOptionalMap(getOwn(amounts, list), `template.resources.${list}`) ?? {});
     return applyToEach(quantities, ([name, quantity]) =>
       operation === "remove"
         ? removeQuantity(container, list, unescapeJsonPointerStep(name))
@@ -63,7 +63,7 @@ export const applyOversellToFirstContainer = (
   podSpec: JsonMap,
   { operation, resourcesOversell }: OverrideTemplate,
 ): boolean => {
-  const factors = requireMap(resourcesOversell, "template.resourcesOversell");
+  const factors = readOptionalMap(resourcesOversell, "template.resourcesOversell");
   const wanted = templateOversellFactors.filter(({ factor }) => (getOwn(factors, factor) ?? "") !== "");
   if (wanted.length === 0)
     throw new Error(
@@ -84,10 +84,10 @@ export const applyOversellToFirstContainer = (
 };
 
 const findFirstContainer = (podSpec: JsonMap): JsonMap | undefined =>
-  requireMap(requireList(podSpec.containers, "spec.containers")?.[0], "spec.containers[0]");
+  readOptionalMap(requireList(podSpec.containers, "spec.containers")?.[0], "spec.containers[0]");
 
 const getQuantities = (container: JsonMap, list: string): JsonMap | undefined =>
-  requireMap(getOwn(requireMap(getOwn(container, "resources"), "resources"), list), `resources.${list}`);
+  readOptionalMap(getOwn(readOptionalMap(getOwn(container, "resources"), "resources"), list), `resources.${list}`);
 
 const getQuantity = (container: JsonMap, list: string, name: string): Quantity | undefined => {
   const value = getOwn(getQuantities(container, list), name);

@@ -8,7 +8,7 @@ import { quoteValue } from "../values/texts.ts";
 
 type FoundOrMissing = { value: unknown } | undefined;
 
-/** Returns the value that a policy's reference names; undefined if there is none. The value may be part of a draft. */
+/** Returns the value that a policy's reference names; undefined if there is none. */
 export const resolveReference = async (
   reference: ValueReference,
   request: PolicyRequest,
