@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
-import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { createReadStream, createWriteStream, existsSync } from "node:fs";
+import { mkdir, readdir, readFile, rename, rm, stat, utimes } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { promisify } from "node:util";
-import { brotliDecompress } from "node:zlib";
+import { pipeline } from "node:stream/promises";
+import { createBrotliDecompress } from "node:zlib";
 import { Complaint } from "../cli/complaint.ts";
 
 /** The file that says what a module consists of. */
@@ -69,7 +69,10 @@ export const unpackModule = async (packed: string, cache: string = userCache): P
       throw new Complaint(`the cache can't be written, XDG_CACHE_HOME names another one: ${error.message}`, 3);
     });
     try {
-      for (const name of Object.values(moduleFiles)) await unpackFile(packed, name, files[name], draft);
+      const unpacked = Object.values(moduleFiles).map((name) => unpackFile(packed, name, files[name], draft));
+      // The draft is deleted only when nothing writes to it any more.
+      const failed = (await Promise.allSettled(unpacked)).find(({ status }) => status === "rejected");
+      if (failed?.status === "rejected") throw failed.reason;
       await rename(draft, folder);
     } catch (error) {
       await rm(draft, { recursive: true, force: true });
@@ -98,6 +101,7 @@ const deleteUnused = async (cache: string): Promise<void> => {
   }
 };
 
+/** Writes a file to the folder while it is unpacked: the whole of it would take 80 MB of memory. */
 const unpackFile = async (
   packed: string,
   name: string,
@@ -105,12 +109,22 @@ const unpackFile = async (
   folder: string,
 ): Promise<void> => {
   const file = join(packed, `${name}.br`);
-  const contents = await readFile(file)
-    .then((bytes) => promisify(brotliDecompress)(bytes, { maxOutputLength: expected?.bytes ?? 1 }))
-    .catch((error: Error) => {
+  const hash = createHash("sha256");
+  let bytes = 0;
+  const check = async function* (parts: AsyncIterable<Buffer>) {
+    for await (const part of parts) {
+      bytes += part.length;
+      if (bytes > (expected?.bytes ?? 0)) throw new Error(`it has more than ${expected?.bytes ?? 0} bytes`);
+      hash.update(part);
+      yield part;
+    }
+  };
+  const unpacked = createBrotliDecompress({ chunkSize: 1 << 20 });
+  await pipeline(createReadStream(file), unpacked, check, createWriteStream(join(folder, name))).catch(
+    (error: Error) => {
       throw new Complaint(`${file} can't be unpacked: ${error.message}`, 3);
-    });
-  if (createHash("sha256").update(contents).digest("hex") !== expected?.sha256)
+    },
+  );
+  if (hash.digest("hex") !== expected?.sha256)
     throw new Complaint(`${file} is not the file that ${manifestFile} names: its SHA-256 differs`, 3);
-  await writeFile(join(folder, name), contents);
 };
