@@ -87,6 +87,7 @@ const checksByLevelAndVersion = new Map<string, PodSecurityCheckFunction[]>();
 const selectChecks = (level: PodSecurityLevelAndVersion["level"], asOf: string): PodSecurityCheckFunction[] => {
   if (level === "privileged") return [];
   const applicable = checks.flatMap((check) => {
+    // The last function is that of the newest version up to `asOf`.
     const run = Object.values(selectSince(check.since, asOf)).at(-1);
     return run && (check.level === "baseline" || level === "restricted") ? [{ check, run }] : [];
   });

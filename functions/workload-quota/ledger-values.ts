@@ -26,7 +26,10 @@ export interface QuotaShare {
   reserved: Amounts;
 }
 
-/** A whole quota. `clusters` has the clusters that `readShare` has read. All amounts of others are in `reserved`. */
+/**
+ * A whole quota. `clusters` has the shares of the clusters that `readShare` has read. The amounts of all other clusters
+ * count in `reserved`.
+ */
 export interface QuotaState extends QuotaShare {
   hard: Amounts;
   clusters: Record<string, QuotaShare>;

@@ -35,7 +35,7 @@ describe("recorded answers", () => {
     const isUnanswered = (question: string) => (error: unknown) =>
       error instanceof Failure &&
       error.code === 500 &&
-      error.message === `no answer is recorded to ${question}; the case's needs must hold one`;
+      error.message === `no answer is recorded to ${question}; add one to the case's needs`;
     await assert.rejects(
       recorded.may({ user, verb: "get", resource: "pods" }),
       isUnanswered('{"user":{"username":"jane","groups":["g"]},"verb":"get","resource":"pods"}'),

@@ -149,7 +149,7 @@ export class UnansweredFailure extends Failure {}
 const createUnansweredFailure = (question: unknown) =>
   new UnansweredFailure(
     500,
-    `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; the case's needs must hold one`,
+    `no answer is recorded to ${JSON.stringify(question, omitSecrets)}; add one to the case's needs`,
   );
 
 /** A replacer for JSON.stringify that leaves out Authorization headers and `connect` options. */

@@ -261,9 +261,9 @@ describe("a replay", withGit, () => {
     + working-tree doesn't have the rule, or has it turned off everywhere
 read-limits
   is asked about CREATE ConfigMap shop/d recordings/all/prod/read-limits.yaml:1
-    could not be replayed by working-tree: no answer is recorded to {"user":{"username":"jane"},"verb":"get","resource":"pods"}; the case's needs must hold one
+    could not be replayed by working-tree: no answer is recorded to {"user":{"username":"jane"},"verb":"get","resource":"pods"}; add one to the case's needs
   is asked about CREATE ConfigMap shop/l recordings/all/prod/read-limits.yaml:2
-    could not be replayed by working-tree: no answer is recorded to {"group":"","resource":"limitranges","namespace":"shop","name":"max"}; the case's needs must hold one
+    could not be replayed by working-tree: no answer is recorded to {"group":"","resource":"limitranges","namespace":"shop","name":"max"}; add one to the case's needs
 require-owner
   is asked about CREATE ConfigMap shop/a recordings/all/prod/require-owner.yaml:1
     - old: denied: metadata.labels.owner must be set (403 Forbidden)

@@ -28,10 +28,10 @@ import { createObserver, registerWitness } from "./witness.ts";
 type Fields = Record<string, unknown>;
 const types: Record<string, Record<string, string>> = table.types;
 
-const { likely, amounts, often, clusterWide } = readRows<{
-  likely: Record<string, unknown[]>;
+const { valuesByMember, amounts, frequentMembers, clusterWide } = readRows<{
+  valuesByMember: Record<string, unknown[]>;
   amounts: (string | number)[];
-  often: string[];
+  frequentMembers: string[];
   clusterWide: string[];
 }>(import.meta.filename);
 const resources = ["cpu", "memory", "hugepages-2Mi", "example.com/gpu"];
@@ -68,7 +68,7 @@ const createValidArbitrary = (
   }
   if (type === "ObjectMeta" && depth === 1)
     return createStructArbitrary("ObjectMeta", depth, mayBeInvalid, ["labels", "annotations", "finalizers"]);
-  const likelyValues = likely[member];
+  const likelyValues = valuesByMember[member];
   if (likelyValues && (type === "text" || type === "flag")) return fc.constantFrom(...likelyValues);
   const simple: Record<string, Arbitrary<unknown>> = {
     text: fc.constantFrom(...words),
@@ -97,7 +97,7 @@ const createStructArbitrary = (
   const members = Object.entries(types[name] ?? {}).filter(([member]) => only?.includes(member) ?? true);
   /** Returns the probability that an object has the member. */
   const getChance = (member: string): number => {
-    if (often.includes(member)) return 0.85;
+    if (frequentMembers.includes(member)) return 0.85;
     if (depth > 6) return 0.06;
     return members.length > 15 ? 0.2 : 0.45;
   };

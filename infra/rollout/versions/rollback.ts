@@ -151,7 +151,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   // If live versions differ from the newest release, a deployment has stopped before its end. The newest release then
   // records the versions that were live before this deployment.
   const findLastGoodRelease = () =>
-    differsFromRelease ? findReleaseBeforeMoves(releases.all, newest) : requireRollbackRelease(releases.all);
+    differsFromRelease ? findReleaseOfAliases(releases.all, newest) : requireRollbackRelease(releases.all);
   const restored = to === undefined ? findLastGoodRelease() : requireRelease(releases.all, to);
   const states = readable.filter(({ rule }) => Object.hasOwn(restored.rules, rule));
   // This checks every rule's version before the alias of any rule is moved.
@@ -222,10 +222,10 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
 };
 
 /**
- * Returns the newest release. If the newest deployment ended before it moved an alias, returns the last complete
- * release, which has the same versions.
+ * Returns the release whose versions the aliases have. That is the newest one, or, if the newest deployment ended before
+ * it moved an alias, the last complete release, which has the same versions.
  */
-const findReleaseBeforeMoves = (all: Release[], newest: Release): Release => {
+const findReleaseOfAliases = (all: Release[], newest: Release): Release => {
   const last = all.find(({ complete }) => complete);
   return !newest.complete && last && isDeepStrictEqual(last.rules, newest.rules) ? last : newest;
 };
