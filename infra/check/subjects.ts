@@ -100,9 +100,9 @@ export const startClusterCheck = async (request: CheckRequest, signal: AbortSign
 };
 
 /** Writes what `--state` needs of the cluster to a file, and returns a sentence about it. */
-export const saveState = async (request: CheckRequest, goal: string, signal: AbortSignal): Promise<string> => {
+export const saveState = async (request: CheckRequest, file: string, signal: AbortSignal): Promise<string> => {
   const { saveClusterState } = await import("./live/saved-state.ts");
-  return saveClusterState(await readClusterOptions(request), goal, signal);
+  return saveClusterState(await readClusterOptions(request), file, signal);
 };
 
 /** Returns the options of a check with --live. */

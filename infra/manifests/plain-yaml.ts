@@ -186,11 +186,11 @@ const advance = (cursor: Cursor, begin: number): void => {
 };
 
 /** Moves the cursor behind a value. Gives up if something other than a comment follows, or if the value goes on. */
-const finish = (cursor: Cursor, place: number, above: number): void => {
+const finish = (cursor: Cursor, place: number, outerIndent: number): void => {
   const restOfLine = match(rest, cursor, place) ?? giveUp();
   cursor.line++;
   advance(cursor, place + restOfLine.length);
-  if (cursor.indent > above) giveUp();
+  if (cursor.indent > outerIndent) giveUp();
 };
 
 const isItemAt = (text: string, at: number) => text.charCodeAt(at) === dash && /[ \n]/.test(text.charAt(at + 1));
@@ -201,12 +201,12 @@ const readScalar = ({ readWord }: Cursor, word: string): unknown => {
   return mayBeNonString.test(word) ? readWord(word) : word;
 };
 
-/** Reads a value that begins in the line of its key or dash. `above` is the indentation of the outer map or list. */
-const readInline = (cursor: Cursor, place: number, above: number): unknown => {
+/** Reads a value that begins in the line of its key or dash. `outerIndent` is the indentation of the outer map or list. */
+const readInline = (cursor: Cursor, place: number, outerIndent: number): unknown => {
   const first = cursor.text.charAt(place);
-  if (first === "|") return readLiteral(cursor, place, above);
+  if (first === "|") return readLiteral(cursor, place, outerIndent);
   const found = match(patterns[first] ?? plain, cursor, place) ?? giveUp();
-  finish(cursor, place + found.length, above);
+  finish(cursor, place + found.length, outerIndent);
   if (first === '"') return found.includes("\\") ? JSON.parse(found) : found.slice(1, -1);
   if (first === "'") return found.slice(1, -1).replaceAll("''", "'");
   if (first === "{") return {};
@@ -219,8 +219,8 @@ const readInline = (cursor: Cursor, place: number, above: number): unknown => {
   return made;
 };
 
-/** Reads a literal block: `|` and indented lines. `above`: the indentation of the map or list around it. */
-const readLiteral = (cursor: Cursor, place: number, above: number): string => {
+/** Reads a literal block: `|` and indented lines. `outerIndent`: the indentation of the map or list around it. */
+const readLiteral = (cursor: Cursor, place: number, outerIndent: number): string => {
   const { text } = cursor;
   const [head = giveUp(), chomping] = /^\|([-+]?)\n/.exec(text.slice(place, place + 3)) ?? [];
   let start = place + head.length;
@@ -236,7 +236,7 @@ const readLiteral = (cursor: Cursor, place: number, above: number): string => {
     if (!isBlank) {
       if (text.charCodeAt(contentStart) === tab) giveUp();
       if (blockIndent === 0) blockIndent = contentStart - start;
-      if (blockIndent <= above || blockIndent === 0) giveUp();
+      if (blockIndent <= outerIndent || blockIndent === 0) giveUp();
       if (contentStart - start < blockIndent) break;
     }
     const end = text.indexOf("\n", start);
@@ -246,22 +246,22 @@ const readLiteral = (cursor: Cursor, place: number, above: number): string => {
     if (start === text.length) break;
   }
   advance(cursor, start);
-  if (cursor.indent > above || blockIndent === 0) giveUp();
+  if (cursor.indent > outerIndent || blockIndent === 0) giveUp();
   if (chomping !== "+") while (lines.at(-1) === "") lines.pop();
   return `${lines.join("\n")}${chomping === "-" ? "" : "\n"}`;
 };
 
-/** Reads the value of a key or list item, in its line or below. `above`: the indentation of its map or list. */
-const readValue = (cursor: Cursor, place: number, above: number, isInMap: boolean): unknown => {
+/** Reads the value of a key or list item, in its line or below. `outerIndent`: the indentation of its map or list. */
+const readValue = (cursor: Cursor, place: number, outerIndent: number, isInMap: boolean): unknown => {
   const { text } = cursor;
   let begin = place;
   while (text.charCodeAt(begin) === space) begin++;
   const code = text.charCodeAt(begin);
-  if (code !== newline && !(code === hash && begin > place)) return readInline(cursor, begin, above);
+  if (code !== newline && !(code === hash && begin > place)) return readInline(cursor, begin, outerIndent);
   cursor.line++;
   advance(cursor, text.indexOf("\n", begin) + 1);
-  if (cursor.indent > above) return readBlock(cursor);
-  return isInMap && cursor.indent === above && isItemAt(text, cursor.at) ? readList(cursor) : null;
+  if (cursor.indent > outerIndent) return readBlock(cursor);
+  return isInMap && cursor.indent === outerIndent && isItemAt(text, cursor.at) ? readList(cursor) : null;
 };
 
 /** Reads the map at the cursor, up to the first line that is indented less. */

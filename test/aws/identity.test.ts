@@ -16,8 +16,8 @@ import { type LightClusters, openLightClusters } from "./light-clusters.ts";
 // credentials of the wrong account, move clusters between the stages, and lose a bucket and a signing key.
 const rules = ["always-pull-images", "deny-service-external-ips"];
 const guardEntry = "deny-service-external-ips.postern.dev";
-const names = ["east", "west"] as const;
-type Name = (typeof names)[number];
+const clusterNames = ["east", "west"] as const;
+type ClusterName = (typeof clusterNames)[number];
 const identities = { first: "aws:111111111111:eu-west-1:prod", second: "aws:222222222222:us-east-1:prod" };
 type AccountName = keyof typeof identities;
 
@@ -38,8 +38,11 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     [accounts, checkout] = [{ first, second }, opened];
     certificate = await readOrCreateServerCertificate(`${checkout.folder}/.postern`, "127.0.0.1");
     clusters = await openLightClusters(certificate);
-    for (const name of names) clusters.clustersWithPolicies.add(name);
-    const entries = names.map((name) => [name, { server: clusters.url, ca: certificate.ca, getToken: () => name }]);
+    for (const name of clusterNames) clusters.clustersWithPolicies.add(name);
+    const entries = clusterNames.map((name) => [
+      name,
+      { server: clusters.url, ca: certificate.ca, getToken: () => name },
+    ]);
     kubeconfig = await checkout.write("kubeconfig", buildKubeconfig(Object.fromEntries(entries)));
     for (const [name, { ca }] of Object.entries(accounts)) caFiles[name] = await checkout.write(`${name}.pem`, ca);
     await writeConfig();
@@ -68,7 +71,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.equal(code, 0, text);
     return { text, stdout };
   };
-  const callCluster = async (name: Name, method: string, kind: string, body?: object) => {
+  const callCluster = async (name: ClusterName, method: string, kind: string, body?: object) => {
     const headers = { authorization: `Bearer ${name}`, "content-type": "application/json" };
     const url = `${clusters.url}/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`;
     const text = body && JSON.stringify(body);
@@ -76,14 +79,14 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     return Object(JSON.parse(answer.body));
   };
   const kinds = ["mutating", "validating"];
-  const readConfigurations = (name: Name) => Promise.all(kinds.map((kind) => callCluster(name, "GET", kind)));
-  const readEntries = async (name: Name): Promise<WebhookEntry[]> =>
+  const readConfigurations = (name: ClusterName) => Promise.all(kinds.map((kind) => callCluster(name, "GET", kind)));
+  const readEntries = async (name: ClusterName): Promise<WebhookEntry[]> =>
     (await readConfigurations(name)).flatMap(({ webhooks = [] }) => webhooks);
-  const readOwners = async (name: Name) =>
+  const readOwners = async (name: ClusterName) =>
     (await readConfigurations(name)).flatMap(({ metadata }) => metadata.annotations?.["postern.dev/identity"] ?? []);
   /** Edits the webhook configurations in a cluster, as kubectl would. */
   const editConfigurations = async (
-    name: Name,
+    name: ClusterName,
     change: (object: { metadata: Record<string, object>; webhooks: WebhookEntry[] }) => void,
   ) => {
     for (const kind of kinds) {
@@ -92,16 +95,16 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
       await callCluster(name, "PUT", kind, object);
     }
   };
-  const readFailurePolicies = async (name: Name) =>
+  const readFailurePolicies = async (name: ClusterName) =>
     Object.fromEntries((await readEntries(name)).map((entry) => [entry.name, entry.failurePolicy]));
-  const readAllConfigurations = () => Promise.all(names.map(readConfigurations));
+  const readAllConfigurations = () => Promise.all(clusterNames.map(readConfigurations));
 
   it("the plan, the status and their JSON begin with account and region", async () => {
     const line = "partition aws, account 111111111111, region eu-west-1, stage prod";
     const plan = await requireSuccess("first", "deploy", "--plan-only");
     assert.equal(plan.stdout.split("\n")[0], line);
     await requireSuccess("first", "deploy", "--harden");
-    for (const name of names) assert.deepEqual(await readOwners(name), [identities.first, identities.first]);
+    for (const name of clusterNames) assert.deepEqual(await readOwners(name), [identities.first, identities.first]);
     const status = await run("first", "status");
     assert.equal(status.stdout.split("\n")[0], line);
     for (const words of [["deploy", "--plan-only"], ["status"]]) {
@@ -186,7 +189,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
   it("entries can be removed without access to AWS, but not entries of another region or stage name", async () => {
     const closedEndpoints = { AWS_ENDPOINT_URL: "https://127.0.0.1:9", AWS_ENDPOINT_URL_STS: "https://127.0.0.1:9" };
     const { env } = accounts.first.actAs("operator");
-    const removeEntries = async (variables: Record<string, string>, cluster: Name, stage = "prod") => {
+    const removeEntries = async (variables: Record<string, string>, cluster: ClusterName, stage = "prod") => {
       const words = ["--configs-only", "--yes", "--stage", stage, "--cluster", cluster, "--kubeconfig", kubeconfig];
       const allVariables = { ...env, ...closedEndpoints, ...variables };
       const { code, stdout, stderr } = await checkout.postern(allVariables, "destroy", ...words);
@@ -203,15 +206,15 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     await writeConfig(`stages: { prod: { account: "111111111111", region: eu-west-1 } }\n`);
     assert.equal((await removeEntries({ AWS_ACCESS_KEY_ID: "", AWS_SECRET_ACCESS_KEY: "" }, "west")).code, 0);
     await writeConfig();
-    for (const name of names) assert.deepEqual(await readEntries(name), []);
+    for (const name of clusterNames) assert.deepEqual(await readEntries(name), []);
     await requireSuccess("first", "deploy");
-    for (const name of names) assert.equal((await readFailurePolicies(name))[guardEntry], "Fail");
+    for (const name of clusterNames) assert.equal((await readFailurePolicies(name))[guardEntry], "Fail");
   });
 
   it("clusters move to another stage without a moment in which an entry is missing", async () => {
     await requireSuccess("second", "deploy", "--write", `${checkout.folder}/moved`);
     assert.deepEqual(await readOwners("east"), [identities.first, identities.first]);
-    for (const name of names) {
+    for (const name of clusterNames) {
       await editConfigurations(name, ({ metadata }) => {
         metadata.annotations = { ...metadata.annotations, "postern.dev/identity": identities.second };
       });
@@ -220,7 +223,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
       await requireSuccess("second", "deploy", "--cluster", name);
       assert.equal((await readFailurePolicies(name))[guardEntry], "Fail");
     }
-    const forget = names.flatMap((name) => ["--forget", name]);
+    const forget = clusterNames.flatMap((name) => ["--forget", name]);
     assert.match((await requireSuccess("first", "destroy", "--yes", ...forget)).text, /stage prod is deleted/);
     assert.deepEqual(await readOwners("west"), [identities.second, identities.second]);
     assert.equal((await run("second", "status")).code, 0);
@@ -267,10 +270,10 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
 
   it("`--soften` lets a rule fail open again only in the named cluster, and refuses unknown rules", async () => {
     await requireSuccess("second", "deploy", "--cluster", "east", "--soften", "deny-service-external-ips");
-    assert.deepEqual(await Promise.all(names.map(async (name) => (await readFailurePolicies(name))[guardEntry])), [
-      "Ignore",
-      "Fail",
-    ]);
+    assert.deepEqual(
+      await Promise.all(clusterNames.map(async (name) => (await readFailurePolicies(name))[guardEntry])),
+      ["Ignore", "Fail"],
+    );
     const { code, text } = await run("second", "deploy", "--soften", "deny-service-external-ip");
     assert.deepEqual(
       [code, /, not "deny-service-external-ip"; did you mean deny-service-external-ips\?$/m.test(text)],
@@ -282,7 +285,7 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
   it("URLs of a lost key are accepted until all clusters have new ones", async () => {
     const { region, endpoint, credentials } = accounts.second.actAs("operator");
     await new SSM({ region, endpoint, credentials }).deleteParameter({ Name: "/postern/prod/keys" });
-    const readUrls = async (name: Name) => (await readEntries(name)).map(({ clientConfig }) => clientConfig.url);
+    const readUrls = async (name: ClusterName) => (await readEntries(name)).map(({ clientConfig }) => clientConfig.url);
     const listFailures = async (entries: WebhookEntry[]) =>
       (await probeEntries(entries)).flatMap(({ ok, sentence }) => (ok ? [] : [sentence]));
     const oldEastUrls = await readUrls("east");
@@ -291,7 +294,8 @@ describe("a stage is one account and one region:", await needs("moto", "runtime 
     assert.match(text, /keys: URLs in clusters are signed by a key that this stage doesn't have any more/);
     assert.notDeepEqual(await readUrls("east"), oldEastUrls);
     assert.deepEqual(await readEntries("west"), oldWestEntries);
-    const readAllEntries = async () => [(await Promise.all(names.map(readEntries))).flat(), oldWestEntries].flat();
+    const readAllEntries = async () =>
+      [(await Promise.all(clusterNames.map(readEntries))).flat(), oldWestEntries].flat();
     assert.deepEqual(await listFailures(await readAllEntries()), []);
     await requireSuccess("second", "deploy");
     assert.notDeepEqual(await readEntries("west"), oldWestEntries);

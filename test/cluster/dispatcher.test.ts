@@ -34,7 +34,7 @@ import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/wri
 // writes, for the minor of POSTERN_KUBERNETES.
 const { POSTERN_PAIRS, POSTERN_SEED } = process.env;
 const minors = chooseMinors({ largeRun: POSTERN_PAIRS });
-const pairCount = Number(POSTERN_PAIRS ?? 400 / minors.length);
+const writeCount = Number(POSTERN_PAIRS ?? 400 / minors.length);
 const seed = Number((POSTERN_PAIRS && POSTERN_SEED) ?? 20261121);
 const writesPerSet = 50;
 const simultaneousWrites = 12;
@@ -128,7 +128,7 @@ for (const [place, minor] of minors.entries())
       return foundAnnotations;
     };
     // With two minors, one gets the sets 0, 2, 4, … and the other one the sets 1, 3, 5, …
-    const sets = Math.ceil(pairCount / writesPerSet);
+    const sets = Math.ceil(writeCount / writesPerSet);
     const numbers = Array.from({ length: sets }, (_, index) => index * minors.length + minors.length - 1 - place);
     for (const number of numbers)
       it(`the chain has the API server's calls and answers: webhook set ${number}, seed ${seed}`, async (context) => {
@@ -200,7 +200,7 @@ describe("the random writes", await needsApiServer(minors.at(-1) ?? ""), () => {
   it("the random writes include refusals and reinvocations, and nine of ten writes call webhooks", (context) => {
     context.diagnostic(JSON.stringify(counts));
     assert.ok(counts.refusedWrites > 0 && counts.writesWithReinvocation > 0);
-    assert.ok(counts.writesWithoutCall < (pairCount * minors.length) / 10);
+    assert.ok(counts.writesWithoutCall < (writeCount * minors.length) / 10);
   });
 });
 
