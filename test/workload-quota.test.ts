@@ -61,7 +61,7 @@ type Step =
   /** An API server stores a pending write (`commit`), or never stores it (`fail`). */
   | { commit: number }
   | { fail: number }
-  /** The rule recounts the objects of the cluster. With `isExpired`, the API server expires the token for the next page. */
+  /** The rule recounts the objects of the cluster. With `isExpired`, the token for the next page expires. */
   | { recount: string; isComplete: boolean; isExpired: boolean }
   /** A Deployment is written without a review, or deleted if `replicas` is undefined. */
   | { force: string; cluster: string; replicas: number | undefined }

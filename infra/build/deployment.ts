@@ -110,6 +110,9 @@ export const computeFunctionSettings = (
 /** The timeout of a function that a schedule calls, in seconds. The schedule has the same interval. */
 const reconcileSeconds = 60;
 
+/** The longest time in milliseconds that an integration of an HTTP API may take. */
+export const longestIntegration = 30_000;
+
 /** Returns the timeout of a function in seconds: longer than an API server waits for it, and at least 10. */
 const computeReviewSeconds = (timeoutSeconds: number): number => Math.max(10, timeoutSeconds + 1);
 
@@ -175,8 +178,7 @@ const buildResources = (
   const stackTemplate = fill(common);
   const ofRules = rules.map((rule) => {
     const { id, name, timeoutSeconds, reconciles } = rule;
-    // API Gateway HTTP APIs wait at most 30 s for a function.
-    const milliseconds = Math.min(30_000, computeReviewSeconds(timeoutSeconds) * 1000);
+    const milliseconds = Math.min(longestIntegration, computeReviewSeconds(timeoutSeconds) * 1000);
     const event = JSON.stringify(reconcileEvent);
     const { both, [type]: ofType } = fill({ ...common, id, name, route: buildRoute(name), milliseconds, event });
     for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(rule));

@@ -201,7 +201,7 @@ const readScalar = ({ readWord }: Cursor, word: string): unknown => {
   return mayBeNonString.test(word) ? readWord(word) : word;
 };
 
-/** Reads a value that begins in the line of its key or dash. `outerIndent` is the indentation of the outer map or list. */
+/** Reads a value in the line of its key or dash. `outerIndent`: the indentation of the map or list around it. */
 const readInline = (cursor: Cursor, place: number, outerIndent: number): unknown => {
   const first = cursor.text.charAt(place);
   if (first === "|") return readLiteral(cursor, place, outerIndent);

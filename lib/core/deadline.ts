@@ -3,7 +3,7 @@ import { Failure } from "../failure.ts";
 /** Milliseconds reserved to send the answer. */
 const sendMargin = 300;
 /** The longest time in milliseconds that an API server waits for a webhook. */
-export const longestTimeout = 30_000;
+const longestTimeout = 30_000;
 
 /** How long a caller waits for the answer to a request, in milliseconds. */
 export interface WaitingCaller {

@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { longestIntegration } from "#infra/build/deployment.ts";
 import { maxEnvironmentBytes, maxResources } from "#infra/build/limits.ts";
 import { replaceList } from "#infra/catalogue/generated-lists.ts";
 import { maxFunctionName } from "#infra/catalogue/rule-names.ts";
@@ -21,7 +22,6 @@ import { mostExpressionCost } from "#lib/cel/cost-formulas.ts";
 import { mostConditionsCost } from "#lib/cel/kubernetes.ts";
 import { longestApiServerReadMilliseconds } from "#lib/cluster/api-server.ts";
 import { maximumHttpsAnswerBytes } from "#lib/cluster/https-request.ts";
-import { longestTimeout } from "#lib/core/deadline.ts";
 import { mostQuotas } from "../../functions/workload-quota/settings.ts";
 
 const page = new URL("../../docs/background/limits.md", import.meta.url);
@@ -44,9 +44,9 @@ const limitsOfAws: readonly { limit: string; service: string; isChecked?: true; 
     effect: "the local gateway of `npm start` applies the same limits",
   },
   {
-    limit: `${toSeconds(longestTimeout)} for an integration`,
+    limit: `${toSeconds(longestIntegration)} for an integration`,
     service: "HTTP API",
-    effect: "Postern sets `TimeoutInMillis` to the function's timeout, which is no longer",
+    effect: "Postern sets `TimeoutInMillis` to the function's timeout, but to no more than this limit",
   },
   {
     limit: `${maxResources} resources, ${maxOutputs} outputs and ${toText(maxTemplateBytes)} bytes for a stack`,
@@ -110,7 +110,7 @@ const limitsOfPostern: readonly (readonly [limit: string, effect: string])[] = [
     `${toSeconds(longestApiServerReadMilliseconds)} for one answer that a rule reads from its cluster, and ${toMegabytes(maximumHttpsAnswerBytes)} for all pages of a list`,
     "the review fails, so the entry's failurePolicy decides",
   ],
-  [`${maxReleases} releases to which a stage can be rolled back`, "`rollback` knows no older release"],
+  [`${maxReleases} newest releases of a stage`, "`rollback` can't return to an older release"],
   [
     `${toMegabytes(longestFile)} for a file that commands read`,
     "`check` reports that it can't read the file, and exits with 3",

@@ -53,7 +53,7 @@ export const renderNullableCueField = (name: string, place: string, shape: "{...
 export const renderCuePatchOperation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>
   `${clauses && `${clauses} `}{op: "${op}", path: ${path}${value === undefined ? "" : `, value: ${value}`}}`;
 
-/** Where a script finds a reference's value: in a field that it declares (`object: data.object`), at a path (`object.a`). */
+/** Where a script finds a reference's value: the field it declares (`object: data.object`), and the path (`object.a`). */
 interface ReferenceLocation {
   input: string;
   place: string;
