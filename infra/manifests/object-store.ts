@@ -52,12 +52,13 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
   };
   /** Objects that controllers create, and whose content is not known here. */
   const assumed = new WeakSet<object>();
-  const noteAssumed = <T extends KubernetesObject | undefined>(object: T): T => {
+  /** Returns an object for a rule: frozen, because all rules get the same object. Notes what is assumed of it. */
+  const handOut = <T extends KubernetesObject | undefined>(object: T): T => {
     if (object !== undefined && assumed.has(object))
       note(
         `what the ${object.kind} ${object.metadata?.name} of a namespace contains, which controllers create, isn't known here; it is treated as empty`,
       );
-    return object;
+    return Object.isFrozen(object) ? object : freezeDeep(object);
   };
   const put = (kind: ResourceType, object: KubernetesObject) => {
     const { namespace = "", name = "" } = object.metadata ?? {};
@@ -65,7 +66,7 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
     if (review) reviews.push(review);
     const byNamespace = getObjects(kind);
     const byName = byNamespace.get(namespace) ?? new Map<string, KubernetesObject>();
-    byNamespace.set(namespace, byName.set(name, freezeDeep(object)));
+    byNamespace.set(namespace, byName.set(name, object));
     if (kind.group !== "" || kind.resource !== "namespaces") return;
     for (const namedObject of listInitialNamespaceObjects(name)) {
       const resource = kinds.of("v1", namedObject.kind ?? "")?.resource;
@@ -75,7 +76,7 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
     }
   };
   return {
-    find: (kind, name, namespace = "") => noteAssumed(getObjects(kind).get(namespace)?.get(name)),
+    find: (kind, name, namespace = "") => handOut(getObjects(kind).get(namespace)?.get(name)),
     findAccess: (access) => {
       // Every API server allows everything to this group, before it asks other authorizers.
       if (access.user.groups?.includes("system:masters")) return { allowed: true };
@@ -92,7 +93,7 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
       // The API server sorts lists by namespace and name.
       const objects = read.flatMap((byName) => listValuesInOrder(byName));
       const selected = objects.filter(({ metadata }) => !labels || isSelected(labels, metadata?.labels));
-      return selected.slice(0, most).map(noteAssumed);
+      return selected.slice(0, most).map(handOut);
     },
   };
 };

@@ -56,7 +56,7 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
     };
     // The cast is safe: the request of a condition has the members of an AdmissionRequest that are not empty.
     const fullRequest = { userInfo: {}, resource: {}, ...request } as unknown as AdmissionRequest;
-    const authorizer = createAuthorizerVariables(fullRequest, noteMissing);
+    const authorizer = expression.includes("authorizer") ? createAuthorizerVariables(fullRequest, noteMissing) : {};
     const values: Record<string, unknown> = { object, oldObject, request, namespaceObject: null, ...authorizer };
     // The cast is safe: the values of a request are JSON.
     const find = (variable: string) =>

@@ -22,16 +22,12 @@ export const hideSecretsInEvaluation = (
   const { subject, checked, steps, before, after } = evaluation;
   const { manifest, attributes } = subject;
   const request = isReview(manifest) ? getOwn(manifest.object, "request") : { object: manifest.object };
-  const requests = [
-    request,
-    attributes,
-    ...steps.flatMap((step) => [step.request, { object: step.before }, { object: step.after }]),
-  ];
-  const objects = [
-    ...new Set([...requests.flatMap((each) => [getOwn(each, "object"), getOwn(each, "oldObject")]), before, after]),
-  ].filter(isMap);
+  const requests = new Set([request, attributes, ...steps.map((step) => step.request)]);
+  const shownObjects = new Set<unknown>([before, after, ...steps.flatMap((step) => [step.before, step.after])]);
+  for (const each of requests) shownObjects.add(getOwn(each, "object")).add(getOwn(each, "oldObject"));
+  const objects = [...shownObjects].filter(isMap);
   // The object of a review may lack its kind, which the request has then.
-  const isAboutSecret = [...objects, ...requests.map((each) => getOwn(each, "kind"))].some(isSecret);
+  const isAboutSecret = objects.some(isSecret) || [...requests].some((each) => isSecret(getOwn(each, "kind")));
   const asSecret = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const readSecrets = [...read];
