@@ -374,7 +374,7 @@ describe("a bundle", () => {
     const buildScriptConfig = (any: string): EndpointConfig => ({ ...buildConfig({ any }), rule: "scripted" });
 
     const bundle = await bundleRule(rule, buildScriptConfig("scripts"), toOutputPath("scripts"));
-    assert.equal(bundle.scripts, true);
+    assert.equal(bundle.runsScripts, true);
     const archive = await readFile(toOutputPath("scripts/scripted.zip"));
     assert.ok(archive.length < 6e6, `${archive.length}`);
     const files = readOwnZip(archive) ?? {};
@@ -401,7 +401,7 @@ describe("a bundle", () => {
     assert.deepEqual([response.allowed, response.status?.message], [false, '{"a":42}']);
 
     const plain = await bundleRule(rule, buildScriptConfig("plain"), toOutputPath("plain"));
-    assert.equal(plain.scripts, false);
+    assert.equal(plain.runsScripts, false);
     assert.deepEqual(Object.keys(readOwnZip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), [
       "index.cjs",
       "index.mjs",

@@ -44,11 +44,11 @@ export interface RuleBundle {
   /** The SHA-256 of the zip with the function's code, in base64, as Lambda's API returns it. */
   codeSha256: string;
   /** True if the function reads a cluster. */
-  asks: boolean;
+  readsCluster: boolean;
   /** True if the function calls something over the network: a cluster, AWS or another service. */
   callsOut: boolean;
   /** True if the function runs CUE scripts. */
-  scripts: boolean;
+  runsScripts: boolean;
   /** The secrets and parameters in AWS that the function reads. */
   tokens: SecretPlace[];
   /** The AWS actions that the function calls. */
@@ -185,7 +185,7 @@ export const bundleRule = async (
     insertData(code, { [configMark]: config, [bucketsMark]: recordingBuckets, [expressionsMark]: checks }),
   );
 
-  const scripts = usesScripts(listed, config);
+  const runsScripts = usesScripts(listed, config);
   const keys = formatKeyVersions(config);
   const files = {
     "index.cjs": contents,
@@ -193,7 +193,7 @@ export const bundleRule = async (
     [keysFile]: Buffer.from(keys),
     ...(hasConnections && { [connectionsFile]: Buffer.from(JSON.stringify(connections)) }),
     ...(await readExplanationFiles(isForAnySettings ? undefined : listMatches(listed, config))),
-    ...(scripts && (await readCueRuntimeFiles())),
+    ...(runsScripts && (await readCueRuntimeFiles())),
   };
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
@@ -211,9 +211,9 @@ export const bundleRule = async (
     hash: createHash("sha256").update(contents).digest("base64url"),
     logic: createHash("sha256").update(code).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
-    asks: asksCluster(rule),
+    readsCluster: asksCluster(rule),
     callsOut: Object.values(rule.needs ?? {}).some(({ verb }) => !localVerbs.has(verb)),
-    scripts,
+    runsScripts,
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritableBucketPaths(recordingBuckets),

@@ -18,9 +18,9 @@ const sample: RuleBundle = {
   hash: "aaa",
   logic: "aaa",
   codeSha256: "AAA=",
-  asks: false,
+  readsCluster: false,
   callsOut: false,
-  scripts: false,
+  runsScripts: false,
   tokens: [],
   actions: [],
   records: [],
@@ -110,7 +110,7 @@ describe("a function that reads a cluster", () => {
   ];
 
   it("a function may read the tokens for its clusters, and no other tokens", async () => {
-    const { Resources } = await writeTestDeployment({ asks: true, tokens });
+    const { Resources } = await writeTestDeployment({ readsCluster: true, tokens });
     const [, policy] = Resources.LimitDashitRole.Properties.Policies;
     const buildArn = (service: string, path: string) => {
       const [partition, account] = ["Partition", "AccountId"].map((name) => `\${AWS::${name}}`);
@@ -178,7 +178,7 @@ describe("a function that reads a cluster", () => {
   });
 
   it("a function has an output with its role only if it reads a cluster", async () => {
-    const { Outputs } = await writeTestDeployment({ asks: true });
+    const { Outputs } = await writeTestDeployment({ readsCluster: true });
     assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
     assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric", "LogRetention"]);
   });

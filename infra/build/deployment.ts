@@ -86,17 +86,17 @@ export const writeServerlessIncludes = async (
 /** What the settings of a function depend on. */
 type ConfiguredBundle = Pick<
   RuleBundle,
-  "name" | "timeoutSeconds" | "accepts" | "scripts" | "opensLedger" | "reconciles"
+  "name" | "timeoutSeconds" | "accepts" | "runsScripts" | "opensLedger" | "reconciles"
 >;
 
 /** Returns memory, timeout and environment variables of a function. */
 export const computeFunctionSettings = (
-  { name, timeoutSeconds, accepts, scripts, opensLedger, reconciles }: ConfiguredBundle,
+  { name, timeoutSeconds, accepts, runsScripts, opensLedger, reconciles }: ConfiguredBundle,
   publicKeys: string,
   stage?: string,
 ): LambdaFunctionSettings => ({
   // CUE takes up to half of a function's memory, and Lambda gives more CPU with more memory.
-  memorySize: scripts ? 1024 : 256,
+  memorySize: runsScripts ? 1024 : 256,
   timeout: reconciles ? reconcileSeconds : computeReviewSeconds(timeoutSeconds),
   environment: {
     POSTERN_KEYS: publicKeys,
@@ -184,7 +184,7 @@ const buildResources = (
     for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(rule));
     return {
       resources: { ...both.each, ...ofType.each, ...(reconciles && both.eachSchedule) },
-      outputs: { ...ofType.eachOutput, ...(rule.asks && both.eachOutput) },
+      outputs: { ...ofType.eachOutput, ...(rule.readsCluster && both.eachOutput) },
     };
   });
   const groups = Array.from({ length: Math.ceil(rules.length / maxAlarmMetrics) }, (_, index) => {

@@ -100,7 +100,8 @@ export const estimateMillionReviews = (...rules: Rule[]) => {
   const milliseconds = readsCluster ? 30 : 5;
   // The ledger costs nothing here: the estimate is shown only for rules whose plugin is on in an API server, and none
   // of these rules keeps a ledger.
-  const factors = { memoryMegabytes: 256, milliseconds, asks: readsCluster, phases: 1, warm: 0, ledger: 0 };
+  const fixed = { memoryMegabytes: 256, phases: 1, warmEnvironments: 0, ledgerDollars: 0 };
+  const factors = { ...fixed, milliseconds, readsCluster };
   return {
     url: estimateDollarsPerMillionCalls(factors, "url"),
     http: estimateDollarsPerMillionCalls(factors, "http"),

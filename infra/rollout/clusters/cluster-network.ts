@@ -12,17 +12,19 @@ import type { PackagedRule } from "../versions/package.ts";
 export const describeClusterNetwork = async (
   targets: Pick<DeploymentTargets, "config" | "catalogue" | "stage">,
   name: string,
-  packagedRules: Pick<PackagedRule, "asks" | "wanted">[],
+  packagedRules: Pick<PackagedRule, "readsCluster" | "wanted">[],
 ): Promise<string[]> => {
   const cluster = getClusterConfig(targets, name);
   const { connect } = cluster;
   if (connect?.eks === undefined || connect.server !== undefined) return [];
   const readingRules = listRulesAskingCluster(targets.catalogue, cluster).map((listed) => listed.name);
-  const isInVpc = packagedRules.some(
-    ({ asks, wanted }) => asks && (wanted.stackSettings.VpcConfig?.SubnetIds ?? []).length > 0,
+  const isReaderInVpc = packagedRules.some(
+    ({ readsCluster, wanted: { stackSettings } }) =>
+      readsCluster && (stackSettings.VpcConfig?.SubnetIds ?? []).length > 0,
   );
   return readEksNetwork(connect, targets.stage.readIdentity).then(
-    (network) => describeEksNetwork({ ...network, hasRelay: cluster.service !== undefined }, readingRules, isInVpc),
+    (network) =>
+      describeEksNetwork({ ...network, hasRelay: cluster.service !== undefined }, readingRules, isReaderInVpc),
     (error: unknown) => [`? its network is not known: ${requireComplaint(error).message}`],
   );
 };

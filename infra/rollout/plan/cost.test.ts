@@ -19,10 +19,10 @@ import {
 const small: RuleCostFactors = {
   memoryMegabytes: 256,
   milliseconds: 5,
-  asks: false,
+  readsCluster: false,
   phases: 1,
-  warm: 0,
-  ledger: 0,
+  warmEnvironments: 0,
+  ledgerDollars: 0,
 };
 
 describe("the cost of a million reviews", () => {
@@ -30,10 +30,10 @@ describe("the cost of a million reviews", () => {
   const log = 0.375;
   const examples: [name: string, use: RuleCostFactors, dollars: number][] = [
     ["a small rule", small, 0.2217],
-    ["a rule that reads its cluster", { ...small, milliseconds: 30, asks: true }, 0.31],
+    ["a rule that reads its cluster", { ...small, milliseconds: 30, readsCluster: true }, 0.31],
     ["a rule with four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],
     ["a rule that takes a second for each review", { ...small, milliseconds: 1000 }, 3.5384],
-    ["a rule with a ledger", { ...small, ledger: 2.75 }, 2.9717],
+    ["a rule with a ledger", { ...small, ledgerDollars: 2.75 }, 2.9717],
     ["a rule without memory, which has only the price of requests", { ...small, memoryMegabytes: 0 }, 0.2],
   ];
   for (const [name, use, dollars] of examples)
@@ -44,10 +44,10 @@ describe("the cost of a million reviews", () => {
     const use = fc.record({
       memoryMegabytes: fc.integer({ min: 128, max: 10_240 }),
       milliseconds: fc.integer({ min: 0, max: 30_000 }),
-      asks: fc.boolean(),
+      readsCluster: fc.boolean(),
       phases: fc.constant(1),
-      warm: fc.constant(0),
-      ledger: fc.constantFrom(0, 0.75),
+      warmEnvironments: fc.constant(0),
+      ledgerDollars: fc.constantFrom(0, 0.75),
     });
     const check = (one: RuleCostFactors, increase: number) => {
       const cost = estimateDollarsPerMillionCalls(one, "url");
@@ -56,7 +56,7 @@ describe("the cost of a million reviews", () => {
         estimateDollarsPerMillionCalls({ ...one, ...change }, "url");
       assert.ok(estimate({ milliseconds: one.milliseconds + increase }) > cost);
       assert.ok(estimate({ memoryMegabytes: one.memoryMegabytes + increase }) > cost);
-      assert.ok(estimate({ asks: true }) >= cost);
+      assert.ok(estimate({ readsCluster: true }) >= cost);
     };
     fc.assert(fc.property(use, fc.integer({ min: 1, max: 1000 }), check));
   });
@@ -67,7 +67,7 @@ describe("the cost of a month", () => {
     months.find((month) => month.writes === writes && month.endpointType === type)?.dollars ?? {};
 
   it("the cost of a month grows with the number of writes, except for its fixed parts", () => {
-    const months = estimateMonths([{ ...small, warm: 2 }]);
+    const months = estimateMonths([{ ...small, warmEnvironments: 2 }]);
     const [few, many] = [find(months, 1e6, "url"), find(months, 100e6, "url")];
     const fixed = ["metrics", "alarms", "dashboard", "warm environments"];
     for (const [part, dollars] of Object.entries(few))
@@ -84,7 +84,10 @@ describe("the cost of a month", () => {
     assert.equal(find(estimateMonths([{ ...small, phases: 4 }]), 100e6, "http").gateway, 300 * 1 + 100 * 0.9));
 
   it("the cost of a month has 2.16 dollars for an environment of 256 MB that is warm for thirty days", () =>
-    assert.equal(find(estimateMonths([{ ...small, warm: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2), "2.16"));
+    assert.equal(
+      find(estimateMonths([{ ...small, warmEnvironments: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2),
+      "2.16",
+    ));
 });
 
 /** Returns a page of docs/. Tables keep their lines; other text is one line, so that wrapped sentences are found. */
@@ -105,10 +108,11 @@ describe("docs/reference/costs.md", async () => {
     buildCostTable(
       estimateMonths(
         rules.map(({ name, phases, rule }) => {
-          const asks = asksCluster(rule);
+          const readsCluster = asksCluster(rule);
           const use = ledgerUses[name]?.[0];
-          const ledger = use ? computeLedgerDollars(use) : 0;
-          return { ...small, asks, milliseconds: asks ? 30 : 5, phases: phases.length, ledger };
+          const ledgerDollars = use ? computeLedgerDollars(use) : 0;
+          const milliseconds = readsCluster ? 30 : 5;
+          return { ...small, readsCluster, milliseconds, phases: phases.length, ledgerDollars };
         }),
       ),
     );
@@ -140,6 +144,7 @@ describe("the uses of the ledger", async () => {
       uses.map((use) => [rule, use.review, `${use.read}`, `${use.write}`, format(computeLedgerDollars(use))]),
     );
     const header = ["rule", "review", "read units", "write units", "a million"];
+    // `toMarkdown` aligns all columns but the first to the right. The second one, too, has text: it is aligned left.
     const table = toMarkdown([header, ...rows]).replace("| ---: |", "| --- |");
     assert.ok((await readPage("background/ledger")).includes(table), table);
   });

@@ -12,13 +12,13 @@ export interface RuleCostFactors {
   memoryMegabytes: number;
   milliseconds: number;
   /** Whether the rule reads from its cluster. The function of such a rule takes longer to start. */
-  asks: boolean;
+  readsCluster: boolean;
   /** The number of calls of the function for one write: one for each phase. */
   phases: number;
   /** The number of environments that are kept warm. */
-  warm: number;
+  warmEnvironments: number;
   /** The dollars of the ledger for a million calls; 0 without a ledger. */
-  ledger: number;
+  ledgerDollars: number;
 }
 
 /** Prices in US dollars for arm64, from AWS's price pages. Free tiers are not counted. */
@@ -52,6 +52,7 @@ export const prices = {
 
 /** What a review uses of the ledger, in units of DynamoDB. */
 interface LedgerUse {
+  /** The kind of review, for instance "a refusal". */
   review: string;
   read: number;
   write: number;
@@ -104,7 +105,7 @@ const sum = (numbers: number[]) => numbers.reduce((all, number) => all + number,
 
 /** Returns the dollars for a million calls of a rule's function, for instance `{ requests: 0.2, compute: 0.1, … }`. */
 const estimateMillionCalls = (
-  { memoryMegabytes, milliseconds, asks, ledger }: RuleCostFactors,
+  { memoryMegabytes, milliseconds, readsCluster, ledgerDollars }: RuleCostFactors,
   endpointType: EndpointType,
 ) => {
   const gigabytes = memoryMegabytes / 1024;
@@ -112,10 +113,11 @@ const estimateMillionCalls = (
   return {
     requests: prices.requests,
     compute: (prices.compute * gigabytes * milliseconds) / 1000,
-    init: prices.compute * gigabytes * coldShare * (asks ? coldStartSeconds.readsCluster : coldStartSeconds.usual),
+    init:
+      prices.compute * gigabytes * coldShare * (readsCluster ? coldStartSeconds.readsCluster : coldStartSeconds.usual),
     gateway: isHttp ? prices.gateway[0] : 0,
     logs: prices.logs * (logGigabytes.review + (isHttp ? logGigabytes.access : 0)),
-    ledger,
+    ledger: ledgerDollars,
   };
 };
 
@@ -155,7 +157,10 @@ const estimateStageCost = (
     alarms: prices.alarm * countAlarmMetrics(rules.length, endpointType),
     dashboard: prices.dashboard,
     "warm environments": sum(
-      rules.map(({ warm, memoryMegabytes }) => (prices.warm * warm * (memoryMegabytes / 1024) * secondsInPeriod) / 1e6),
+      rules.map(
+        ({ warmEnvironments, memoryMegabytes }) =>
+          (prices.warm * warmEnvironments * (memoryMegabytes / 1024) * secondsInPeriod) / 1e6,
+      ),
     ),
   };
 };
@@ -255,27 +260,27 @@ export const estimateStageCosts = async (
   // If metrics can't be read, the deployment continues without them: the cost is only an estimate.
   const answers = await metrics.ask(queries, since, now).catch((): Record<string, number> => ({}));
   const factors = packagedRules.map((part) => {
-    const { name, asks, wanted, listed, warm } = part;
+    const { name, readsCluster, wanted, listed, warm } = part;
     const calls = answers[`${name}/calls`] ?? 0;
-    const assumedMilliseconds = asks ? reviewMilliseconds.readsCluster : reviewMilliseconds.usual;
+    const assumedMilliseconds = readsCluster ? reviewMilliseconds.readsCluster : reviewMilliseconds.usual;
     const uses = keepsLedger(part) ? (ledgerUses[name] ?? otherLedgerUses) : undefined;
     return {
       name,
       reviews: answers[`${name}/reviews`] ?? 0,
       milliseconds: calls > 0 ? (answers[`${name}/time`] ?? 0) / calls : assumedMilliseconds,
-      asks,
+      readsCluster,
       memoryMegabytes: wanted.memorySize,
       phases: listed.phases.length,
-      warm: warm ?? 0,
+      warmEnvironments: warm ?? 0,
       uses,
       // The months are estimated as if all reviews were of the first kind.
-      ledger: uses ? computeLedgerDollars(uses[0]) : 0,
+      ledgerDollars: uses ? computeLedgerDollars(uses[0]) : 0,
     };
   });
   const units = { read: answers["ledger/read"] ?? 0, write: answers["ledger/write"] ?? 0 };
   return {
     rules: factors.map(({ name, reviews, uses, ...rule }) => {
-      const million = estimateDollarsPerMillionCalls({ ...rule, ledger: 0 }, endpointType);
+      const million = estimateDollarsPerMillionCalls({ ...rule, ledgerDollars: 0 }, endpointType);
       const ledger = uses?.map((use) => ({ review: use.review, million: computeLedgerDollars(use) }));
       return { rule: name, million, reviews, month: (million * reviews) / 1e6, ...(ledger && { ledger }) };
     }),

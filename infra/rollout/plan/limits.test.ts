@@ -27,7 +27,7 @@ interface SampleRule {
   rule?: Rule;
   phases?: ("mutate" | "validate")[];
 }
-const buildPart = (name: string, sample: SampleRule): PackagedRule => ({
+const buildPackagedRule = (name: string, sample: SampleRule): PackagedRule => ({
   name,
   listed: { ...toCatalogueRule(name, sample.rule ?? buildRule()), phases: sample.phases ?? ["validate"] },
   wanted: {
@@ -41,13 +41,13 @@ const buildPart = (name: string, sample: SampleRule): PackagedRule => ({
   },
   logic: "",
   config: { rule: name, clusters: { local: { keyVersions: [1], mode: sample.mode ?? "enforce", settings: {} } } },
-  asks: false,
-  scripts: false,
+  readsCluster: false,
+  runsScripts: false,
   ...(sample.reserved !== undefined && { reserved: sample.reserved }),
 });
 const buildChanges = (samples: SampleRule[], changes = ["new"]): RuleChangePlan[] =>
   samples.map((sample, index) => ({
-    part: buildPart(`rule-${index}`, sample),
+    part: buildPackagedRule(`rule-${index}`, sample),
     known: undefined,
     changes,
     settings: [],

@@ -98,7 +98,8 @@ const formatCosts = ({ rules, months, ledgerMonth = 0, isInVpc }: StageCosts): s
   const formatIndented = (table: string[][]) =>
     formatTable(table.map(([first = "", ...others]) => [`  ${first}`, ...others])).trimEnd();
   const ledgers = rules.flatMap(({ rule, ledger }) => {
-    const uses = ledger?.map(({ review, million }) => `${review} ${formatDollars(million)}`);
+    // A use is for instance "a refusal $8.75".
+    const uses = ledger?.map(({ review: kindOfReview, million }) => `${kindOfReview} ${formatDollars(million)}`);
     return uses
       ? [
           `  the ledger of ${rule} adds for a million: ${uses.join(", ")}; more for several or large values (${formatPage("background/ledger.md")})`,

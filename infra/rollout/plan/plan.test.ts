@@ -50,7 +50,11 @@ interface ReleaseRow {
 }
 interface ClusterRow {
   name: string;
-  release?: "none" | "unrecorded" | "unsigned" | "newest"; // without record of the cluster, or of its signer
+  /**
+   * The release to compare with. The release "unrecorded" has no record of the cluster, and "unsigned" doesn't record
+   * which key signed the cluster's URLs.
+   */
+  release?: "none" | "unrecorded" | "unsigned" | "newest";
   entries?: object[];
   hasRole?: boolean;
   hasRelay?: boolean;
@@ -82,11 +86,11 @@ const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforc
   settings,
 });
 
-const buildPart = (name: string, overrides: Partial<PackagedRule> = {}): PackagedRule => ({
+const buildPackagedRule = (name: string, overrides: Partial<PackagedRule> = {}): PackagedRule => ({
   name,
   listed: toCatalogueRule(name, denyingRule),
-  asks: false,
-  scripts: false,
+  readsCluster: false,
+  runsScripts: false,
   logic: "logic",
   wanted: { ...codeAndSettings, zip: new Uint8Array(), description: `code of ${name}` },
   config: { rule: name, clusters: { local: buildClusterConfig({}) } },
@@ -110,6 +114,7 @@ const buildState = (name: string, overrides: Partial<FunctionState> = {}, versio
   };
 };
 
+/** Builds a release with one version of each rule in `rules`, and no earlier versions. */
 const buildRelease = (id: number, rules: Record<string, string>, overrides: Partial<Release> = {}): Release => ({
   id,
   at: modified.toISOString(),
@@ -118,12 +123,18 @@ const buildRelease = (id: number, rules: Record<string, string>, overrides: Part
   clusters: {},
   rules: Object.fromEntries(
     Object.entries(rules).map(([name, version]) => {
-      const { logic, config } = buildPart(name);
+      const { logic, config } = buildPackagedRule(name);
+      // Stored releases call the rule config `share`.
       return [name, { version, logic, share: config, phases: ["validate" as const], earlier: [] }];
     }),
   ),
   ...overrides,
 });
+/** Replaces the config of rule a in a release. Stored releases call it `share`. */
+const setConfigOfA = ({ rules: { a } }: Release, config: EndpointConfig) => {
+  assert.ok(a);
+  a.share = config;
+};
 /** Returns the record of a cluster that has entries for the named rules. */
 const buildClusterRecord = (...names: string[]) => {
   const manifest: DeployedObject = {
@@ -159,19 +170,20 @@ describe("the plan of a rule", () => {
     settings = [],
   } of rows.rules)
     it(`is ${plan}`, () => {
-      const part = buildPart(name, { logic, ...(config && buildConfig(config.settings, config.mode)) });
+      const part = buildPackagedRule(name, { logic, ...(config && buildConfig(config.settings, config.mode)) });
       const { disarmed } = state;
       const until = new Date(disarmed?.until ?? 0);
       const known = buildState(name, { ...state, ...(disarmed && { disarmed: { ...disarmed, until } }) });
-      const all = { ...part.wanted, ...wanted, stackSettings: { ...codeAndSettings.stackSettings, ...stackSettings } };
-      assert.deepEqual(planRule({ ...part, wanted: all }, isNew ? undefined : known), { changes, settings });
+      const allStackSettings = { ...codeAndSettings.stackSettings, ...stackSettings };
+      const wantedFunction = { ...part.wanted, ...wanted, stackSettings: allStackSettings };
+      assert.deepEqual(planRule({ ...part, wanted: wantedFunction }, isNew ? undefined : known), { changes, settings });
     });
 
   it("a function's version must be tested if nothing differs, but no release has this version", () => {
     for (const all of [[], [buildRelease(1, { b: "1" })], [buildRelease(2, { a: "2" })]])
-      assert.deepEqual(planRule(buildPart(name), buildState(name), all).changes, ["not tested yet"]);
+      assert.deepEqual(planRule(buildPackagedRule(name), buildState(name), all).changes, ["not tested yet"]);
     assert.deepEqual(
-      planRule(buildPart(name), buildState(name), [buildRelease(2, { a: "2" }), ...released]).changes,
+      planRule(buildPackagedRule(name), buildState(name), [buildRelease(2, { a: "2" }), ...released]).changes,
       [],
     );
   });
@@ -179,8 +191,8 @@ describe("the plan of a rule", () => {
   it("settings are compared with the release of the function's version, not with the newest release", () => {
     const older = buildRelease(1, { a: "1" });
     const newer = buildRelease(2, { a: "2" });
-    if (newer.rules.a) newer.rules.a.share = { rule: name, clusters: { local: buildClusterConfig({ minimum: 9 }) } };
-    const part = buildPart(name, buildConfig({ minimum: 2 }));
+    setConfigOfA(newer, { rule: name, clusters: { local: buildClusterConfig({ minimum: 9 }) } });
+    const part = buildPackagedRule(name, buildConfig({ minimum: 2 }));
     part.wanted.codeSha256 = "other"; // The bundle contains the settings.
     assert.deepEqual(planRule(part, buildState(name), [newer, older]).settings, [
       "local.settings.minimum: nothing → 2",
@@ -193,7 +205,7 @@ describe("the plan of a rule", () => {
   it("planRuleChanges returns a plan for each rule, in the order of the rules", () => {
     const states = new Map([["b", buildState("b")]]);
     const plans = planRuleChanges(
-      ["c", "b", "a"].map((one) => buildPart(one)),
+      ["c", "b", "a"].map((one) => buildPackagedRule(one)),
       states,
       [buildRelease(1, { b: "1" })],
       ["local"],
@@ -212,15 +224,15 @@ describe("the plan of a rule", () => {
 describe("the settings that differ", () => {
   const listDifferences = (before: object, after: object): string[] => {
     const release = buildRelease(1, { a: "1" });
-    if (release.rules.a) release.rules.a.share = { rule: "a", clusters: { "prod-eu": buildClusterConfig(before) } };
-    const part = buildPart("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
+    setConfigOfA(release, { rule: "a", clusters: { "prod-eu": buildClusterConfig(before) } });
+    const part = buildPackagedRule("a", { config: { rule: "a", clusters: { "prod-eu": buildClusterConfig(after) } } });
     return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"])[0]?.settings ?? [];
   };
   it("the settings that differ include the setting `logs`", () => {
     const release = buildRelease(1, { a: "1" });
     const config = { rule: "a", clusters: { "prod-eu": buildClusterConfig({}) } };
-    if (release.rules.a) release.rules.a.share = config;
-    const part = buildPart("a", { config: { ...config, logs: "minimal" } });
+    setConfigOfA(release, config);
+    const part = buildPackagedRule("a", { config: { ...config, logs: "minimal" } });
     const [change] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["prod-eu"]);
     assert.deepEqual(change?.settings, ['logs: nothing → "minimal"']);
   });
@@ -233,7 +245,8 @@ describe("the settings that differ", () => {
 
   it("the settings that differ include a cluster that is added or removed", () => {
     const release = buildRelease(1, { a: "1" });
-    const part = buildPart("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
+    setConfigOfA(release, { rule: "a", clusters: { local: buildClusterConfig({}) } });
+    const part = buildPackagedRule("a", { config: { rule: "a", clusters: { other: buildClusterConfig({}) } } });
     const [plan] = planRuleChanges([part], new Map([["a", buildState("a")]]), [release], ["other"]);
     const text = JSON.stringify(buildClusterConfig({}));
     assert.deepEqual(plan?.settings, [`local: ${text} → nothing`, `other: nothing → ${text}`]);
@@ -244,8 +257,8 @@ describe("the changed settings of many clusters", () => {
   const setup = buildClusterConfig({ minimum: 1 });
   const listChanges = (before: EndpointConfig, after: EndpointConfig, clusters = ["a", "b", "c", "d"]) => {
     const release = buildRelease(1, { a: "1" });
-    if (release.rules.a) release.rules.a.share = before;
-    const part = buildPart("a", { config: after });
+    setConfigOfA(release, before);
+    const part = buildPackagedRule("a", { config: after });
     return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], clusters)[0]?.settings;
   };
   const old = { rule: "a", clusters: Object.fromEntries(["a", "b", "c", "d"].map((name) => [name, setup])) };
@@ -282,13 +295,13 @@ const buildTemplate = (...rules: string[]): StackTemplate => ({
   },
   Outputs: {},
 });
-const listFunctions = ({ Resources }: StackTemplate) =>
-  Object.keys(Resources)
-    .filter((id) => id.endsWith("LambdaFunction"))
-    .map((id) => id.replace("LambdaFunction", ""));
+const listRulesWithFunctions = ({ Resources }: StackTemplate) =>
+  Object.values(Resources)
+    .filter(({ Type }) => Type === "AWS::Lambda::Function")
+    .map(({ Properties }) => String(Properties?.FunctionName).replace("postern-test-", ""));
 
 describe("a rule that was turned off", () => {
-  const parts = [buildPart("a-b")];
+  const parts = [buildPackagedRule("a-b")];
   const deployed = buildTemplate("a", "a-b", "ab");
   const findKept = (all: Release[], template: StackTemplate | undefined = deployed) =>
     findOffRulesToKeep("test", template, parts, all);
@@ -328,23 +341,23 @@ describe("a rule that was turned off", () => {
     ] as const)
       it(title, () => {
         const { template, stack, kept } = planStack("test", off, templateWithBoth, releases, withoutOtherChanges);
-        assert.deepEqual([listFunctions(template).sort(), kept], [["A", "ADashb"], ["a"]]);
+        assert.deepEqual([listRulesWithFunctions(template).sort(), kept], [["a", "a-b"], ["a"]]);
         assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
       });
 
     it("is removed by the next deployment with a change in the stack or elsewhere", () => {
       const removed = ["ALambdaFunction", "ARole"];
       const elsewhere = planStack("test", off, templateWithBoth, releasesSince, withOtherChanges);
-      assert.deepEqual([listFunctions(elsewhere.template), elsewhere.kept], [["ADashb"], []]);
+      assert.deepEqual([listRulesWithFunctions(elsewhere.template), elsewhere.kept], [["a-b"], []]);
       assert.deepEqual(elsewhere.stack, { isNew: false, added: [], changed: [], removed });
-      const grown = { ...off, parts: [...parts, buildPart("b")], template: buildTemplate("a-b", "b") };
+      const grown = { ...off, parts: [...parts, buildPackagedRule("b")], template: buildTemplate("a-b", "b") };
       const here = planStack("test", grown, templateWithBoth, releasesSince, withoutOtherChanges);
-      assert.deepEqual([listFunctions(here.template), here.kept], [["ADashb", "B"], []]);
+      assert.deepEqual([listRulesWithFunctions(here.template), here.kept], [["a-b", "b"], []]);
       assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
     });
 
     it("changes nothing in the stack if it is turned on again", () => {
-      const again = { parts: [buildPart("a"), ...parts], template: templateWithBoth, notes: [] };
+      const again = { parts: [buildPackagedRule("a"), ...parts], template: templateWithBoth, notes: [] };
       const { stack, kept } = planStack("test", again, templateWithBoth, releasesSince, withOtherChanges);
       assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
     });
@@ -360,7 +373,7 @@ describe("the log group of a single function, which older versions of Postern cr
   const LogGroupName = "/aws/lambda/postern-test-a-b";
   const group = { Type: "AWS::Logs::LogGroup", Properties: { LogGroupName } };
   const retained = { ...group, DeletionPolicy: "Retain" };
-  const built = { parts: [buildPart("a-b")], template: buildTemplate("a-b"), notes: [] };
+  const built = { parts: [buildPackagedRule("a-b")], template: buildTemplate("a-b"), notes: [] };
   const addToStack = (ADashbLogGroup: StackTemplate["Resources"][string]): StackTemplate => ({
     ...buildTemplate("a-b"),
     Resources: { ...buildTemplate("a-b").Resources, ADashbLogGroup },
@@ -452,7 +465,13 @@ describe("rights", () => {
   });
 });
 
-const unchangedRule: RuleChangePlan = { part: buildPart("a"), known: buildState("a"), changes: [], settings: [] };
+const unchangedRule: RuleChangePlan = {
+  part: buildPackagedRule("a"),
+  known: buildState("a"),
+  changes: [],
+  settings: [],
+};
+/** In this cluster, no entries get failurePolicy Fail (`hardened`), and nothing differs from postern.yaml. */
 const unchangedCluster: ClusterPlan = { cluster: "local", hardened: [], differences: [], policies: [], notes: [] };
 const idle: DeploymentPlan = {
   identity: { partition: "aws", account: "123456789012", region: "eu-west-1", stage: "test" },
@@ -466,7 +485,7 @@ const idle: DeploymentPlan = {
   notes: [],
   stack: { isNew: false, added: [], changed: [], removed: [] },
   rights: { added: [], removed: [] },
-  differences: [],
+  differences: [], // what was changed in AWS by hand
 };
 
 describe("a plan", () => {
@@ -544,18 +563,18 @@ describe("a plan", () => {
       rules.map(({ rule, million, reviews, month }) => [rule, million.toFixed(2), reviews, month.toFixed(2)]);
 
     it("that are computed from the reviews of the last thirty days", async () => {
-      const asking = buildPart("b", { asks: true });
-      assert.deepEqual(roundCosts(await estimate(metrics, "url", [buildPart("a"), asking])), [
+      const reading = buildPackagedRule("b", { readsCluster: true });
+      assert.deepEqual(roundCosts(await estimate(metrics, "url", [buildPackagedRule("a"), reading])), [
         ["a", "0.61", 2_000_000, "1.23"],
         ["b", "0.69", 0, "0.00"],
       ]);
-      assert.deepEqual(roundCosts(await estimate(metrics, "http", [buildPart("a")])), [
+      assert.deepEqual(roundCosts(await estimate(metrics, "http", [buildPackagedRule("a")])), [
         ["a", "1.74", 2_000_000, "3.48"],
       ]);
     });
 
     it("of the ledger in the last thirty days, and for a million reviews of each kind", async () => {
-      const part = buildPart("workload-quota");
+      const part = buildPackagedRule("workload-quota");
       const wanted = { ...part.wanted, environment: { POSTERN_LEDGER: "postern-test" } };
       const found = await estimate(metrics, "url", [{ ...part, wanted }]);
       assert.deepEqual(found.rules[0]?.ledger, [
@@ -566,11 +585,11 @@ describe("a plan", () => {
       ]);
       assert.deepEqual([found.ledgerMonth, found.rules[0]?.reviews], [5.5, 0]);
       assert.equal(found.months.find(({ writes }) => writes === 1e6)?.dollars.ledger, 2.75);
-      assert.equal((await estimate(metrics, "url", [buildPart("a")])).ledgerMonth, undefined);
+      assert.equal((await estimate(metrics, "url", [buildPackagedRule("a")])).ledgerMonth, undefined);
     });
 
     it("that include a VPC if a function is in one", async () => {
-      const part = buildPart("a");
+      const part = buildPackagedRule("a");
       const VpcConfig = { SubnetIds: ["subnet-1"], SecurityGroupIds: ["sg-1"] };
       const wanted = { ...part.wanted, stackSettings: { ...part.wanted.stackSettings, VpcConfig } };
       assert.equal((await estimate(metrics, "url", [part, { ...part, wanted }])).isInVpc, true);
@@ -579,7 +598,7 @@ describe("a plan", () => {
 
     it("that are estimated with usual values if CloudWatch doesn't answer", async () => {
       const silent = { ask: () => Promise.reject(new Error("Rate exceeded")) };
-      assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPart("a")])), [["a", "0.60", 0, "0.00"]]);
+      assert.deepEqual(roundCosts(await estimate(silent, "url", [buildPackagedRule("a")])), [["a", "0.60", 0, "0.00"]]);
     });
   });
 
@@ -588,7 +607,12 @@ describe("a plan", () => {
   const costs = { rules: ruleCosts, months, ledgerMonth, isInVpc: true };
   const parts = rules.map(({ rule, live, disarmedUntil, changes, settings }): RuleChangePlan => {
     const disarmed = disarmedUntil ? { disarmed: { until: new Date(disarmedUntil), version: "3" } } : {};
-    return { part: buildPart(rule), known: live ? buildState(rule, disarmed, live) : undefined, changes, settings };
+    return {
+      part: buildPackagedRule(rule),
+      known: live ? buildState(rule, disarmed, live) : undefined,
+      changes,
+      settings,
+    };
   });
   const busy: DeploymentPlan = { ...printed, identity, template: buildTemplate(), parts };
 

@@ -11,7 +11,7 @@ describe("a version without CUE", () => {
     const functions = { invoke: async () => ({ payload: {}, log: "", fault: undefined }) };
     const [able, unable] = [
       await runCases(functions, listed, "1"),
-      await runCases(functions, listed, "1", { scripts: false }),
+      await runCases(functions, listed, "1", { runsScripts: false }),
     ];
     // Two cases of policy-validate evaluate a script.
     assert.equal(able.cases - unable.cases, 2);

@@ -29,7 +29,7 @@ export const runCases = async (
   functions: Pick<StageFunctions, "invoke">,
   listed: CatalogueRule,
   version: string,
-  { scripts = true }: { scripts?: boolean } = {},
+  { runsScripts = true }: { runsScripts?: boolean } = {},
 ): Promise<{ cases: number; faults: string[] }> => {
   const casesByMember = (listed.members ?? [listed]).map(async (member) =>
     (await readCases(member)).map((ruleCase) => [member, ruleCase] as const),
@@ -39,7 +39,7 @@ export const runCases = async (
     .filter(([, ruleCase]) => listed.members === undefined || getCasePhase(ruleCase) === "mutate")
     .filter(([{ rule }, ruleCase]) => !hasExpressions(rule, ruleCase));
   const canRun = await Promise.all(
-    candidates.map(async ([member, ruleCase]) => scripts || !(await needsScript(member, ruleCase))),
+    candidates.map(async ([member, ruleCase]) => runsScripts || !(await needsScript(member, ruleCase))),
   );
   const runnable = candidates.filter((_, index) => canRun[index]);
   const found = await runInParallel(atOnce, runnable, async ([rule, ruleCase]) => {

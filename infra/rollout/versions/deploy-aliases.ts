@@ -123,7 +123,7 @@ const createProbeChoice = ({ plan }: PreparedDeployment, names: readonly string[
   const probedSetups = new Map(names.map((name) => [name, new Set<unknown>()]));
   return (rule: string, cluster: string): boolean => {
     const [part, setups] = [parts.get(rule), probedSetups.get(rule)];
-    if (part === undefined || setups === undefined || part.asks) return true;
+    if (part === undefined || setups === undefined || part.readsCluster) return true;
     const setup = findClusterSetup(part.config, cluster);
     const isNew = !setups.has(setup);
     setups.add(setup);

@@ -21,9 +21,9 @@ export interface PackagedRule {
   logic: string;
   config: EndpointConfig;
   /** True if the rule reads from its cluster. */
-  asks: boolean;
+  readsCluster: boolean;
   /** True if the bundle includes CUE and can run scripts. */
-  scripts: boolean;
+  runsScripts: boolean;
   /** The number of warm environments that the rule's live version has; undefined for none. */
   warm?: number | undefined;
   /** The reserved concurrency of the rule's function. */
@@ -53,7 +53,7 @@ export const packageStage = async (
     bundles.map(async (bundle): Promise<PackagedRule> => {
       const listed = served.get(bundle.name) as CatalogueRule;
       const zip = await readFile(`${getDistFolder()}${bundle.name}.zip`);
-      const { name, logic, asks, scripts, warm, reserved, codeSha256, hash } = bundle;
+      const { name, logic, readsCluster, runsScripts, warm, reserved, codeSha256, hash } = bundle;
       const wanted = {
         zip,
         codeSha256,
@@ -63,8 +63,8 @@ export const packageStage = async (
       return {
         name,
         logic,
-        asks,
-        scripts,
+        readsCluster,
+        runsScripts,
         warm,
         reserved,
         wanted,
