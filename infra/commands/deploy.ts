@@ -137,10 +137,10 @@ const parseWave = (options: ParsedOptions): number => {
   return number;
 };
 
-const parseWrite = (options: ParsedOptions): Pick<DeploymentJob, "write" | "keyFrom"> => {
+const parseWrite = (options: ParsedOptions): Pick<DeploymentJob, "write" | "keyPlaceholder"> => {
   const [write, keyFrom] = [options.text("write"), options.text("key-from")];
   if (keyFrom !== undefined && write === undefined) throw new Complaint("--key-from needs --write");
-  return { write, keyFrom };
+  return { write, keyPlaceholder: keyFrom };
 };
 
 /** Reads --canary, such as 10%, and --for. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readCatalogue } from "../catalogue/registry.ts";
-import { dependsOnVersion, findPresentPlugins, formatPresentPlugins } from "./present-plugins.ts";
+import { findPresentPlugins, formatPresentPlugins, hasPluginDependingOnVersion } from "./present-plugins.ts";
 import { parseConfig } from "./project.ts";
 
 const catalogue = await readCatalogue();
@@ -68,7 +68,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
         printed.filter((line) => !line.startsWith("    ")),
         found.map(({ rule, group }) => `  ${rule}: ${group ? `in the group ${group}, ` : ""}costs of ${group ?? rule}`),
       );
-      assert.equal(dependsOnVersion(catalogue, cluster), depends);
+      assert.equal(hasPluginDependingOnVersion(catalogue, cluster), depends);
     });
 
   it("rules with policies are not listed, because their policies differ from those of the cluster", () => {

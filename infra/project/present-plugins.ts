@@ -51,7 +51,7 @@ export const findPresentPlugins = (
   });
 
 /** Reports whether the answer of a cluster's `/version` decides that the plugin of one of its rules is on or off. */
-export const dependsOnVersion = (
+export const hasPluginDependingOnVersion = (
   catalogue: readonly CatalogueRule[],
   cluster: Pick<ClusterConfig, "rules" | "connect" | "kubernetes">,
 ): boolean =>

@@ -48,7 +48,7 @@ export interface DeploymentTargets {
   /** The folder of --write: the webhook entries are written to files there, without the key, and are not applied. */
   write?: string | undefined;
   /** The text that the files of --write have in place of the key. */
-  keyFrom?: string | undefined;
+  keyPlaceholder?: string | undefined;
   progress: Progress;
 }
 

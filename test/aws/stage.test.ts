@@ -539,7 +539,7 @@ describe("the state of a stage", await needs("moto"), () => {
       await parameters.remove("keys");
       const notProbed = "its endpoints were not probed, because the key that signs URLs can't be read: ";
       const [missingKey = "", ...others] = (await readUnknownHealth()) ?? [];
-      assert.equal(missingKey, `${notProbed}SSM doesn't have it any more`);
+      assert.equal(missingKey, `${notProbed}SSM doesn't have the private key any more`);
       assert.deepEqual(others, ["postern.yaml doesn't say how to reach it"]);
       await parameters.write("keys", "hello");
       assert.equal(

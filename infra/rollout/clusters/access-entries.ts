@@ -63,9 +63,10 @@ export const describeAccessEntryChanges = async (
   return [
     ...missing.map(({ rule }) => `EKS access entry of ${rule} is missing`),
     ...changed.map(({ rule, group }) => `EKS access entry of ${rule} is not in the group ${group} alone`),
-    ...obsolete
-      .filter(createUnusedPredicate(targets, outputs))
-      .map(({ groups }) => `EKS access entry in the group ${groups.join(", ")} should not be there`),
+    // With --write, the cluster calls its old functions until the user applies the files: their access entries stay.
+    ...selectDeletable(obsolete, targets, outputs).map(
+      ({ groups }) => `EKS access entry in the group ${groups.join(", ")} should not be there`,
+    ),
   ];
 };
 
@@ -96,19 +97,19 @@ export const deleteAccessEntries = async (
   const entries = await openAccessEntries(targets, name);
   if (entries === undefined) return 0;
   const { obsolete } = await entries.compare(listWantedEntries(manifests, outputs));
-  const unused = obsolete.filter(createUnusedPredicate(targets, outputs));
-  await runInParallel(atOnce, unused, async ({ principal }) => entries.remove(principal));
-  return unused.length;
+  const deletable = selectDeletable(obsolete, targets, outputs);
+  await runInParallel(atOnce, deletable, async ({ principal }) => entries.remove(principal));
+  return deletable.length;
 };
 
 /**
- * Returns a function that reports whether an obsolete access entry may be deleted. With --write, the cluster has its
- * old webhook entries until the user applies the files. The functions that they call need their access entries until
- * then, so the access entries of roles in the stack are kept.
+ * Returns the obsolete access entries that may be deleted now. With --write, the cluster has its old webhook entries
+ * until the user applies the files. The functions that they call need their access entries until then, so the access
+ * entries of roles in the stack are kept.
  */
-const createUnusedPredicate = ({ write }: Targets, outputs: Record<string, string>) => {
+const selectDeletable = (obsolete: AccessEntry[], { write }: Targets, outputs: Record<string, string>) => {
   const roles = write === undefined ? [] : Object.values(outputs);
-  return ({ principal }: AccessEntry) => !roles.includes(principal);
+  return obsolete.filter(({ principal }) => !roles.includes(principal));
 };
 
 /** Throws if the stage may not create access entries in a cluster. Changes nothing. */
@@ -123,13 +124,16 @@ export const requireAccessEntryRights = async (targets: Targets, name: string): 
 export const listFunctionGroups = (manifests: DeployedObject[] = []): string[] =>
   manifests.filter(isFunctionBinding).map(({ metadata: { name } }) => name);
 
+/** What the names of functions' Kubernetes groups have before the rule: "postern:". */
+const groupPrefix = buildKubernetesGroupName(webhookConfigurationName, "");
+
 const isFunctionBinding = ({ kind, metadata: { name } }: DeployedObject): boolean =>
-  kind === "ClusterRoleBinding" && name.startsWith(buildKubernetesGroupName(webhookConfigurationName, ""));
+  kind === "ClusterRoleBinding" && name.startsWith(groupPrefix);
 
 /** Returns the access entries that a cluster needs: one for each group in its ClusterRoleBindings. */
 const listWantedEntries = (manifests: DeployedObject[], outputs: Record<string, string>): WantedAccessEntry[] =>
   listFunctionGroups(manifests).map((group) => {
-    const rule = group.slice(buildKubernetesGroupName(webhookConfigurationName, "").length);
+    const rule = group.slice(groupPrefix.length); // The group is for instance "postern:pods".
     return { rule, group, principal: outputs[`${toLogicalId(rule)}RoleArn`] };
   });
 

@@ -22,7 +22,7 @@ import { type DeploymentTargets, inspectClusterOfDeployment, openTargetCluster, 
 import type { Release, ReleasedCluster } from "../versions/releases.ts";
 import { describeAccessEntryChanges, listFunctionGroups } from "./access-entries.ts";
 import { dropVariantEntries, insertKeyIntoUrls, listEntries, webhookConfigurationName } from "./cluster-manifests.ts";
-import { describeMinorDrift, hasDifferingRules } from "./cluster-minors.ts";
+import { describeMinorDrift, hasRuleDependingOnMinor } from "./cluster-minors.ts";
 
 /** What postern status found in a cluster: failing endpoints, and differences from the release. */
 export interface ClusterHealth {
@@ -46,9 +46,9 @@ export interface ClusterHealth {
 }
 
 /**
- * Probes each endpoint with the cluster's real key, and compares the cluster with its release. A URL has the cluster's
- * name and key in a segment `{cluster}.{key}`. If the caller may not read the private key that signs segments, no
- * endpoint is probed, and the public key verifies the segments in the cluster's URLs.
+ * Probes each endpoint, and compares the cluster with its release. Both need the segment `{cluster}.{key}` of the
+ * cluster's URLs, whose key is a signature. If the caller may not read the private key that makes this signature, no
+ * endpoint is probed, and the comparison takes the segment from a URL in the cluster, if the public key verifies it.
  */
 export const probeClusterHealth = async (
   targets: Pick<DeploymentTargets, "stage" | "file" | "deployer"> &
@@ -69,7 +69,7 @@ export const probeClusterHealth = async (
     policies: [],
     unknown: [],
   };
-  const segment = await readSegment(targets, name, recorded).catch((error) => {
+  const segment = await signSegment(targets, name, recorded).catch((error) => {
     health.unknown.push(
       `its endpoints were not probed, because the key that signs URLs can't be read: ${toSentence(error)}`,
     );
@@ -93,7 +93,7 @@ export const probeClusterHealth = async (
     const wanted = insertKeyIntoUrls(recorded.manifests, segment ?? (await findClusterSegment(api, name, recorded)));
     const found = await findDifferences(api, wanted, webhookConfigurationName);
     health.drift = found.map(({ sentence }) => sentence);
-    if (hasDifferingRules(catalogue, cluster)) {
+    if (hasRuleDependingOnMinor(catalogue, cluster)) {
       const live = await readClusterMinor(api);
       const minorDrift = describeMinorDrift(catalogue, cluster, release.kubernetes?.[name], live);
       if (minorDrift !== undefined) health.drift.push(minorDrift);
@@ -114,20 +114,23 @@ export const probeClusterHealth = async (
   return health;
 };
 
-/** Throws the first line of a complaint. The other lines have a command that gives deployments a right. */
+/**
+ * Throws the first line of a complaint. The others say how the caller gets the right to change access entries, and
+ * `postern status` changes none.
+ */
 const rethrowFirstLine = (error: unknown): never => {
   const [first = ""] = requireComplaint(error).message.split("\n");
   throw new Complaint(first, 3);
 };
 
-/** Signs the segment `{cluster}.{key}` of a cluster's URLs, with the private key from SSM. */
-const readSegment = async (
+/** Returns the segment `{cluster}.{key}` of a cluster's URLs. Its key is a signature by the private key in SSM. */
+const signSegment = async (
   { stage }: Pick<DeploymentTargets, "stage">,
   name: string,
   { keyVersion }: ReleasedCluster,
 ) => {
   const keyring = await readKeyring(stage.parameters);
-  if (keyring === undefined) throw new Complaint("SSM doesn't have it any more");
+  if (keyring === undefined) throw new Complaint("SSM doesn't have the private key any more");
   return keyring.current.signSegment(name, keyVersion);
 };
 

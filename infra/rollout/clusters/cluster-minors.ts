@@ -4,7 +4,7 @@ import { Complaint, requireComplaint } from "../../cli/complaint.ts";
 import { runInParallel } from "../../cli/progress.ts";
 import { type ClusterVersion, readClusterVersion } from "../../clusters/version.ts";
 import type { ClusterConfig, PosternConfig } from "../../config/config.ts";
-import { dependsOnVersion } from "../../project/present-plugins.ts";
+import { hasPluginDependingOnVersion } from "../../project/present-plugins.ts";
 import { differsByMinor } from "../../project/served.ts";
 import { type DeploymentTargets, openTargetCluster } from "../targets.ts";
 
@@ -22,7 +22,7 @@ export const readClusterVersions = async (targets: DeploymentTargets): Promise<F
   const { config, catalogue, clusters } = targets;
   const names = clusters.filter((name) => {
     const cluster = config.clusters.get(name);
-    return hasDifferingRules(catalogue, cluster) || (cluster && dependsOnVersion(catalogue, cluster));
+    return hasRuleDependingOnMinor(catalogue, cluster) || (cluster && hasPluginDependingOnVersion(catalogue, cluster));
   });
   const read = async (name: string) => readClusterVersion(await openTargetCluster(targets, name));
   const found = await runInParallel(atOnce, names, async (name) => {
@@ -42,8 +42,9 @@ interface ChosenMinors {
 }
 
 /**
- * Chooses the minor version of each cluster: the one in postern.yaml, or else the one that the cluster runs. The
- * version that the last release recorded stays if all rules behave the same in both, so that functions stay the same.
+ * Chooses the minor version of each cluster that has rules depending on it: the one in postern.yaml, or else the one
+ * that the cluster runs. The version that the last release recorded stays if all rules behave the same in both, so that
+ * functions stay the same.
  */
 export const chooseClusterMinors = (
   { clusters }: Pick<PosternConfig, "clusters">,
@@ -54,7 +55,7 @@ export const chooseClusterMinors = (
   const kubernetes: Record<string, string> = {};
   const notes = new Map<string, string>();
   const choose = (name: string, cluster: ClusterConfig): ClusterConfig => {
-    const rules = listDifferingRules(catalogue, cluster);
+    const rules = listRulesDependingOnMinor(catalogue, cluster);
     if (rules.length === 0) return cluster;
     const [version, recordedMinor] = [found.get(name), recorded[name]];
     const live = version instanceof Complaint ? undefined : version?.minor;
@@ -87,14 +88,14 @@ export const describeMinorDrift = (
   built: string | undefined,
   live: string,
 ): string | undefined => {
-  if (!differsByMinor(listDifferingRules(catalogue, cluster), live, built)) return undefined;
+  if (!differsByMinor(listRulesDependingOnMinor(catalogue, cluster), live, built)) return undefined;
   if (built !== undefined && cluster.kubernetes === built) return describeStatedMinor(live, built);
   return `it runs Kubernetes ${live}, but its functions were built for ${built ?? "the newest"}; postern deploy builds them again`;
 };
 
 /** Reports whether a cluster has a rule that behaves differently in different minor versions. */
-export const hasDifferingRules = (catalogue: CatalogueRule[], cluster: ClusterConfig | undefined): boolean =>
-  listDifferingRules(catalogue, cluster).length > 0;
+export const hasRuleDependingOnMinor = (catalogue: CatalogueRule[], cluster: ClusterConfig | undefined): boolean =>
+  listRulesDependingOnMinor(catalogue, cluster).length > 0;
 
 const describeStatedMinor = (live: string, stated: string) =>
   `it runs Kubernetes ${live}, but its kubernetes in postern.yaml is "${stated}"`;
@@ -102,5 +103,5 @@ const describeStatedMinor = (live: string, stated: string) =>
 const unknownMinor =
   "its rules behave as in the newest Kubernetes, because its version can't be read; kubernetes in postern.yaml can state it";
 
-const listDifferingRules = (catalogue: CatalogueRule[], cluster: ClusterConfig | undefined): CatalogueRule[] =>
+const listRulesDependingOnMinor = (catalogue: CatalogueRule[], cluster: ClusterConfig | undefined): CatalogueRule[] =>
   catalogue.filter(({ name, rule }) => rule.since && (cluster?.rules.get(name)?.mode ?? "off") !== "off");

@@ -48,7 +48,10 @@ export interface ClusterPlan {
   groupAdvice?: GroupAdvice | undefined;
 }
 
-/** Compares a cluster with postern.yaml. Without a keyring, takes what the newest release records of the cluster. */
+/**
+ * Compares a cluster with postern.yaml. If the cluster can't be read, the plan says why (`unknown`). Without a keyring,
+ * takes what the newest release records of the cluster.
+ */
 export const planCluster = async (
   targets: DeploymentTargets,
   name: string,
@@ -62,47 +65,50 @@ export const planCluster = async (
   if (inspected instanceof Complaint)
     return { cluster: name, hardened: [], differences: [], unknown: inspected.message, policies: [], notes: [] };
   const { cluster } = inspected;
-  const opened = await openForPlan(targets, name, keyring);
+  const present = await readPresentEntries(targets, name, keyring);
   const endpoints = await resolveRuleEndpoints(targets, name, outputs);
-  const { hardened, notes: failOpenNotes } = await chooseFailClosedRules(
+  const { hardened: failClosedRules, notes: failOpenNotes } = await chooseFailClosedRules(
     targets,
     [name, cluster],
-    { ...record, entries: "entries" in opened ? opened.entries : [] },
+    { ...record, entries: "entries" in present ? present.entries : [] },
     endpoints,
   );
   const notes = [...inspected.notes, ...failOpenNotes, ...describeRelay(targets, name, endpoints)];
-  const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(hardened));
+  const manifests = buildClusterManifests(targets.catalogue, cluster, endpoints, new Set(failClosedRules));
   const plan = {
     cluster: name,
-    hardened,
+    hardened: failClosedRules,
     policies: placePolicies(targets.catalogue, cluster),
     notes,
     waits: describeWaits(targets.catalogue, cluster),
-    groupAdvice: await findGroupOfManifests(targets, cluster, manifests),
+    groupAdvice: await findBestGroupOfRules(targets, cluster, manifests),
   };
-  if ("unknown" in opened) return { ...plan, differences: [], unknown: opened.unknown };
+  if ("unknown" in present) return { ...plan, differences: [], unknown: present.unknown };
   const accessChanges = await planAccessEntries(targets, name, manifests, {
     newest,
     outputs,
     isDeployment: keyring !== undefined,
   });
   if (typeof accessChanges === "string") return { ...plan, differences: [], unknown: accessChanges };
-  const objects = await planObjects(targets, name, { newest, keyring, outputs, cluster, manifests, api: opened.api });
+  const objects = await planObjects(targets, name, { newest, keyring, outputs, cluster, manifests, api: present.api });
   return { ...plan, ...objects, differences: [...accessChanges, ...objects.differences] };
 };
 
-/** Returns the group that would save most calls. The answer is kept for further clusters with the same manifests. */
-const findGroupOfManifests = (
+/**
+ * Returns the group of rules that would save most calls. `buildClusterManifests` returns the same array for clusters
+ * with the same rules, so the group is found once for all of these clusters.
+ */
+const findBestGroupOfRules = (
   { catalogue, config }: DeploymentTargets,
   cluster: ClusterConfig,
   manifests: DeployedObject[],
 ): Promise<GroupAdvice | undefined> => {
-  const advice = adviceByManifests.get(manifests) ?? findBestGroup(catalogue, cluster, config.clusters.values());
-  adviceByManifests.set(manifests, advice);
+  const advice = adviceByArray.get(manifests) ?? findBestGroup(catalogue, cluster, config.clusters.values());
+  adviceByArray.set(manifests, advice);
   return advice;
 };
 
-const adviceByManifests = new WeakMap<DeployedObject[], Promise<GroupAdvice | undefined>>();
+const adviceByArray = new WeakMap<DeployedObject[], Promise<GroupAdvice | undefined>>();
 
 /** Returns a note for a cluster with a relay, a proxy that passes reviews on: which host to call with which key. */
 const describeRelay = (
@@ -119,15 +125,19 @@ const describeRelay = (
   ];
 };
 
-/** Describes changes in the access entries of an EKS cluster; returns one sentence, no list, if they can't be read. */
+/**
+ * Describes changes in the access entries of an EKS cluster, which put the roles of functions into Kubernetes groups.
+ * Returns one sentence, no list, if they can't be read.
+ */
 const planAccessEntries = async (
   targets: DeploymentTargets,
   name: string,
   manifests: DeployedObject[],
   { newest, ...options }: { newest: Release | undefined; outputs: Record<string, string>; isDeployment: boolean },
 ): Promise<string[] | string> => {
-  const before = newest?.clusters[name]?.manifests;
-  if (listFunctionGroups([...manifests, ...(before ?? [])]).length === 0) return [];
+  const before = newest?.clusters[name]?.manifests ?? [];
+  const hasGroups = listFunctionGroups([...before, ...manifests]).length > 0;
+  if (!hasGroups) return []; // No function reads the cluster, neither before nor after the deployment.
   return describeAccessEntryChanges(targets, name, manifests, options).catch((error: unknown) => {
     if (error instanceof Complaint) return error.message;
     throw error;
@@ -156,8 +166,9 @@ const planObjects = async (
   if (targets.write !== undefined)
     return { differences: isAsReleased ? [] : [`the entries are written to ${targets.write}`] };
   if (keyring === undefined || api === undefined) {
-    // `postern plan` doesn't read the entries of clusters. Without a release, it can't say which entries are missing.
-    if (newest === undefined && Object.keys(outputs).length > 0) return { differences: [unrecorded] };
+    // `postern plan` doesn't read clusters. If the stack exists, they may have entries that no release records.
+    const stackExists = Object.keys(outputs).length > 0;
+    if (stackExists && newest === undefined) return { differences: [unrecordedEntriesNote] };
     const unfinished = `release r${newest?.id} was not finished, and the cluster may lack some of its entries`;
     return { differences: newest?.complete === false ? [...differences, unfinished] : differences };
   }
@@ -175,20 +186,20 @@ const planObjects = async (
   }
 };
 
-const unrecorded = "no release records its entries; postern deploy compares them with the cluster itself";
+const unrecordedEntriesNote = "no release records its entries; postern deploy compares them with the cluster itself";
 
 /** A cluster's client and entries, or why they can't be read. Without `api`, the cluster itself is not read. */
-type OpenedCluster = { api?: ClusterApi; entries: WebhookEntry[] } | { unknown: string };
+type PresentCluster = { api?: ClusterApi; entries: WebhookEntry[] } | { unknown: string };
 
 /**
- * Reads the entries in a cluster, which must be from this stage. With --write, reads the entries in the files. Without
- * a keyring, reads nothing.
+ * Reads the entries in a cluster, which must be from this stage. With --write, reads the entries in the files.
+ * `postern plan`, which has no keyring, needs no rights in clusters: for it, the list is empty.
  */
-const openForPlan = async (
+const readPresentEntries = async (
   targets: DeploymentTargets,
   name: string,
   keyring: Keyring | undefined,
-): Promise<OpenedCluster> => {
+): Promise<PresentCluster> => {
   if (targets.write !== undefined) return { entries: await readWrittenEntries(targets.write, name) };
   if (keyring === undefined) return { entries: [] };
   try {

@@ -89,14 +89,14 @@ export const readFunctionState = async (
 export interface RecordedKeyVersions {
   /** The key versions that are accepted now, by cluster. */
   inUse: Record<string, readonly number[]>;
-  /** The config of the version to roll back to, which has the key versions that this version accepts. */
+  /** The config of the version to roll back to. It has the key versions that this version accepts. */
   rollbackConfig: EndpointConfig;
 }
 
 /** What releases record of a rule: the versions that went live, and the clusters' keys. */
 interface KnownReleases {
-  released?: string[] | undefined;
-  recorded?: RecordedKeyVersions | undefined;
+  releasedVersions?: string[] | undefined;
+  recordedKeyVersions?: RecordedKeyVersions | undefined;
 }
 
 /**
@@ -109,7 +109,7 @@ export const rollBackAlias = async (
   to?: string,
   knownReleases: KnownReleases = {},
 ): Promise<string> => {
-  const state = await readFunctionState(functions, rule, knownReleases.released);
+  const state = await readFunctionState(functions, rule, knownReleases.releasedVersions);
   const { live } = state;
   // A rollback during a canary ends the canary and keeps the main version.
   const isOnTrial = Object.keys(live.weights).length > 0;
@@ -122,9 +122,9 @@ export const rollBackAlias = async (
 
 /** Throws a Complaint unless a rule can be rolled back to the version `wanted`. */
 export const requireRollbackTarget = (
-  { rule, versions, ruleVersion }: FunctionState,
+  { rule, versions, ruleVersion: current }: FunctionState,
   wanted: string,
-  { released, recorded }: KnownReleases,
+  { releasedVersions, recordedKeyVersions }: KnownReleases,
 ): void => {
   const target = versions.find(({ version }) => version === wanted);
   if (target === undefined)
@@ -133,7 +133,7 @@ export const requireRollbackTarget = (
     );
   if (parseDisarmed(target))
     throw new Complaint(`version ${wanted} of ${rule} is a disarmed version, made by postern disarm`);
-  if (released && !released.includes(wanted))
+  if (releasedVersions && !releasedVersions.includes(wanted))
     throw new Complaint(`version ${wanted} of ${rule} never went live: it may not have passed its cases`, 1);
   const refuse = (what: string) => {
     throw new Complaint(
@@ -141,8 +141,8 @@ export const requireRollbackTarget = (
       1,
     );
   };
-  if (!includesVariable(target, ruleVersion, "POSTERN_KEYS")) refuse("the keys");
-  if (!hasKeyVersionsOf(target, ruleVersion, recorded)) refuse("the clusters and key versions");
+  if (!includesVariable(target, current, "POSTERN_KEYS")) refuse("the keys");
+  if (!acceptsKeyVersionsOf(target, current, recordedKeyVersions)) refuse("the clusters and key versions");
 };
 
 /**
@@ -150,7 +150,7 @@ export const requireRollbackTarget = (
  * key versions in the variable POSTERN_ACCEPTS. Newer ones have a hash of them in POSTERN_CLUSTERS. If the two hashes
  * differ, the key versions in the releases are compared; without a record of them, the answer is false.
  */
-const hasKeyVersionsOf = (
+const acceptsKeyVersionsOf = (
   target: PublishedVersion,
   live: PublishedVersion,
   recorded?: RecordedKeyVersions,
@@ -176,7 +176,8 @@ const includesVariable = (target: PublishedVersion, live: PublishedVersion, name
 
 /** Publishes a Lambda version of a rule that allows everything until a time, and makes it live. Returns its number. */
 export const disarmRule = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
-  const { live, versions, ruleVersion } = await readFunctionState(functions, rule);
+  const { live: alias, versions, ruleVersion } = await readFunctionState(functions, rule);
+  // After an interrupted `disarm`, $LATEST has the code that allows everything, which `republish` would keep there.
   await restoreLatestCode(functions, rule, versions);
   const allowingCode = await readFile(new URL("disarmed.cjs", import.meta.url));
   const version = await functions.republish(rule, ruleVersion, {
@@ -184,6 +185,7 @@ export const disarmRule = async (functions: StageFunctions, rule: string, until:
       const { "index.cjs": ruleCode, ...others } = readOwnZip(archive) ?? {};
       if (ruleCode === undefined)
         throw new Complaint(`version ${ruleVersion.version} of ${rule} was not built by postern build`, 3);
+      // After the time `until`, index.cjs passes requests on to rule.cjs.
       return zip({ "index.cjs": allowingCode, "rule.cjs": ruleCode, ...others });
     },
     environment: {
@@ -195,7 +197,7 @@ export const disarmRule = async (functions: StageFunctions, rule: string, until:
     description: `Version ${ruleVersion.version}, disarmed until ${until.toISOString()}`,
   });
   await requireAllowsProbe(functions, rule, version);
-  await functions.moveAlias(rule, version, live);
+  await functions.moveAlias(rule, version, alias);
   return version;
 };
 

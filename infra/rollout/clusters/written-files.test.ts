@@ -21,14 +21,14 @@ const manifests: DeployedObject[] = [
 ];
 
 describe("the files of --write", () => {
-  for (const [keyFrom, url] of [
+  for (const [keyPlaceholder, url] of [
     [undefined, "https://x/prod.%key%/a/validate"],
     ["{{ required `no key` .Values.key }}", "https://x/prod.{{ required `no key` .Values.key }}/a/validate"],
     ["$&$$1", "https://x/prod.$&$$1/a/validate"],
   ] as const)
-    it(`have ${keyFrom ?? "a text that is no URL"} in place of the key`, async () => {
+    it(`have ${keyPlaceholder ?? "a text that is no URL"} in place of the key`, async () => {
       const write = await openFolder();
-      await writeClusterFiles({ write, keyFrom }, "prod", manifests);
+      await writeClusterFiles({ write, keyPlaceholder }, "prod", manifests);
       const text = await readFile(join(write, "prod.entries.yaml"), "utf8");
       assert.ok(text.includes(`    url: ${url}\n`) || text.includes(`    url: "${url}"\n`), text);
       assert.deepEqual(await readWrittenEntries(write, "prod"), [{ name: "a", clientConfig: { url } }]);

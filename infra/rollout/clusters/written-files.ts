@@ -15,10 +15,10 @@ import { insertKeyIntoUrls, listEntries } from "./cluster-manifests.ts";
 const parts = ["roles", "policies", "entries"] as const;
 type Part = (typeof parts)[number];
 
-/** The first line of each file. A deployment replaces only files with this line. */
-const head = "# Written by postern deploy --write.";
-/** The text in place of a key. It makes a URL invalid, so an API server refuses entries whose key was not inserted. */
-const unreplacedKey = "%key%";
+/** A deployment replaces only files with this line. */
+const firstLine = "# Written by postern deploy --write.";
+/** It makes a URL invalid, so an API server refuses entries in which the user has not replaced it by the key. */
+const usualPlaceholder = "%key%";
 
 const getFile = (folder: string, cluster: string, part: Part) => join(folder, `${cluster}.${part}.yaml`);
 
@@ -27,33 +27,40 @@ const getPart = ({ kind, webhooks }: DeployedObject): Part => {
   return isPolicyKind(kind) ? "policies" : "roles";
 };
 
-/** Writes a cluster's objects to its files, or only to those in `chosen`. Returns a text for the progress report. */
+/**
+ * Writes a cluster's objects to its files, or only to those in `chosen`. Files never contain the key: URLs have
+ * `keyPlaceholder` in its place, which the user's tool replaces. Returns a text for the progress report.
+ */
 export const writeClusterFiles = async (
-  { write = ".", keyFrom: textForKey = unreplacedKey }: Pick<DeploymentTargets, "write" | "keyFrom">,
+  { write = ".", keyPlaceholder = usualPlaceholder }: Pick<DeploymentTargets, "write" | "keyPlaceholder">,
   cluster: string,
   manifests: DeployedObject[],
   chosen: readonly Part[] = parts,
 ): Promise<string> => {
   await mkdir(write, { recursive: true });
-  const written = insertKeyIntoUrls(manifests, `${cluster}.${textForKey}`).map(callThroughRelay);
-  const objects = Map.groupBy(written, getPart);
+  const withPlaceholder = insertKeyIntoUrls(manifests, `${cluster}.${keyPlaceholder}`);
+  // `callThroughRelay` changes only the entries of a cluster that has a relay (a proxy).
+  const objects = Map.groupBy(withPlaceholder.map(callThroughRelay), getPart);
   for (const part of chosen)
-    await writeFile(getFile(write, cluster, part), `${head}\n${formatYamlDocuments(objects.get(part) ?? [])}`);
+    await writeFile(getFile(write, cluster, part), `${firstLine}\n${formatYamlDocuments(objects.get(part) ?? [])}`);
   return `written to ${getFile(write, cluster, "entries")}`;
 };
 
-/** Returns the webhook entries in a cluster's files, if they exist. Throws if `--write` has not written one of them. */
+/**
+ * Returns the webhook entries in a cluster's files; none if there are no files. Throws if one of the files exists, but
+ * `--write` has not written it: such a file lacks the first line.
+ */
 export const readWrittenEntries = async (folder: string, cluster: string): Promise<WebhookEntry[]> => {
   const texts = new Map<Part, string>();
   for (const part of parts) {
     const file = getFile(folder, cluster, part);
     const text = await readFile(file, "utf8").catch((error) => {
-      if (error.code === "ENOENT") return head;
+      if (error.code === "ENOENT") return firstLine; // A missing file counts as one without entries.
       throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
     });
-    if (!text.startsWith(head))
+    if (!text.startsWith(firstLine))
       throw new Complaint(
-        `${file} would be replaced, but it doesn't begin with "${head}"; move it away, or choose another folder`,
+        `${file} would be replaced, but it doesn't begin with "${firstLine}"; move it away, or choose another folder`,
       );
     texts.set(part, text);
   }
@@ -75,7 +82,7 @@ export const listFilesOfOtherClusters = async ({
     const [, cluster = "", part] = /^([^.]+)\.(\w+)\.yaml$/.exec(name) ?? [];
     if (config.clusters.has(cluster) || !parts.some((known) => known === part)) continue;
     const file = join(write, name);
-    if ((await readFile(file, "utf8")).startsWith(head)) others.push(file);
+    if ((await readFile(file, "utf8")).startsWith(firstLine)) others.push(file);
   }
   return others;
 };

@@ -69,8 +69,11 @@ export const rollBackOne = async (
   const releasedRule = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
   if (newest && releasedRule) requireNoOrphans(newest, new Map([[rule, releasedRule]]), `version ${wanted} of ${rule}`);
   const rollbackConfig = releasedRule?.share;
-  const recorded = newest && rollbackConfig && { inUse: getAcceptedKeyVersions(newest), rollbackConfig };
-  const version = await rollBackAlias(stage.functions, rule, wanted, { released, recorded });
+  const recordedKeyVersions = newest && rollbackConfig && { inUse: getAcceptedKeyVersions(newest), rollbackConfig };
+  const version = await rollBackAlias(stage.functions, rule, wanted, {
+    releasedVersions: released,
+    recordedKeyVersions,
+  });
   const lastReleased = newest?.rules[rule];
   if (releases && newest && lastReleased && releasedRule && lastReleased.version !== version) {
     const earlier = [...new Set([lastReleased.version, ...lastReleased.earlier])].filter(
@@ -158,8 +161,8 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   const inUse = getAcceptedKeyVersions(newest);
   for (const state of states) {
     const rollbackConfig = restored.rules[state.rule]?.share;
-    const recorded = rollbackConfig && { inUse, rollbackConfig };
-    requireRollbackTarget(state, getReleasedVersion(restored, state.rule), { recorded });
+    const recordedKeyVersions = rollbackConfig && { inUse, rollbackConfig };
+    requireRollbackTarget(state, getReleasedVersion(restored, state.rule), { recordedKeyVersions });
   }
   const lost = Object.values(restored.clusters).flatMap(({ manifests }) =>
     listCalledRules(manifests).filter((rule) => !deployedRules.includes(rule)),
