@@ -155,10 +155,10 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   }
   await updateClusters(prepared, release, requireMayContinue);
   if (job.write !== undefined) await reportOtherFiles(job);
-  const continuesUnfinished = releases.all[0]?.complete === false;
   const warm = await releaseOldWarmEnvironments(prepared, live);
-  // A deployment for some clusters doesn't complete a release that other clusters may lack.
-  await releases.save({ ...release, warm, complete: isForAllClusters(job) || !continuesUnfinished });
+  // If an earlier deployment of this release stopped, clusters that this deployment leaves out may lack the release.
+  const isUnfinished = releases.all[0]?.complete === false && !isForAllClusters(job);
+  await releases.save({ ...release, warm, complete: !isUnfinished });
   await deleteOldVersions(prepared, release);
   const where = job.clusters.length === 0 ? "" : ` in ${job.clusters.join(", ")}`;
   return `release r${release.id} is live${where}`;
@@ -181,6 +181,7 @@ const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
 /** Finds, by cluster, the webhook entries that the new versions won't answer. Throws if they can't be deleted. */
 const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map<string, OrphanedWebhookEntry[]> => {
   const orphansByCluster = new Map<string, OrphanedWebhookEntry[]>();
+  // A version has its rule config as `share`, like the rules of stored releases.
   const newVersions = new Map(
     plan.parts.map(({ part: { name, listed, config } }) => [name, { phases: listed.phases, share: config }]),
   );
@@ -273,7 +274,7 @@ const takeOverLogGroups = async ({ stack, logGroups }: AwsStage, { stack: { adde
 
 /** Returns the release that a deployment writes. It has the newest release's id if that one is not complete yet. */
 const buildRelease = (
-  { job, plan, releases, keyring, publicKeys, refused, kubernetes }: PreparedDeployment,
+  { job, plan, releases, keyring, publicKeys, refusedClusters, kubernetes }: PreparedDeployment,
   live: Map<string, string>,
 ): Release => {
   const [newest] = releases.all;
@@ -284,6 +285,7 @@ const buildRelease = (
     // A version that was released before keeps its recorded logic and rule config.
     const before = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
     const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((id) => id !== version);
+    // Stored releases call the rule config `share`.
     const current = { version, logic, share: config, phases: listed.phases };
     return [name, { ...(before ?? current), earlier: earlier.slice(0, keptVersions) }] as const;
   });
@@ -296,7 +298,7 @@ const buildRelease = (
     complete: false,
     ...(keyring && { keys: { ...toPublicKeys(keyring), accepted: publicKeys } }),
     accepts: Object.fromEntries([...job.config.clusters].map(([name, { keyVersions }]) => [name, keyVersions])),
-    refused,
+    refused: refusedClusters,
     kubernetes,
     rules: Object.fromEntries(rules),
     warm: plan.warm.map(({ rule }) => rule),

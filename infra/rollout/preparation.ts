@@ -48,8 +48,8 @@ export interface PreparedDeployment {
   keyring: Keyring | undefined;
   /** The public keys that functions accept, as in POSTERN_KEYS. */
   publicKeys: string;
-  /** The clusters whose keys functions refuse, as the release records them. */
-  refused: Record<string, string>;
+  /** The clusters whose keys functions refuse, each with the public keys that may have signed its URLs. */
+  refusedClusters: Record<string, string>;
   /** The minor versions of Kubernetes for which the functions are built, by cluster. */
   kubernetes: Record<string, string>;
   plan: DeploymentPlan;
@@ -78,13 +78,13 @@ export const prepareDeployment = async (
   const acceptedKeys = await readPublicKeys(job, newest);
   const lostKeys = keyring === undefined ? [] : findLostKeys(newest, keyring.publicKeys, acceptedKeys);
   const publicKeys = keyring === undefined ? acceptedKeys : [...lostKeys, keyring.publicKeys].join(",");
-  const refused = findRefusedClusters(newest, resolved, publicKeys);
+  const refusedClusters = findRefusedClusters(newest, resolved, publicKeys);
   const {
     clusters: versioned,
     kubernetes,
     notes: versionNotes,
   } = chooseClusterMinors(resolved, catalogue, versions, newest?.kubernetes);
-  const config = { ...resolved, clusters: versioned, refused: Object.keys(refused) };
+  const config = { ...resolved, clusters: versioned, refused: Object.keys(refusedClusters) };
   const built = await build(stage.name, config, catalogue, file, publicKeys);
   const names = built.parts.map(({ name }) => name);
   const states = await readFunctionStates(stage, names, releases.all);
@@ -131,7 +131,7 @@ export const prepareDeployment = async (
   const presentPlugins = findPresentPlugins(catalogue, listKnownClusters({ ...job, config }, versions));
   const changes = { stack, template, parts, kept, warm, ledger, differences, rights, clusters };
   const plan = { identity, ...changes, presentPlugins, limits, notes };
-  return { job, releases, keyring, publicKeys, refused, kubernetes, plan };
+  return { job, releases, keyring, publicKeys, refusedClusters, kubernetes, plan };
 };
 
 /**
@@ -156,9 +156,9 @@ const listKnownClusters = (targets: Pick<DeploymentTargets, "config" | "clusters
     return { name, cluster, facts: { service: live.service ?? service, kubernetes: live.minor ?? kubernetes } };
   });
 
-/** Adds a repair to the difference of an unpublished function ($LATEST): the function gets what the plan wants. */
+/** If $LATEST of a rule's function was changed by hand, adds a repair that gives $LATEST what the plan wants. */
 const addRepair = (difference: StageDifference, { functions }: AwsStage, parts: RuleChangePlan[]): StageDifference => {
-  const part = parts.find(({ part: { name } }) => name === difference.unpublished)?.part;
+  const part = parts.find(({ part: { name } }) => name === difference.ruleOfLatest)?.part;
   return part === undefined ? difference : { ...difference, repair: () => functions.setLatest(part.name, part.wanted) };
 };
 

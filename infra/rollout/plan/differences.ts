@@ -22,7 +22,7 @@ export interface StageDifference {
   /** Repairs the difference. Absent if a person must run `command`, or if the deployment of the rule repairs it. */
   repair?: () => Promise<void>;
   /** The rule whose function differs in $LATEST, which isn't a published version. */
-  unpublished?: string;
+  ruleOfLatest?: string;
 }
 
 type Resource = StackTemplate["Resources"][string];
@@ -86,7 +86,8 @@ const compareAlias = (
   const sentences: string[] = [];
   const released = newest.rules[rule]?.version;
   const wanted = versions.find(({ version }) => version === released);
-  // If the rule isn't disarmed, `ruleVersion` is the alias's version. Its number may differ if its content is the same.
+  // The alias of a disarmed rule points at a version that allows everything, so it isn't compared. Otherwise the alias
+  // points at `ruleVersion`, which must be the released version or have the same content.
   if (!disarmed && released !== undefined && !(wanted && hasSameContent(ruleVersion, wanted)))
     sentences.push(
       `the alias live of ${rule} points at version ${live.version}, and release r${newest.id} has version ${released}`,
@@ -102,7 +103,7 @@ const compareUnpublished = ({ rule, latest, versions }: FunctionState): StageDif
   if (last === undefined || versions.some((version) => hasSameContent(latest, version))) return [];
   const code = latest.codeSha256 === last.codeSha256 ? [] : ["code"];
   const what = [...code, ...listDifferentSettings(last, latest)];
-  return [{ sentence: `the unpublished function of ${rule} was changed: ${what.join(", ")}`, unpublished: rule }];
+  return [{ sentence: `the unpublished function of ${rule} was changed: ${what.join(", ")}`, ruleOfLatest: rule }];
 };
 
 /** Compares the reserved concurrency of a rule's function with the template's. */

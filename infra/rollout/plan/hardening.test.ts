@@ -9,8 +9,8 @@ import { parseConfig } from "../../project/project.ts";
 import type { Release } from "../versions/releases.ts";
 import { chooseFailClosedRules, createStageCountsReader, type PresentEntries } from "./hardening.ts";
 
-// These tests check which rules fail closed after certain lines in the logs of a stage. test/aws/fleet.test.ts checks
-// the same after real reviews.
+// A plan counts reviews and failures in the logs and metrics of a stage, to choose the rules that fail closed: their
+// entries get failurePolicy Fail. These tests make the log lines up; test/aws/fleet.test.ts uses those of real reviews.
 const rule = "always-pull-images";
 const catalogue = [await readRule(join(getFunctionsFolder(), rule), rule)];
 const [hour, now] = [3_600_000, Date.now()];
@@ -39,14 +39,15 @@ interface StageHistory {
   crashes?: number;
   outputs?: Record<string, string>;
   /** For how many milliseconds the rule has had entries in the cluster. */
-  since?: number;
+  entriesAge?: number;
   entries?: PresentEntries["entries"];
+  /** The rules that are given to `--soften`: they must fail open again. */
   soften?: string[];
 }
 
 /** Chooses which rules fail closed with `--harden-after 10`, after ten good reviews and what `history` adds. */
 const choose = async (history: StageHistory) => {
-  const { reviews = [], access = [], crashes = 0, outputs, since = hour, entries = [], soften = [] } = history;
+  const { reviews = [], access = [], crashes = 0, outputs, entriesAge = hour, entries = [], soften = [] } = history;
   const lines: Record<string, string[]> = {
     "/aws/lambda/postern-test": [...Array(10).fill({}), ...reviews].map((change) =>
       formatLogLine({ ...review, ...change }, "test", now),
@@ -84,7 +85,7 @@ const choose = async (history: StageHistory) => {
     keyVersion: 1,
     hardened: [],
     manifests: [],
-    since: { [rule]: new Date(now - since).toISOString() },
+    since: { [rule]: new Date(now - entriesAge).toISOString() },
   };
   const release: Release = {
     id: 1,
@@ -157,11 +158,11 @@ describe("a rule", () => {
   });
 
   it("a rule's reviews are counted since it has entries in the cluster, but at most for seven days", async () => {
-    for (const [since, hours] of [
+    for (const [entriesAge, hours] of [
       [5 * hour, 5],
       [1000 * hour, 7 * 24],
     ] as const) {
-      const { spans } = await choose({ since });
+      const { spans } = await choose({ entriesAge });
       assert.equal(spans.length, 2, "a query of each of two logs");
       for (const [from, to] of spans) assert.equal(Math.round((to.getTime() - from.getTime()) / hour), hours);
     }

@@ -94,15 +94,16 @@ export const createStageCountsReader = (
   outputs: Record<string, string>,
 ): StageCountsReader => {
   const { stage, catalogue, config } = targets;
-  const names = [...catalogue.filter((listed) => listed.rule.guards), ...config.groups].map(({ name }) => name);
+  // Only guards (rules for security) can be hardened, and groups, which may contain guards.
+  const hardenable = [...catalogue.filter(({ rule }) => rule.guards), ...config.groups].map(({ name }) => name);
   const countsByStart = new Map<number, Promise<StageCounts>>();
   const read = async (from: Date): Promise<StageCounts> => {
     const to = new Date();
     const [reviews, losses, lambda] = await Promise.all([
-      stage.logs.query(getFunctionsLogGroup(stage.name), buildReviewQuery(names), from, to),
+      stage.logs.query(getFunctionsLogGroup(stage.name), buildReviewQuery(hardenable), from, to),
       outputs.BaseUrl === undefined ? [] : stage.logs.query(getAccessLogGroup(stage.name), lossesByRoute, from, to),
       stage.metrics.ask(
-        Object.fromEntries(names.flatMap((name) => buildLambdaQuestions(name, stage.functions))),
+        Object.fromEntries(hardenable.flatMap((name) => buildLambdaQuestions(name, stage.functions))),
         from,
         to,
       ),
@@ -143,9 +144,9 @@ interface ReviewCount {
 }
 
 /**
- * Counts, by rule, the reviews of one cluster and their failures: since its entries were applied, but for at most seven
- * days. The functions' log says for which cluster a review was. AWS's metrics (crashes, timeouts, throttling) and the
- * gateway's log don't say it, so failures that they show count for every cluster.
+ * Counts, by rule, the reviews of one cluster in the rule's present mode, and their failures: since its entries were
+ * applied, but for at most seven days. The functions' log says for which cluster a review was. AWS's metrics (crashes,
+ * timeouts, throttling) and the gateway's log don't say it, so failures that they show count for every cluster.
  */
 const readReviews = async (
   readCounts: StageCountsReader,
@@ -159,6 +160,7 @@ const readReviews = async (
     if (since === undefined) continue;
     const from = new Date(Math.max(Date.parse(since), Date.now() - lookBackDays * day));
     const { reviews, losses, lambda } = await readCounts(from);
+    // Reviews from before a change of the rule's mode don't show how the rule works in its present mode.
     const mode = cluster.rules.get(rule)?.mode ?? "enforce";
     const ofCluster = reviews.filter((row) => row.Cluster === name && row.Rule === rule && row.Mode === mode);
     // A request that API Gateway refuses before its route is known has the route "-".

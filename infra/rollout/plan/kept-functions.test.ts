@@ -29,7 +29,10 @@ const buildRuleResources = (rule: string, mark = ""): Resources => {
     [`${id}Alias`]: { Type: "AWS::Lambda::Alias", Properties: { Name: "live" } },
   };
 };
-const buildTemplate = (names: string[], mark = "", resources: Resources = {}): StackTemplate => ({
+const buildTemplate = (
+  names: string[],
+  { mark = "", resources = {} }: { mark?: string; resources?: Resources } = {},
+): StackTemplate => ({
   Resources: {
     HttpApi: { Type: "AWS::ApiGatewayV2::Api", Properties: { Name: "postern-test" } },
     ...Object.assign({}, ...names.map((rule) => buildRuleResources(rule, mark))),
@@ -46,10 +49,12 @@ const rows = readRows<{ name: string; statement: object; rights: string[] }[]>(i
 describe("the change of a stack", () => {
   const before = buildTemplate(["a", "a-b"]);
   const changeFunction = (properties: object): StackTemplate =>
-    buildTemplate(["a", "a-b"], "", {
-      ALambdaFunction: {
-        Type: "AWS::Lambda::Function",
-        Properties: { FunctionName: "postern-test-a", Handler: "index.handler", ...properties },
+    buildTemplate(["a", "a-b"], {
+      resources: {
+        ALambdaFunction: {
+          Type: "AWS::Lambda::Function",
+          Properties: { FunctionName: "postern-test-a", Handler: "index.handler", ...properties },
+        },
       },
     });
 
@@ -84,7 +89,7 @@ describe("the change of a stack", () => {
 
   it("compareStacks compares the description of a resource that is no function, such as an alarm", () => {
     const describeAlarm = (Description: string) =>
-      buildTemplate([], "", { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } });
+      buildTemplate([], { resources: { Alarm: { Type: "AWS::CloudWatch::Alarm", Properties: { Description } } } });
     assert.deepEqual(compareStacks(describeAlarm("a"), describeAlarm("b")).changed, ["Alarm"]);
   });
 
@@ -127,7 +132,7 @@ describe("the rules of a stack", () => {
 });
 
 describe("the resources kept for rules that are off", () => {
-  const old = buildTemplate(rules, " as it was");
+  const old = buildTemplate(rules, { mark: " as it was" });
   const pickRuleResources = (rule: string, { Resources, Outputs }: StackTemplate) =>
     [...Object.keys(buildRuleResources(rule)), `${ids[rule]}RoleArn`].map((id) => Resources[id] ?? Outputs?.[id]);
 
@@ -152,7 +157,7 @@ describe("the resources kept for rules that are off", () => {
   it("copyRuleResources changes neither of the two templates", () => {
     const [fresh, copy] = [buildTemplate(["a"]), buildTemplate(["a"])];
     copyRuleResources(fresh, old, ["a-b"]);
-    assert.deepEqual([fresh, old], [copy, buildTemplate(rules, " as it was")]);
+    assert.deepEqual([fresh, old], [copy, buildTemplate(rules, { mark: " as it was" })]);
   });
 });
 

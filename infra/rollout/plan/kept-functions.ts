@@ -10,7 +10,10 @@ import { listCalledRules } from "../clusters/cluster-manifests.ts";
 import type { PackagedRule, StagePackage } from "../versions/package.ts";
 import type { Release } from "../versions/releases.ts";
 
-/** Returns the rules that are off but keep their functions, as the newest release has the rule or its entries. */
+/**
+ * Returns the rules that are off now but whose functions must stay, because the newest release still has the rule, or
+ * a cluster's entry that calls it.
+ */
 export const findOffRulesToKeep = (
   stage: string,
   deployed: StackTemplate | undefined,
@@ -29,9 +32,10 @@ export const readEndpointType = (template: StackTemplate | undefined): "http" | 
   template?.Resources.HttpApi === undefined ? "url" : "http";
 
 /**
- * Returns the CloudFormation template, with the functions of rules that are off but stay, and its differences from the
- * deployed one. Resources that the template lacks are deleted together with another change of the stack or of the
- * deployment (`hasOtherChanges`). Without one, they stay until a later deployment.
+ * Returns the CloudFormation template, with the functions of rules that are off but stay (`kept`), and its differences
+ * from the deployed one. If nothing else changes, in the stack or outside of it (`hasOtherChanges`), all functions of
+ * rules that are off stay, so that deploying the same postern.yaml again changes nothing. A later deployment with other
+ * changes deletes them.
  */
 export const planStack = (
   stage: string,
@@ -47,14 +51,15 @@ export const planStack = (
       `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; a stage of another name with ${after} can take its clusters over, as ${formatPage("how-to/move-a-stage.md")} says`,
     );
   const kept = findOffRulesToKeep(stage, deployed, parts, all);
-  const complete = retainLogGroups(copyRuleResources(template, deployed, kept), deployed);
-  const stack = compareStacks(deployed, complete);
+  const withKept = retainLogGroups(copyRuleResources(template, deployed, kept), deployed);
+  const stack = compareStacks(deployed, withKept);
   const onlyRemoves = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0;
-  if (!onlyRemoves || hasOtherChanges || deployed === undefined) return { template: complete, stack, kept };
-  const leftovers = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
-  const copied = copyRuleResources(template, deployed, leftovers);
-  const withLeftovers = retainLogGroups(copied, deployed, { includesRetained: true });
-  return { template: withLeftovers, stack: compareStacks(deployed, withLeftovers), kept: leftovers };
+  if (!onlyRemoves || hasOtherChanges || deployed === undefined) return { template: withKept, stack, kept };
+  const offRules = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
+  const copied = copyRuleResources(template, deployed, offRules);
+  // The log groups that were to leave the stack now (`includesRetained`) stay, too.
+  const withOffRules = retainLogGroups(copied, deployed, { includesRetained: true });
+  return { template: withOffRules, stack: compareStacks(deployed, withOffRules), kept: offRules };
 };
 
 /**

@@ -91,7 +91,8 @@ export const planRuleChanges = (
     if (state === undefined) return { part, known: state, changes: ["new"], settings: [] };
     const release = all.find(({ rules }) => rules[part.name]?.version === state.ruleVersion.version);
     const released = release?.rules[part.name];
-    const settings = released ? compareSetups(released.share, part.config, clusters) : [];
+    const releasedConfig = released?.share; // Stored releases call the rule config `share`.
+    const settings = releasedConfig ? compareSetups(releasedConfig, part.config, clusters) : [];
     const changes: string[] = [];
     if (hasSameContent(state.ruleVersion, part.wanted)) {
       if (released === undefined) changes.push("not tested yet");
