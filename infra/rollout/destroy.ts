@@ -23,7 +23,7 @@ interface DestroyOptions extends Destruction, Pick<DeploymentTargets, "file" | "
   /** The base URL in webhook entries if it is not the API gateway's own. */
   url?: string | undefined;
   /** Milliseconds that API servers may take to stop calling deleted entries. */
-  noticing?: number;
+  noticeMilliseconds?: number;
 }
 
 /** Deletes the webhook configurations, then the functions. Returns what was deleted and what was kept, in lines. */
@@ -53,7 +53,7 @@ export const destroyStage = async (options: DestroyOptions): Promise<string> => 
     const names = [...config.clusters.keys()].filter((name) => !forgotten.includes(name));
     await deleteEntries(options, names);
     await requireNoEntries(options, names);
-    if (names.length > 0) await wait(options.noticing ?? 10_000);
+    if (names.length > 0) await wait(options.noticeMilliseconds ?? 10_000); // until API servers notice the deletion
     // Lambda may refuse to delete a version that has warm environments.
     for (const rule of all[0]?.warm ?? [])
       for (const { version } of await stage.functions.listWarmVersions(rule))
@@ -96,6 +96,7 @@ const deleteEntries = async (options: DestroyOptions, names: string[]) => {
         await requireOwnEntries(api, options);
         const removed = await deletePosternObjects(api, webhookConfigurationName);
         const access = await deleteAccessEntries(options, name).catch((error) => {
+          // --configs-only must work while AWS is down. The webhook configurations are deleted already.
           if (options.configsOnly === undefined) throw error;
           options.progress.say(`cluster ${name}: its access entries could not be deleted: ${toSentence(error)}`);
           return 0;

@@ -477,8 +477,8 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
     };
     const destroy = async (config: FleetConfig, options: object = {}) => {
       const { job } = await openJob(config);
-      // `noticing: 0`: destroyStage doesn't wait before it deletes the functions.
-      const stageToDestroy = { ...job, forgotten: [], noticing: 0, ...options };
+      // `noticeMilliseconds: 0`: destroyStage doesn't wait before it deletes the functions.
+      const stageToDestroy = { ...job, forgotten: [], noticeMilliseconds: 0, ...options };
       return (await load.destroy()).destroyStage(stageToDestroy).catch((error: Error) => error.message);
     };
     const readAliases = async () => {

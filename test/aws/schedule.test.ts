@@ -166,8 +166,8 @@ describe("the schedule of a rule that reconciles clusters", await needs("moto", 
     const { destroyStage } =
       await checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts");
     const forgotten = ["east", "west"];
-    // `noticing: 0`: the command doesn't wait before it deletes the functions.
-    await destroyStage({ ...(await openJob(`${rule}: {}`)), forgotten, noticing: 0 });
+    // `noticeMilliseconds: 0`: the command doesn't wait before it deletes the functions.
+    await destroyStage({ ...(await openJob(`${rule}: {}`)), forgotten, noticeMilliseconds: 0 });
     assert.equal((await passMinute()).calls, 0);
   });
 });

@@ -303,7 +303,7 @@ describe("a rule with warm environments", await needs("moto", "runtime client"),
     assert.equal(Object.keys(listWarm()).length, 1);
     const { destroyStage } =
       await checkout.load<typeof import("../../infra/rollout/destroy.ts")>("infra/rollout/destroy.ts");
-    await destroyStage({ ...(await openJob("{ }")), forgotten: ["shop"], noticing: 0 });
+    await destroyStage({ ...(await openJob("{ }")), forgotten: ["shop"], noticeMilliseconds: 0 });
     assert.equal(account.lambda.functions.size, 0);
   });
 });
