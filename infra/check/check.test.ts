@@ -73,7 +73,9 @@ const runCheck = async (
   { rules, manifests, state, old, webhooks, ...options }: Omit<CheckCase, "name">,
   catalogue = shipped,
 ) => {
-  const config = parseConfig(`rules: { ${rules}${rules.includes(":") ? "" : ":"} }`, catalogue);
+  // The name of one rule becomes a map entry without settings: `name:`.
+  const ruleEntries = rules.includes(":") ? rules : `${rules}:`;
+  const config = parseConfig(`rules: { ${ruleEntries} }`, catalogue);
   const [name, cluster] = chooseCluster(config, undefined);
   const { kubernetes } = options;
   const check = await prepareManifestCheck({

@@ -17,10 +17,10 @@ export const describeDuplicateOrLostManifests = (
   manifests: readonly Manifest[],
   before: readonly Manifest[],
   kinds: KindIndex,
-  asking: Omit<CheckRequestOptions, "operation">,
+  requestOptions: Omit<CheckRequestOptions, "operation">,
 ): string[] => {
   const readNamed = (all: readonly Manifest[]) =>
-    normalizeManifestObjects(all, kinds, asking).filter(({ object }) => object.metadata?.name !== undefined);
+    normalizeManifestObjects(all, kinds, requestOptions).filter(({ object }) => object.metadata?.name !== undefined);
   const first = new Map<string, Manifest>();
   const repeated: string[] = [];
   for (const { key, manifest } of readNamed(manifests)) {
@@ -151,7 +151,7 @@ export const describeMissingKubernetes = (): string =>
     isCheckout ? "npm run kubernetes builds them" : `${formatPage("start/project.md")} says how to add them`
   }`;
 
-/** Names kinds that Kubernetes' handlers don't serve. */
+/** Names kinds whose objects aren't validated, for instance because no CustomResourceDefinition defines them. */
 export const describeUnknownValidation = (kinds: ReadonlySet<string>): string[] =>
   kinds.size === 0
     ? []

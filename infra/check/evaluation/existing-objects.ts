@@ -32,8 +32,8 @@ export const describeUndecidedChange = (object: KubernetesObject): string | unde
 export const unsavedAnnotation = "postern.dev/content-not-saved";
 
 /**
- * Opens a cluster with these kinds, to which the check adds objects. Calls `note` when an object with unknown content
- * is read.
+ * Creates an empty store in memory, which stands for a cluster that serves these kinds. Calls `note` when an object
+ * with unknown content is read from it.
  */
 export const createEmptyObjectStore = (
   cluster: string,
@@ -101,7 +101,8 @@ const toCapabilities = (
     https: refuseHttp,
     http: refuseHttp,
     aws: async (action) => giveUp(`it asks AWS by ${action}, and nothing is asked here`),
-    cue: (source, evaluate) => evaluate(source),
+    // The configuration language CUE needs nothing from a cluster.
+    cue: (source, evaluateCue) => evaluateCue(source),
     cluster,
     ledger: (rule) => openRuleLedger(ledger, rule),
     count: () => {},

@@ -179,8 +179,8 @@ const leaveOutClusterFields = (
     const fields = causes.map(({ field }) => field).join(", ");
     return { undecided: `whether the cluster's addresses and node ports allow ${fields}`, warnings: answer.warnings };
   }
-  // Only its defaults and the changes of admission make the object too large. No client sends these, so an API server
-  // may accept the manifest.
+  // A manifest that is too large itself was refused when it was read. An API server limits the size of what a client
+  // sends, without defaults, so it may accept this one.
   if (answer.status?.code === tooLarge)
     return { undecided: "what is larger than 3 MB with its defaults", warnings: answer.warnings };
   if (answer.object === undefined) return answer;

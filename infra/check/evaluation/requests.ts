@@ -53,12 +53,12 @@ export const isReview = ({ object: { apiVersion, kind } }: Manifest): boolean =>
 export const dropServerFieldsAndSetNamespace = (
   object: Record<string, unknown>,
   kind: ResourceKind,
-  asking: CheckRequestOptions,
+  requestOptions: CheckRequestOptions,
 ): KubernetesObject => {
   const ownMetadata = isMap(object.metadata) ? object.metadata : {};
   const own = Object.entries(ownMetadata).filter(([key, value]) => !systemFields.has(key) && value !== null);
   // The metadata was checked when the manifest was read.
-  return setNamespace({ ...object, metadata: Object.fromEntries(own) }, kind, asking.namespace);
+  return setNamespace({ ...object, metadata: Object.fromEntries(own) }, kind, requestOptions.namespace);
 };
 
 export const toObjectKey = (
@@ -70,20 +70,20 @@ export const toObjectKey = (
 export const normalizeManifestObjects = (
   manifests: readonly Manifest[],
   kinds: KindIndex,
-  asking: Omit<CheckRequestOptions, "operation">,
+  requestOptions: Omit<CheckRequestOptions, "operation">,
 ) =>
   manifests.flatMap((manifest) => {
     const kind = kinds.of(String(manifest.object.apiVersion), String(manifest.object.kind));
     if (kind === undefined) return [];
-    const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...asking, operation: "CREATE" });
+    const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...requestOptions, operation: "CREATE" });
     return [{ manifest, object, key: toObjectKey(kind, object) }];
   });
 
 /** Returns the request that creates an object; none for a kind that isn't known. */
 export const buildCreation = (object: KubernetesObject, kinds: KindIndex, user: UserInfo): AdmissionRequest[] => {
   const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
-  const asking = { operation: "CREATE", user, namespace: "" } as const;
-  return kind ? [{ uid: "", ...buildAdmissionAttributes(object, null, kind, asking) }] : [];
+  const requestOptions = { operation: "CREATE", user, namespace: "" } as const;
+  return kind ? [{ uid: "", ...buildAdmissionAttributes(object, null, kind, requestOptions) }] : [];
 };
 
 /** The members of metadata that the API server sets, so an apply doesn't change them. */
@@ -133,9 +133,9 @@ export const buildAdmissionAttributes = (
 };
 
 /**
- * The keys by which an API server merges the elements of these lists: `patchMergeKey` in k8s.io/api. It replaces other
- * lists. A container's ports are merged by the number alone, though elements with different protocols may have the same
- * one.
+ * The keys by which an API server merges the elements of these lists: `patchMergeKey` in k8s.io/api. A list that isn't
+ * named here is replaced as a whole. A container's ports are merged by the number alone, though elements with different
+ * protocols may have the same one.
  */
 const mergeKeys: Readonly<Record<string, string>> = {
   containers: "name",
@@ -163,16 +163,16 @@ const mergeKeys: Readonly<Record<string, string>> = {
 /** Fields whose maps lose the members that a manifest leaves out: `retainKeys` in k8s.io/api. */
 const fieldsWithRetainKeys = ["volumes", "resourceClaims", "strategy"];
 
-/** Returns an object with the fields of the stored one that it leaves out: `kubectl apply` keeps these. */
+/** Adds to an object the fields that only the stored object has, because `kubectl apply` keeps them. */
 export const addOmitted = (object: KubernetesObject, stored: KubernetesObject): KubernetesObject => {
   const { apiVersion = "", kind } = object;
-  const ofKind = kind === "Service" ? { ...mergeKeys, ports: "port" } : mergeKeys;
-  // Custom resources are patched without a schema.
-  const keys = isCustomResourceGroup(splitApiVersion(apiVersion).group) ? undefined : ofKind;
-  return mergeMaps({ ...object }, { ...stored }, "", keys);
+  const keysOfKind = kind === "Service" ? { ...mergeKeys, ports: "port" } : mergeKeys;
+  // The lists of custom resources are replaced, because an apply knows no merge keys for them.
+  const keys = isCustomResourceGroup(splitApiVersion(apiVersion).group) ? undefined : keysOfKind;
+  return mergeMaps({ ...object }, { ...stored }, /* field */ "", keys);
 };
 
-/** The keys of the lists that are merged; undefined if all lists are replaced. */
+/** The keys of the lists that are merged; undefined for a custom resource, whose lists are replaced. */
 type MergeKeys = Readonly<Record<string, string>> | undefined;
 
 /** Returns a field's value after an apply. `keys` says how to merge lists; without it, lists are replaced. */
@@ -192,34 +192,36 @@ const mergeValues = (value: unknown, old: unknown, field: string, keys: MergeKey
   return isMerged ? mergeLists(value, old, field, key, keys) : value;
 };
 
+/** Returns a map as it is after an apply. Some fields of built-in kinds lose the members that a manifest omits. */
 const mergeMaps = (value: JsonMap, old: JsonMap, field: string, keys: MergeKeys): JsonMap => {
-  const losesOmitted = keys !== undefined && fieldsWithRetainKeys.includes(field);
-  const names = new Set([...(losesOmitted ? [] : Object.keys(old)), ...Object.keys(value)]);
+  const isCustomResource = keys === undefined;
+  const dropsOmitted = !isCustomResource && fieldsWithRetainKeys.includes(field);
+  const names = new Set([...(dropsOmitted ? [] : Object.keys(old)), ...Object.keys(value)]);
   const merged = [...names].map((name) => [name, mergeValues(getOwn(value, name), getOwn(old, name), name, keys)]);
   return Object.fromEntries(merged.filter(([, member]) => member !== undefined));
 };
 
 /**
- * Merges lists whose elements may have the same key. kubectl compares the first element of a key with the first one
- * that is stored, the second with the second, and sends differences. The API server merges each of them into the first
- * stored element.
+ * Merges lists in which several elements may have the same key, such as two ports 53. kubectl compares the first one in
+ * the manifest with the first one that is stored, the second with the second, and sends the differences. The API server
+ * finds an element only by its key, so it makes all these changes in the first port 53.
  */
 const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string, keys: MergeKeys): JsonMap[] => {
   const merged = [...old];
-  const places = indexByKey(old, key);
-  const counterparts = Map.groupBy(old, (element) => element[key]);
-  const turns = new Map<unknown, number>();
+  const firstPlaces = indexByKey(old, key);
+  const storedByKey = Map.groupBy(old, (element) => element[key]);
+  const counts = new Map<unknown, number>();
   let isUnchanged = value.length === old.length && value.every((element, index) => element[key] === old[index]?.[key]);
   for (const element of value) {
     const name = element[key];
-    const turn = turns.get(name) ?? 0;
-    turns.set(name, turn + 1);
-    const counterpart = counterparts.get(name)?.[turn];
+    const count = counts.get(name) ?? 0;
+    counts.set(name, count + 1);
+    const counterpart = storedByKey.get(name)?.[count];
     const mergedElement = counterpart ? mergeMaps(element, counterpart, field, keys) : element;
     if (isDeepStrictEqual(mergedElement, counterpart)) continue;
     isUnchanged = false;
-    const place = places.get(name) ?? merged.length;
-    places.set(name, place);
+    const place = firstPlaces.get(name) ?? merged.length;
+    firstPlaces.set(name, place);
     const firstElement = merged[place];
     if (firstElement === undefined || firstElement === counterpart) {
       merged[place] = mergedElement;
@@ -235,11 +237,12 @@ const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string
 };
 
 /**
- * Sorts merged elements as a manifest has them. An element that the manifest lacks comes directly before the first
- * element of the manifest that follows it in the stored list, or else at the end.
+ * Sorts merged elements in the order of the manifest (`value`). An element that only the stored list (`old`) has comes
+ * before the first element of the manifest that follows it in the stored list, or at the end if there is none.
  */
 const sortMerged = (merged: readonly JsonMap[], value: JsonMap[], old: JsonMap[], key: string): JsonMap[] => {
   const [wanted, stored] = [indexByKey(value, key), indexByKey(old, key)];
+  // NaN stands for an element that isn't in the list: no other place is less, so no other element comes before it.
   const getPlace = (places: Map<unknown, number>, element: JsonMap) => places.get(element[key]) ?? Number.NaN;
   const others = merged.filter((element) => !wanted.has(element[key]));
   const own = merged.filter((element) => wanted.has(element[key]));

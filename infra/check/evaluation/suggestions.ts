@@ -80,7 +80,10 @@ const listEdits = (old: unknown, now: unknown, path: FieldPath): Edit[] => {
   return ofList ?? [{ verb: "set", path, value: formatValue(now) }];
 };
 
-/** Returns a list's edits if its items were changed in place, removed or appended; undefined for any other change. */
+/**
+ * Returns a list's edits if its maps were changed in place, or if items were removed or appended; undefined for any
+ * other change, such as that of a string.
+ */
 const listEditsInList = (old: readonly unknown[], now: readonly unknown[], path: FieldPath): Edit[] | undefined => {
   if (old.length === now.length)
     return now.every(isMap) ? now.flatMap((value, index) => listEdits(old[index], value, [...path, index])) : undefined;
@@ -96,6 +99,7 @@ const listEditsInList = (old: readonly unknown[], now: readonly unknown[], path:
   if (kept < now.length) return undefined;
   return removed.map((index): Edit => {
     const value = old[index];
+    // A reader finds a short value, such as a capability, more easily than an index.
     return typeof value === "string"
       ? { verb: "remove", path, value: formatValue(value) }
       : { verb: "remove", path: [...path, index] };
