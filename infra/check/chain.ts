@@ -36,15 +36,15 @@ interface ObjectSource {
   openCapabilities(tell: Tell, milliseconds: number, plugin?: string): Capabilities;
   /** Returns the admission policies, quotas and definitions of kinds; and the kinds of policies that can't be read. */
   readPolicies(): Promise<{ objects: KubernetesObject[]; unreadable: string[] }>;
-  /** The requests that create the existing objects; absent if only a cluster knows these. */
-  creations?: readonly AdmissionRequest[];
-  /** Returns the checked objects of a kind, which will exist later. */
-  listComing?(kind: ResourceType): KubernetesObject[];
-  /** Returns the creations of all objects in a namespace, from which the use of its quotas is counted. */
+  /** The requests that create the objects that exist before the check; absent if only a cluster knows these. */
+  creationsBefore?: readonly AdmissionRequest[];
+  /** Returns the checked objects of a kind. Webhook entries of some rules depend on these, as on existing objects. */
+  listCheckedObjects?(kind: ResourceType): KubernetesObject[];
+  /** Returns the requests that create what a namespace contains by now; the use of its quotas is counted from these. */
   listCreations?(namespace: string): readonly AdmissionRequest[];
 }
 
-export const createUncertainUse = (): UncertainUse => ({ less: new Map(), more: new Map() });
+export const createUncertainUse = (): UncertainUse => ({ mayBeLess: new Map(), mayBeMore: new Map() });
 
 /**
  * Assembles what evaluates the objects of a cluster: the rules that are on, the compiled-in plugins and the webhooks of
@@ -61,13 +61,13 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
   const openForReview = (tell: Tell) => openCapabilities(tell, reviewTime);
 
   const quotaUse = await createQuotaUse(options, isStateKnown, note);
-  await quotaUse?.count(source.creations ?? [], openForReview);
+  await quotaUse?.count(source.creationsBefore ?? [], openForReview);
   const rules = await createCallableClusterRules(options, {
     createCapabilities: (tell, milliseconds, request) => {
       const capabilities = openCapabilities(tell, milliseconds);
       return quotaUse?.replaceLedger(capabilities, tell, isLive ? request : undefined) ?? capabilities;
     },
-    listComing: source.listComing,
+    listCheckedObjects: source.listCheckedObjects,
   });
   for (const sentence of rules.notes) note(sentence);
 
@@ -148,8 +148,8 @@ const createConditionEvaluator = async (rules: CallableRules, needsCel: boolean)
     createBudget: celEvaluator.createBudget,
     compile: (expression, kubernetes) => {
       const evaluate = celEvaluator.compile(expression, kubernetes);
-      if (!rules.isSavingCondition(expression)) return evaluate;
-      // A condition that only saves calls counts as true if it can't be evaluated.
+      if (!rules.isCallSavingCondition(expression)) return evaluate;
+      // A condition that only avoids needless calls counts as true if it can't be evaluated.
       return (variables, budget) => {
         const evaluated = evaluate(variables, budget);
         return "unsupported" in evaluated ? { holds: true } : evaluated;

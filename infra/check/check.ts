@@ -80,8 +80,8 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
     throw new Complaint(
       [`there is no manifest in ${[...options.paths, ...options.reviews].join(", ")}`, ...notes].join("; "),
     );
-  const sending: Omit<CheckRequestOptions, "operation"> = { user, namespace };
-  for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, sending)) note(remark);
+  const requestOptions: Omit<CheckRequestOptions, "operation"> = { user, namespace };
+  for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, requestOptions)) note(remark);
   const isStateKnown = options.state.length > 0;
   if (isStateKnown && state.length === 0)
     note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
@@ -91,7 +91,7 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const existing = createEmptyObjectStore(cluster[0], kinds, isAssuming ? () => {} : note);
   // The checked DELETEs need existing objects, so the manifests are put into the imitated API server, too.
   const deleted = options.operation === "DELETE" ? manifests : [];
-  const filled = [...fillAll([...deleted, ...state], kinds, sending, kubernetes).values()];
+  const filled = [...fillAll([...deleted, ...state], kinds, requestOptions, kubernetes).values()];
   for (const object of [...apiServerOwnObjects, ...filled]) {
     const kind = kinds.of(object.apiVersion ?? "", object.kind ?? "");
     if (kind !== undefined) existing.put(kind.resource, object);
@@ -114,16 +114,16 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
           plugin,
           isStrict: options.isStrict,
           isAssumed: isAssumedNamespace,
-          tell: (sentence, doubt) => {
-            if (doubt?.assumed) noteAssumption(doubt.assumed);
-            tell(sentence, doubt);
+          tell: (sentence, scope) => {
+            if (scope?.assumed) noteAssumption(scope.assumed);
+            tell(sentence, scope);
           },
         });
       },
       readPolicies: async () => ({ objects: [...policyManifests.keys()], unreadable: [] }),
-      creations: buildCreations(filled),
+      creationsBefore: buildCreations(filled),
       listCreations: (namespace) => buildCreations(existing.listAll(namespace)),
-      listComing: (resource) => {
+      listCheckedObjects: (resource) => {
         const found = selectNamed(resource, all, kinds);
         for (const { kind } of found)
           note(
@@ -143,8 +143,8 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
     ...environment,
     kinds,
     existing,
-    asking: { ...sending, operation: options.operation },
-    old: fillAll(old, kinds, sending, kubernetes),
+    requestOptions: { ...requestOptions, operation: options.operation },
+    old: fillAll(old, kinds, requestOptions, kubernetes),
     handlers:
       module &&
       (await createRequestHandlers(module, {
@@ -198,8 +198,9 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
       `--webhooks ${toSourceName(source.name)}:${line} is a ${object.kind}, no ${hookKinds.join(" and no ")}`,
     );
   const givenNames = new Set(webhooks.map(({ object }) => toName(object)));
+  // Configurations of Postern are left out, because the check makes those of its rules from postern.yaml.
   const stateConfigurations = state.filter(
-    (one) => isConfiguration(one) && !isOwn(one) && !givenNames.has(toName(one.object)),
+    (one) => isConfiguration(one) && !isOfPostern(one) && !givenNames.has(toName(one.object)),
   );
   const faults = [...input.faults, ...recorded.faults];
   for (const { source, line, object } of recorded.manifests.filter((manifest) => !isReview(manifest)))
@@ -227,7 +228,7 @@ const watch = async function* <T>(all: AsyncGenerator<T>, take: (one: T) => void
 
 const hookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 const isConfiguration = ({ object: { kind } }: Manifest) => hookKinds.includes(String(kind));
-const isOwn = ({ object: { metadata } }: Manifest) => toMap(toMap(metadata).labels)[managedByLabel] === "postern";
+const isOfPostern = ({ object: { metadata } }: Manifest) => toMap(toMap(metadata).labels)[managedByLabel] === "postern";
 const toName = ({ kind, metadata }: KubernetesObject) => `${kind} ${metadata?.namespace}/${metadata?.name}`;
 
 const isLabel = (text: string) => /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(text);
@@ -259,11 +260,11 @@ const isForProgram = (manifest: Manifest, kinds: KindIndex): boolean => {
 const fillAll = (
   manifests: readonly Manifest[],
   kinds: KindIndex,
-  asking: Omit<CheckRequestOptions, "operation">,
+  requestOptions: Omit<CheckRequestOptions, "operation">,
   kubernetes: string | undefined,
 ) =>
   new Map(
-    normalizeManifestObjects(manifests, kinds, asking).map(({ key, object, manifest }) => {
+    normalizeManifestObjects(manifests, kinds, requestOptions).map(({ key, object, manifest }) => {
       // Of several default classes, plugins choose the one with the newest creationTimestamp, so it is kept.
       const { creationTimestamp } = toMap(manifest.object.metadata);
       const metadata = { ...object.metadata, ...(typeof creationTimestamp === "string" && { creationTimestamp }) };

@@ -9,17 +9,18 @@ export interface Assumption {
   name?: string;
 }
 
-/** Gets what isn't known of the cluster; with a doubt, only some outcomes depend on it. */
-export type Tell = (sentence: string, doubt?: Doubt) => void;
+/** Gets a sentence about what isn't known of the cluster. Without `scope`, each outcome of the rule is uncertain. */
+export type Tell = (sentence: string, scope?: UncertaintyScope) => void;
 
-export interface Doubt {
-  /** The outcome that is uncertain because of this; absent if no outcome is uncertain. */
-  uncertainIf?: "admitted" | "refused";
+/** Which outcome of a rule is uncertain because something isn't known, and what is assumed in its place. */
+export interface UncertaintyScope {
+  /** The outcome that is uncertain; the other one is certain. Absent if both are certain under the assumption. */
+  uncertainOutcome?: "admitted" | "refused";
   assumed?: Assumption;
 }
 
 /** By resource, what a missing object contains by assumption, if a manifest names it and a plugin reads it. */
-const readByPlugins: Record<string, { apiVersion: string; kind: string; [member: string]: unknown }> = {
+const assumedContents: Record<string, { apiVersion: string; kind: string; [member: string]: unknown }> = {
   nodes: { apiVersion: "v1", kind: "Node" },
   priorityclasses: { apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass", value: 0 },
   runtimeclasses: { apiVersion: "node.k8s.io/v1", kind: "RuntimeClass" },
@@ -31,9 +32,9 @@ const hint = "may be among the manifests or in --state";
 const formatPlaceOf = (namespace: string | undefined) => (namespace ? ` in namespace ${namespace}` : "");
 
 /**
- * Returns the capabilities of a rule, or of the named plugin, that know only the manifests. An object that a plugin
- * reads by its name is assumed to exist; other objects that no manifest has are assumed not to exist. `tell` gets each
- * assumption. With `isStrict`, nothing is assumed, and `tell` gets what isn't known.
+ * Returns the capabilities of a rule, or of the named plugin, that know only the manifests. By assumption, lists have
+ * no other objects, and an object that a plugin reads by its name exists. `tell` gets each assumption and what isn't
+ * known. With `isStrict`, nothing is assumed.
  */
 export const restrictToManifests = (
   capabilities: Capabilities,
@@ -69,11 +70,13 @@ export const restrictToManifests = (
       if (isStrict) tell(plugin?.startsWith("Namespace") ? whether : `what labels namespace ${name} has; that ${hint}`);
     } else if (found === undefined) {
       const what = `what ${resource} "${name}" contains; that ${hint}`;
-      const content = plugin === undefined || isStrict ? undefined : readByPlugins[resource];
-      if (content === undefined) tell(isStrict ? whether : what);
-      else {
+      const content = plugin === undefined || isStrict ? undefined : assumedContents[resource];
+      if (content === undefined) {
+        // A rule reads an object for its content, so the outcome is uncertain: no content is assumed for this object.
+        tell(isStrict ? whether : what);
+      } else {
         // The plugin might not refuse the request if the object has other content.
-        tell(what, { uncertainIf: "refused", assumed: { resource, namespace, name } });
+        tell(what, { uncertainOutcome: "refused", assumed: { resource, namespace, name } });
         return { ...content, metadata: { name, ...(namespace && { namespace }) } };
       }
     }
@@ -83,7 +86,7 @@ export const restrictToManifests = (
     const ledger = capabilities.ledger(rule, reach);
     const change: typeof ledger.change = async (...question) => {
       // The rule might not admit the request if the cluster's ledger has other entries.
-      tell(`what the ledger of ${rule} has`, { uncertainIf: "admitted" });
+      tell(`what the ledger of ${rule} has`, { uncertainOutcome: "admitted" });
       return ledger.change(...question);
     };
     return { ...ledger, change };
@@ -99,4 +102,4 @@ export const describeAssumption = ({ resource, namespace, name }: Assumption): s
 
 /** Names an assumed object, for instance `ServiceAccount shop/web`. */
 export const formatAssumedObject = ({ resource, namespace, name }: Assumption) =>
-  `${readByPlugins[resource]?.kind ?? resource} ${namespace ? `${namespace}/` : ""}${name}`;
+  `${assumedContents[resource]?.kind ?? resource} ${namespace ? `${namespace}/` : ""}${name}`;

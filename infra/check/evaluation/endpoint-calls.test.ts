@@ -4,7 +4,7 @@ import { createEndpoint } from "#lib/core/endpoint.ts";
 import { rule } from "#lib/rule.ts";
 import { callEndpoint, checkHost } from "./endpoint-calls.ts";
 
-it("a call of a plugin or a rule that takes longer than 30 seconds is undecided", async (t) => {
+it("callEndpoint answers that a rule is unsupported if its call takes longer than 30 seconds", async (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const match = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] as const }];
   const endless = rule({
@@ -23,7 +23,12 @@ it("a call of a plugin or a rule that takes longer than 30 seconds is undecided"
     object: { apiVersion: "v1", kind: "Pod", metadata: { name: "a" } },
   };
   const answer = callEndpoint(
-    { phase: "validate", variant: undefined, isExact: true, open: () => ({ endpoint, capabilities: undefined }) },
+    {
+      phase: "validate",
+      variant: undefined,
+      needsExactIntegers: false,
+      open: () => ({ endpoint, capabilities: undefined }),
+    },
     "local",
     { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", request },
     {},

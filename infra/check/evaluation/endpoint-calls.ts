@@ -5,14 +5,14 @@ import { getOwn, isObject } from "#lib/json.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
 import type { Phase } from "#lib/rule.ts";
-import type { Assumption, Doubt, Tell } from "./assumptions.ts";
+import type { Assumption, Tell, UncertaintyScope } from "./assumptions.ts";
 import { hideUnknownFields } from "./unknown-fields.ts";
 
 /** What a request doesn't say of its object: how the object uses quotas, and what is assumed for it. */
 export interface QuotaSubject {
   /** For a Pod of a workload: how many such Pods are created; undefined if that isn't known. */
-  made?: { newPods: number | undefined } | undefined;
-  /** The object as it is in use already, with its status. */
+  podOfWorkload?: { newPods: number | undefined } | undefined;
+  /** The object as the cluster has it already, with its status, so that quotas count it; absent for a new object. */
   stored?: KubernetesObject | undefined;
   /** What is assumed for the object so far. */
   assumed?: Assumption[] | undefined;
@@ -20,12 +20,15 @@ export interface QuotaSubject {
   isRecorded?: boolean | undefined;
 }
 
-/** What an entry of the chain calls in this process: the endpoint of a rule, also in place of a compiled-in plugin. */
+/**
+ * The endpoint of a rule, which check calls in this process: for a webhook entry of the rule, or in place of the
+ * compiled-in plugin that the rule reimplements.
+ */
 export interface EndpointTarget {
   phase: Phase;
   variant: string | undefined;
-  /** False if integers are rounded for the rule. */
-  isExact: boolean;
+  /** True if the rule gets integers above 2^53 with all digits; for other rules, they are rounded. */
+  needsExactIntegers: boolean;
   /** True for a plugin whose decision never depends on fields that only the API server fills in. */
   needsNoServerFields?: boolean;
   /**
@@ -47,20 +50,21 @@ export const reviewTime = 30_000;
 
 /** Calls a rule or a plugin for the object of a request. */
 export const callEndpoint = async (
-  { phase, variant, isExact, needsNoServerFields, open }: EndpointTarget,
+  { phase, variant, needsExactIntegers, needsNoServerFields, open }: EndpointTarget,
   cluster: string,
   review: ReviewToSend,
   subject: QuotaSubject,
 ): Promise<HookCallResult> => {
   const { object, oldObject, options } = review.request;
-  const unknown: { sentence: string; doubt: Doubt | undefined }[] = [];
-  const tell: Tell = (sentence, doubt) => void unknown.push({ sentence, doubt });
+  const unknown: { sentence: string; scope: UncertaintyScope | undefined }[] = [];
+  const tell: Tell = (sentence, scope) => void unknown.push({ sentence, scope });
   const { endpoint, capabilities } = open(tell, review.request, subject);
-  // Nothing else in a request has integers.
-  const readable = !isExact && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review;
+  // A function parses JSON to numbers, which round integers above 2^53. Only these members of a request have integers.
+  const readable = !needsExactIntegers && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review;
   const { assumed = [], isRecorded = false } = subject;
-  // The catalogue's only exact rule that mutates, for MutatingAdmissionPolicies, doesn't copy parts of its draft.
-  const circumstances = { phase, mayCopyDraft: phase === "mutate" && !isExact, assumed };
+  // A mutating rule may copy parts of the object that it changes (its draft), and so read fields that it doesn't need.
+  // The only one that needs exact integers, the rule for MutatingAdmissionPolicies, copies none.
+  const circumstances = { phase, mayCopyDraft: phase === "mutate" && !needsExactIntegers, assumed };
   const request =
     needsNoServerFields || isRecorded ? readable.request : hideUnknownFields(readable.request, circumstances, tell);
   const { response, status } = await endpoint.evaluateReview({
@@ -73,8 +77,8 @@ export const callEndpoint = async (
   });
   // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
   const outcome = getOwn(getOwn(response, "response"), "allowed") === false ? "refused" : "admitted";
-  const found = unknown.find(({ doubt }) => doubt === undefined || doubt.uncertainIf === outcome);
-  assumed.push(...unknown.flatMap(({ doubt }) => doubt?.assumed ?? []));
+  const found = unknown.find(({ scope }) => scope === undefined || scope.uncertainOutcome === outcome);
+  assumed.push(...unknown.flatMap(({ scope }) => scope?.assumed ?? []));
   const sentence = found?.sentence ?? status?.message;
   return sentence === undefined ? { body: response } : { unsupported: sentence };
 };

@@ -27,7 +27,7 @@ import {
   type ObjectEvaluation,
   type ObjectEvaluationEnvironment,
 } from "./object-evaluation.ts";
-import { buildPod, countMissingPods, countNewPods } from "./pod-templates.ts";
+import { buildPod, countNewPods, hasAllPods } from "./pod-templates.ts";
 import {
   addOmitted,
   buildAdmissionAttributes,
@@ -45,7 +45,7 @@ export const evaluateManifestsInOrder = async function* (
   environment: ObjectEvaluationEnvironment,
 ): AsyncGenerator<ObjectEvaluation> {
   const order =
-    environment.asking.operation === "DELETE"
+    environment.requestOptions.operation === "DELETE"
       ? manifests
       : sortForApply(manifests, ({ object }) => String(object.kind));
   const builds = new Map<string, string | undefined>();
@@ -55,22 +55,27 @@ export const evaluateManifestsInOrder = async function* (
     // Builds, such as overlays, are alternatives: none updates what another one has created.
     const isAlternative = builds.has(key) && builds.get(key) !== manifest.build;
     builds.set(key, manifest.build);
-    const own = isAlternative ? createAlternative(environment) : environment;
+    const own = isAlternative ? createEnvironmentForCreation(environment) : environment;
     const evaluation = addRepeatedKeys(
       isReview(manifest) ? await evaluateReview(manifest, own) : await evaluateManifest(manifest, own),
     );
     const { checked, subject } = evaluation;
-    if (checked.verdict === "undecided" && subject.attributes === undefined)
-      for (const part of [environment.uncertainUse.less, environment.uncertainUse.more])
-        addUncertainUse(part, checked.namespace ?? environment.asking.namespace);
+    const isRequestUnknown = checked.verdict === "undecided" && subject.attributes === undefined;
+    if (isRequestUnknown) {
+      // In a cluster, the request might create or update an object, so that quotas have more or less in use than here.
+      const { mayBeLess, mayBeMore } = environment.uncertainUse;
+      for (const uncertain of [mayBeLess, mayBeMore])
+        addUncertainUse(uncertain, checked.namespace ?? environment.requestOptions.namespace);
+    }
     yield evaluation;
     if (environment.alsoPods && checked.verdict !== "denied") yield* evaluatePodOfWorkload(evaluation, environment);
   }
 };
 
-const createAlternative = (environment: ObjectEvaluationEnvironment): ObjectEvaluationEnvironment =>
-  environment.asking.operation === undefined
-    ? { ...environment, asking: { ...environment.asking, operation: "CREATE" } }
+/** Returns an environment in which an object is created even if it exists, unless the user chose the operation. */
+const createEnvironmentForCreation = (environment: ObjectEvaluationEnvironment): ObjectEvaluationEnvironment =>
+  environment.requestOptions.operation === undefined
+    ? { ...environment, requestOptions: { ...environment.requestOptions, operation: "CREATE" } }
     : environment;
 
 /** Adds a warning for each key that a map of the manifest has more than once. */
@@ -99,19 +104,19 @@ const evaluateManifest = async (
   manifest: Manifest,
   environment: ObjectEvaluationEnvironment,
 ): Promise<ObjectEvaluation> => {
-  const { kinds, asking, existing, kubernetes } = environment;
+  const { kinds, requestOptions, existing, kubernetes } = environment;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
   if (kind === undefined && !mayConcern(manifest, environment)) {
     environment.noteUndefinedKind?.(manifest.object);
     const assumed = environment.noteAssumption ? [`${word} of ${apiVersion} is defined`] : [];
-    return createUnaskedEvaluation(manifest, manifest.object, { verdict: "allowed", noRule: true, assumed });
+    return createEvaluationWithoutRequest(manifest, manifest.object, { verdict: "allowed", noRule: true, assumed });
   }
   const missing = kind === undefined && describeMissingKind(String(apiVersion), String(word), kubernetes);
   if (missing) {
     const status = { message: missing, code: 404, reason: "NotFound" };
     const denial = placeDenial({ rule: "the API server", message: missing }, status, manifest, ["apiVersion"]);
-    return createUnaskedEvaluation(manifest, manifest.object, { verdict: "denied", denials: [denial] });
+    return createEvaluationWithoutRequest(manifest, manifest.object, { verdict: "denied", denials: [denial] });
   }
   if (kind === undefined)
     return createUndecidedEvaluation(
@@ -119,15 +124,15 @@ const evaluateManifest = async (
       manifest.object,
       describeUnknownKind(String(apiVersion), String(word), kubernetes),
     );
-  const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...asking, operation: "CREATE" });
+  const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...requestOptions, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
     environment.old.get(toObjectKey(kind, object)) ??
     (name === "" ? undefined : existing.find(kind.resource, name, namespace));
   // The stored object is converted to the request's API version, as an API server does.
-  const there = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
-  const operation = asking.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
-  if (stored !== undefined && there === undefined && operation !== "CREATE")
+  const converted = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
+  const operation = requestOptions.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
+  if (stored !== undefined && converted === undefined && operation !== "CREATE")
     return createUndecidedEvaluation(
       manifest,
       object,
@@ -136,31 +141,33 @@ const evaluateManifest = async (
   const undecidedChange = stored && describeUndecidedChange(stored);
   if (undecidedChange !== undefined)
     return createUndecidedEvaluation(manifest, object, `whether it exists as it is here, because ${undecidedChange}`);
-  if (operation === "UPDATE" && there === undefined)
+  if (operation === "UPDATE" && converted === undefined)
     return createUndecidedEvaluation(
       manifest,
       object,
       "there is nothing to update; --old or --state must hold it as it is now",
     );
   const completeOld = async (old: KubernetesObject) => {
-    const creation = buildAdmissionAttributes(old, null, kind, { ...asking, operation: "CREATE" });
+    const creation = buildAdmissionAttributes(old, null, kind, { ...requestOptions, operation: "CREATE" });
     const { metadata, ...rest } = (await environment.handlers?.complete(creation)) ?? old;
     // A stored object always has a resourceVersion, by which ResourceQuota tells it from a new one.
     return { ...rest, metadata: { resourceVersion: "1", ...metadata } };
   };
-  const before = operation === "UPDATE" && there !== undefined ? await completeOld(there) : null;
-  const build = (given: KubernetesObject) => buildAdmissionAttributes(given, before, kind, { ...asking, operation });
+  const oldObject = operation === "UPDATE" && converted !== undefined ? await completeOld(converted) : null;
+  const build = (given: KubernetesObject) =>
+    buildAdmissionAttributes(given, oldObject, kind, { ...requestOptions, operation });
   // A DELETE request has the stored object; the manifest only says which object that is.
   if (operation === "DELETE")
     return evaluateRequest(
-      { attributes: build(there ?? fillDefaults(object, kubernetes).object), manifest },
+      { attributes: build(converted ?? fillDefaults(object, kubernetes).object), manifest },
       environment,
     );
   const evaluate = (given: KubernetesObject) => evaluateObject(build(given), kind, manifest, environment);
   const evaluation = await evaluate(object);
-  if (before === null || !isInvalid(evaluation)) return evaluation;
-  // kubectl apply leaves what the manifest leaves out as it is, unless it was applied before.
-  return evaluate(addOmitted(object, before));
+  if (oldObject === null || !isInvalid(evaluation)) return evaluation;
+  // The manifest in place of the old object is invalid, for instance because it omits a required field. `kubectl apply`
+  // keeps the fields that a manifest omits, unless an earlier apply set them, so the update is evaluated with them.
+  return evaluate(addOmitted(object, oldObject));
 };
 
 const isInvalid = ({ checked: { denials } }: ObjectEvaluation): boolean =>
@@ -174,10 +181,11 @@ const evaluateObject = async (
   environment: ObjectEvaluationEnvironment,
 ): Promise<ObjectEvaluation> => {
   const object = attributes.object as KubernetesObject;
-  const read = await readObject(attributes, environment, { isLarge: manifest.source.text.length > largeText });
-  // Kubernetes' handlers refuse an object without a name after mutating admission.
-  const isRefused = environment.handlers === undefined && isNameless(object, kind);
-  const misfits = [...read.misfits, ...(isRefused ? ["metadata.name or generateName is required"] : [])];
+  const mayBeTooLarge = manifest.source.text.length > largeText;
+  const read = await readObject(attributes, environment, { mayBeTooLarge });
+  // Kubernetes' handlers, if they are here, refuse an object without a name themselves, after mutating admission.
+  const isNameMissing = environment.handlers === undefined && isNameless(object, kind);
+  const misfits = [...read.misfits, ...(isNameMissing ? ["metadata.name or generateName is required"] : [])];
   const { validate } = environment;
   const warnings = validate === "ignore" ? [] : read.warnings;
   const unknown = validate === "strict" ? warnings.flatMap((text) => unknownField.exec(text)?.[1] ?? []) : [];
@@ -220,17 +228,20 @@ const suggestField = (
  */
 const mayConcern = (
   { object }: Manifest,
-  { chain, unevaluated, asking, noteAssumption }: ObjectEvaluationEnvironment,
+  { chain, unevaluated, requestOptions, noteAssumption }: ObjectEvaluationEnvironment,
 ): boolean => {
   const { group, version } = splitApiVersion(String(object.apiVersion));
-  const operations = asking.operation === undefined ? (["CREATE", "UPDATE"] as const) : [asking.operation];
+  const operations =
+    requestOptions.operation === undefined ? (["CREATE", "UPDATE"] as const) : [requestOptions.operation];
+  const isClusterAssumed = noteAssumption !== undefined;
   return (
     // A kind in a group of Kubernetes may always concern a webhook entry: it may also be served in another group.
     !isCustomResourceGroup(group) ||
     [...chain.mutating, ...chain.validating, ...unevaluated.hooks].some(
       ({ rules, matchPolicy, isPlugin }) =>
-        // In the assumed cluster, plugins don't refuse custom resources; policies are among the unevaluated ones, too.
-        !(isPlugin && noteAssumption) &&
+        // Plugins are assumed to admit custom resources. That also skips the plugins that evaluate policies, but each
+        // policy has an entry in `unevaluated`, too.
+        !(isPlugin && isClusterAssumed) &&
         rules.some(
           (rule) =>
             includes(rule.apiGroups, group) &&
@@ -254,32 +265,32 @@ const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Res
   !metadata?.name && !metadata?.generateName && !/^auth(entication|orization)\.k8s\.io$/.test(group);
 
 /**
- * Evaluates the Pod that an evaluated workload would make; yields nothing for other objects and for DELETE. `stored` is a
- * workload that exists already, with its status.
+ * Evaluates the Pod that an evaluated workload would create; yields nothing for other objects and for DELETE.
+ * `existingWorkload` is the workload as a cluster has it, with its status, which says whether its Pods exist.
  */
 export const evaluatePodOfWorkload = async function* (
-  { subject, after, stored: result = after }: ObjectEvaluation,
+  { subject, after, stored = after }: ObjectEvaluation,
   environment: ObjectEvaluationEnvironment,
-  stored?: KubernetesObject,
+  existingWorkload?: KubernetesObject,
 ): AsyncGenerator<ObjectEvaluation> {
   const { manifest } = subject;
   if (subject.attributes?.operation === "DELETE") return;
-  const workload = result as KubernetesObject;
-  const made = result === null || result === undefined ? undefined : buildPod(workload);
-  const kind = made && environment.kinds.of("v1", "Pod");
-  if (made === undefined || kind === undefined) return;
-  const filled = fillDefaults(made.pod, environment.kubernetes);
+  const workload = stored as KubernetesObject;
+  const built = stored === null || stored === undefined ? undefined : buildPod(workload);
+  const kind = built && environment.kinds.of("v1", "Pod");
+  if (built === undefined || kind === undefined) return;
+  const filled = fillDefaults(built.pod, environment.kubernetes);
   const attributes = buildAdmissionAttributes(filled.object, null, kind, {
-    ...environment.asking,
+    ...environment.requestOptions,
     operation: "CREATE",
-    user: made.user,
+    user: built.user,
   });
   const { apiVersion, kind: word, name } = readIdentity(manifest, workload);
-  const by = { apiVersion, kind: word, name };
-  const newPods = stored
-    ? countMissingPods(stored)
-    : countNewPods(workload, subject.attributes?.oldObject as KubernetesObject | null);
-  yield await evaluateRequest({ attributes, manifest, made: { by, at: made.at, newPods } }, environment);
+  const oldWorkload = subject.attributes?.oldObject as KubernetesObject | null;
+  const missingPods = existingWorkload && hasAllPods(existingWorkload) ? 0 : undefined;
+  const newPods = existingWorkload ? missingPods : countNewPods(workload, oldWorkload);
+  const podOfWorkload = { workload: { apiVersion, kind: word, name }, templatePath: built.templatePath, newPods };
+  yield await evaluateRequest({ attributes, manifest, podOfWorkload }, environment);
 };
 
 const readIdentity = ({ source, line }: Manifest, object: unknown) => {
@@ -296,7 +307,8 @@ const readIdentity = ({ source, line }: Manifest, object: unknown) => {
   };
 };
 
-const createUnaskedEvaluation = (
+/** Creates the evaluation of a manifest whose verdict is known, or undecided, before a request is evaluated. */
+const createEvaluationWithoutRequest = (
   manifest: Manifest,
   object: unknown,
   checked: Partial<ObjectCheckResult> & Pick<ObjectCheckResult, "verdict">,
@@ -312,7 +324,7 @@ const createUnaskedEvaluation = (
 };
 
 export const createUndecidedEvaluation = (manifest: Manifest, object: unknown, sentence: string): ObjectEvaluation =>
-  createUnaskedEvaluation(manifest, object, { verdict: "undecided", undecided: [sentence] });
+  createEvaluationWithoutRequest(manifest, object, { verdict: "undecided", undecided: [sentence] });
 
 /** Builds the evaluation of an object that the API server can't decode: a denial before any webhook is called. */
 const createDecodeDenial = (
@@ -325,7 +337,7 @@ const createDecodeDenial = (
     const field = guessRefusedField(manifest.object, status, otherwise);
     return placeDenial({ rule: "the API server", message }, status, manifest, field);
   });
-  return createUnaskedEvaluation(manifest, object, { verdict: "denied", denials });
+  return createEvaluationWithoutRequest(manifest, object, { verdict: "denied", denials });
 };
 
 export const evaluateRequest = async (
@@ -334,7 +346,7 @@ export const evaluateRequest = async (
 ): Promise<ObjectEvaluation> => {
   const assumed: Assumption[] = [];
   const subject = { ...given, assumed, isRecorded: isReview(given.manifest) };
-  const { attributes, manifest, made } = subject;
+  const { attributes, manifest, podOfWorkload } = subject;
   assumeOld(attributes, environment);
   const unknownLabels = assumeNamespace(attributes, environment, assumed);
   const context = createServerContext(environment, subject);
@@ -347,22 +359,22 @@ export const evaluateRequest = async (
   );
   const findings = await collectFindings(trace, subject, environment, unknownLabels, unevaluated);
   const { verdict } = findings;
-  if (trace.allowed && !made) storeOutcome(attributes, trace, environment, verdict === "undecided");
-  // What was deleted or isn't admitted may not be in use.
-  const { uncertainUse } = environment;
-  if (attributes.operation === "DELETE" || verdict === "undecided")
-    addUncertainUse(uncertainUse.less, attributes.namespace);
-  // Plugins refuse an object if what it names doesn't exist.
+  if (trace.allowed && !podOfWorkload) storeOutcome(attributes, trace, environment, verdict === "undecided");
+  // Quotas still count a deleted object, and an undecided one that a cluster might refuse: less may be in use.
+  const { mayBeLess, mayBeMore } = environment.uncertainUse;
+  if (attributes.operation === "DELETE" || verdict === "undecided") addUncertainUse(mayBeLess, attributes.namespace);
+  // They also count an object that plugins would refuse if what it names, such as a ServiceAccount, didn't exist.
   const needed = assumed.find(({ resource, name }) => name !== undefined && resource !== "namespaces");
   if (needed !== undefined && trace.allowed)
-    addUncertainUse(uncertainUse.less, attributes.namespace, `an object that needs ${formatAssumedObject(needed)}`);
-  // Another object may be in use than the one that was charged, or one that wasn't charged.
-  const isUnlike = trace.steps.some(
+    addUncertainUse(mayBeLess, attributes.namespace, `an object that needs ${formatAssumedObject(needed)}`);
+  // In a cluster, an unknown mutation may change the object that quotas count, and the plugin ResourceQuota may count an
+  // object that isn't counted here: more may be in use.
+  const isCountUncertain = trace.steps.some(
     ({ hook, phase, outcome, ignored }) =>
       (outcome === "can't say" || ignored) && (phase === "mutate" || hook === "ResourceQuota"),
   );
-  if (isUnlike || unevaluated.length > 0 || unknownLabels !== undefined)
-    addUncertainUse(uncertainUse.more, attributes.namespace);
+  if (isCountUncertain || unevaluated.length > 0 || unknownLabels !== undefined)
+    addUncertainUse(mayBeMore, attributes.namespace);
   const prepared = findBeforeWebhooks(trace);
   // If nothing changed the object after the plugins, it is the last object, which has its defaults.
   const isChanged = trace.steps.some(isShownChange);
@@ -373,7 +385,7 @@ export const evaluateRequest = async (
     subject,
     checked: {
       ...readIdentity(manifest, before),
-      ...(made && { madeBy: made.by }),
+      ...(podOfWorkload && { madeBy: podOfWorkload.workload }),
       ...findings,
       assumed: [...new Set(assumed.map(describeAssumption))],
     },
@@ -396,6 +408,8 @@ const addUncertainUse = (
 
 /** Returns the object as plugins left it for the first policy or webhook; undefined if none changed it. */
 const findBeforeWebhooks = ({ steps, object }: AdmissionTrace): unknown => {
+  // A step that evaluates a policy is a step of a plugin, too, but is reported like one of a webhook. In round 1, hooks
+  // are called again after the webhooks.
   const changed = steps.findLast(
     ({ isPlugin, policy, round, after }) => isPlugin && policy === undefined && round === 0 && after !== undefined,
   )?.after;
@@ -425,32 +439,34 @@ const createServerContext = (
   authorizations: openAuthorizations?.(),
 });
 
-/** An object as webhooks see it, with the warnings of reading it; or why it can't be read, or why that isn't known. */
+/** An object as webhooks see it, and what was found while it was read. */
 interface ReadObject {
   object: KubernetesObject;
   warnings: readonly string[];
+  /** Why an API server can't decode the object, and so refuses it; empty if it can. */
   misfits: readonly string[];
+  /** Why it isn't known whether an API server can decode the object. */
   undecided?: string | undefined;
 }
 
 /**
- * Reads the object of a request: decodes it and sets its defaults. Kubernetes' handlers read what isn't known here, and
- * decide whether an object that can't be read here is refused.
+ * Reads the object of a request: decodes it and sets its defaults. Kubernetes' handlers read an object that can't be read
+ * here, has defaults that aren't known here, or may be too large; they decide whether it is refused.
  */
 const readObject = async (
   attributes: AdmissionAttributes,
   { handlers, kubernetes }: Pick<ObjectEvaluationEnvironment, "handlers" | "kubernetes">,
-  { step, isLarge = false }: { step?: ReadingStep; isLarge?: boolean },
+  { step, mayBeTooLarge = false }: { step?: ReadingStep; mayBeTooLarge?: boolean },
 ): Promise<ReadObject> => {
   const { object, strays, misfits } = fillDefaults(attributes.object as KubernetesObject, kubernetes, step);
   const own = { object, misfits, warnings: strays.map((stray) => `unknown field ${JSON.stringify(stray)}`) };
-  const isKnown = misfits.length === 0 && !isLarge && hasKnownDefaults(object, kubernetes);
-  const isRead = isKnown || readByHandlers.has(object);
-  const answer = isRead ? undefined : await handlers?.read(attributes);
+  const needsHandlers = misfits.length > 0 || mayBeTooLarge || !hasKnownDefaults(object, kubernetes);
+  const answer = needsHandlers && !readByHandlers.has(object) ? await handlers?.read(attributes) : undefined;
   if (answer === undefined) return own;
   const { object: read = object, status, undecided, warnings } = answer;
   readByHandlers.add(read);
-  // The words for a value of a wrong type are better here: they have its place in a list.
+  // If the handlers refuse the object, the misfits that were found here are shown: unlike the handlers' message, they
+  // name the index of a value in a list.
   return {
     object: read,
     misfits: status ? (misfits.length > 0 ? misfits : [status.message]) : [],
@@ -477,8 +493,8 @@ const assumeOld = (
 };
 
 /**
- * Adds a missing Namespace to the imitated API server, unless all objects are known. If only the name of the Namespace is
- * known, and nothing is assumed, returns why.
+ * Adds a missing Namespace to the imitated API server, unless all objects are known. Returns why the labels of the
+ * Namespace aren't known; undefined if they are known or, by an assumption, absent.
  */
 const assumeNamespace = (
   { namespace, resource, operation }: AdmissionAttributes,
@@ -498,14 +514,14 @@ const assumeNamespace = (
   const reason = noteAssumption ? undefined : namespaceHint;
   if (found !== undefined) return reason;
   const labels = { "kubernetes.io/metadata.name": namespace };
-  const made = {
+  const added = {
     apiVersion: "v1",
     kind: "Namespace",
     metadata: { name: namespace, labels },
     status: { phase: "Active" },
   };
-  existing.put(namespaces, made);
-  assumedNamespaces.add(made);
+  existing.put(namespaces, added);
+  assumedNamespaces.add(added);
   return reason;
 };
 
@@ -515,11 +531,12 @@ const assumedNamespaces = new WeakSet<object>();
 export const isAssumedNamespace = (object: KubernetesObject): boolean => assumedNamespaces.has(object);
 
 /**
- * Stores an admitted object for later evaluations or removes a deleted one, but a deleted namespace stays. What an undecided
- * request changes is marked.
+ * Stores an admitted object for later evaluations or removes a deleted one, but a deleted Namespace stays as
+ * terminating. The object of an undecided request is stored with a mark that it is uncertain.
  */
 const storeOutcome = (
   attributes: AdmissionAttributes,
+  // If it isn't known what an API server would store, the object after mutating admission is stored.
   { object, stored = object }: AdmissionTrace,
   { existing }: ObjectEvaluationEnvironment,
   isUndecided: boolean,
@@ -530,9 +547,10 @@ const storeOutcome = (
   const { name, namespace } = given?.metadata ?? {};
   if (!given || typeof name !== "string" || name === "") return;
   const isNamespace = isNamespaceResource(resource);
-  const isRemoved = operation === "DELETE" && !isNamespace && !isUndecided;
-  if (isRemoved) existing.remove(resource, name, namespace);
-  if (isRemoved) return;
+  if (operation === "DELETE" && !isNamespace && !isUndecided) {
+    existing.remove(resource, name, namespace);
+    return;
+  }
   const changed = operation === "DELETE" && isNamespace ? terminateNamespace(given) : given;
   if (isUndecided) markUndecidedChange(changed, operation);
   existing.put(resource, changed);

@@ -36,7 +36,11 @@ export const collectFindings = async (
         const denial = createDenial(step.status as Status, subject, (message) =>
           environment.getHookName(step.hook, message),
         );
-        const suggestion = await environment.findSuggestion(denial.rule, step, subject.made?.at ?? []);
+        const suggestion = await environment.findSuggestion(
+          denial.rule,
+          step,
+          subject.podOfWorkload?.templatePath ?? [],
+        );
         return { ...denial, ...(suggestion !== undefined && { suggestion }) };
       }),
   );
@@ -103,7 +107,10 @@ const listWarnings = (rule: string, { warnings }: HookTraceStep) =>
     return { rule, text: text.startsWith(`${rule} would `) ? text.slice(rule.length + 1) : text };
   });
 
-/** Replaces the name of the hook at the start of a sentence with its name for reports. */
+/**
+ * Replaces the hook and its configuration at the start of a sentence, such as `x.example.com (foreign): it timed out`,
+ * with the hook's name for reports.
+ */
 const formatUndecided = (sentence: string, { getHookName }: ObjectEvaluationEnvironment): string => {
   const [, hook, rest] = /^([-A-Za-z0-9.]+) \([^)]*\): (.*)$/s.exec(sentence) ?? [];
   return hook === undefined ? sentence : `${getHookName(hook)}: ${rest}`;
@@ -137,13 +144,14 @@ const listUnknownLabels = (
  */
 const createDenial = (
   status: Status,
-  { manifest, made }: EvaluatedRequestAndManifest,
+  subject: EvaluatedRequestAndManifest,
   findRuleName: (message: string) => string,
 ): Denial => {
   const text = status.message.replace(/^admission webhook "[^"]*" denied the request: /, "");
   const rule = findRuleName(text);
   const message = text.startsWith(`${rule}: `) ? text.slice(rule.length + 2) : text;
-  const at = [...getObjectPath(manifest), ...(made?.at ?? [])];
+  const { manifest } = subject;
+  const at = getObjectPath(subject);
   const field = guessRefusedField(at.reduce<unknown>(getOwn, manifest.object), { ...status, message }, []);
   return placeDenial({ rule, message }, status, manifest, [...at, ...field]);
 };
@@ -163,9 +171,10 @@ export const placeDenial = (
 const listFaults = async (
   status: Status,
   { steps }: AdmissionTrace,
-  { attributes, manifest, made, sent }: EvaluatedRequestAndManifest,
+  subject: EvaluatedRequestAndManifest,
   environment: ObjectEvaluationEnvironment,
 ): Promise<Denial[]> => {
+  const { attributes, manifest, sent } = subject;
   const { handlers } = environment;
   const changing = steps.filter(({ patch }) => patch && patch.length > 0);
   const changed = new Set(changing.map((step) => getChangerName(step, environment)));
@@ -173,7 +182,7 @@ const listFaults = async (
   const unchanged = changed.size > 0 ? { ...attributes, object: sent ?? attributes.object } : undefined;
   const answer = unchanged && (await handlers?.store(assignGeneratedMetadata(unchanged)));
   const ownCauses = answer?.status?.details?.causes ?? [];
-  const at = [...getObjectPath(manifest), ...(made?.at ?? [])];
+  const at = getObjectPath(subject);
   const causes = status.details?.causes ?? [];
   const denials = causes.slice(0, mostFaults).map(({ field = "", message }) => {
     const isOwn = changed.size === 0 || ownCauses.some((cause) => cause.field === field && cause.message === message);
@@ -198,7 +207,10 @@ const comparePlaces = (left: Denial, right: Denial): number =>
   (left.column ?? 0) - (right.column ?? 0) ||
   Number(left.message > right.message) - Number(left.message < right.message);
 
-const getObjectPath = (manifest: Manifest): FieldPath => {
-  if (!isReview(manifest)) return [];
-  return ["request", getOwn(getOwn(manifest.object, "request"), "object") == null ? "oldObject" : "object"];
+/** Returns the path in the manifest of the evaluated object or, for a Pod of a workload, of its template. */
+const getObjectPath = ({ manifest, podOfWorkload }: EvaluatedRequestAndManifest): FieldPath => {
+  const templatePath = podOfWorkload?.templatePath ?? [];
+  if (!isReview(manifest)) return templatePath;
+  const isDeletion = getOwn(getOwn(manifest.object, "request"), "object") == null;
+  return ["request", isDeletion ? "oldObject" : "object", ...templatePath];
 };

@@ -21,13 +21,16 @@ import type { UncertainUse } from "./quotas.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
 /** A request of a check, and the manifest that it came from. */
-export interface EvaluatedRequestAndManifest extends Omit<QuotaSubject, "made"> {
+export interface EvaluatedRequestAndManifest extends Omit<QuotaSubject, "podOfWorkload"> {
   attributes: AdmissionAttributes;
   manifest: Manifest;
   /** The object as a client sends it, before the API server decodes it. */
   sent?: KubernetesObject;
   /** Set for a Pod that a workload would create: the workload, the path of its Pod template, and the number of Pods. */
-  made?: { by: NonNullable<ObjectCheckResult["madeBy"]>; at: FieldPath } & NonNullable<QuotaSubject["made"]>;
+  podOfWorkload?: {
+    workload: NonNullable<ObjectCheckResult["madeBy"]>;
+    templatePath: FieldPath;
+  } & NonNullable<QuotaSubject["podOfWorkload"]>;
 }
 
 /** The options that a check of manifests and a check of a cluster have in common. */
@@ -36,6 +39,7 @@ export interface ChainOptions {
   cluster: [name: string, ClusterConfig];
   /** All clusters of postern.yaml; by default, there is no other. */
   clusters?: readonly string[];
+  /** True if rules that guard security fail closed, as in the output of `postern manifests --harden`. */
   harden: boolean;
   /** Paths of files with the webhook configurations of other programs. */
   webhooks: readonly string[];
@@ -59,7 +63,8 @@ export interface CheckRequestOptions {
 
 /** The evaluation of one object: its result, the steps that led to it, and the object before and after. */
 export interface ObjectEvaluation {
-  subject: Pick<EvaluatedRequestAndManifest, "manifest" | "made"> &
+  /** The manifest, and the attributes of its request; they are absent if the verdict was known without a request. */
+  subject: Pick<EvaluatedRequestAndManifest, "manifest" | "podOfWorkload"> &
     Partial<Pick<EvaluatedRequestAndManifest, "attributes">>;
   checked: ObjectCheckResult;
   audit: Record<string, string>;
@@ -87,8 +92,8 @@ export interface ObjectEvaluationEnvironment {
   /** Returns a hook's name for reports; `message` tells which member of a group refused. */
   getHookName(hook: string, message?: string): string;
   findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;
-  /** What requests have. Without an operation, an object is updated if it exists, and otherwise created. */
-  asking: Omit<CheckRequestOptions, "operation"> & { operation: CheckRequestOptions["operation"] | undefined };
+  /** The options of all requests. Without an operation, an object is updated if it exists, and otherwise created. */
+  requestOptions: Omit<CheckRequestOptions, "operation"> & { operation: CheckRequestOptions["operation"] | undefined };
   /** The objects of --old, which updates start from, by `toObjectKey`. */
   old: ReadonlyMap<string, KubernetesObject>;
   /** True if the Pods that workloads would create are evaluated, too. */
@@ -173,7 +178,7 @@ interface ObjectChangeByRule {
   patch: readonly object[];
 }
 
-/** Returns what reports name: the object or, for a Pod that a workload would create, the workload. */
+/** Returns the object that a report shows: the evaluated one or, for a Pod that a workload would create, the workload. */
 export const getReportedObject = (
   result: ObjectCheckResult,
 ): Pick<ObjectCheckResult, "apiVersion" | "kind" | "name" | "uid"> => result.madeBy ?? result;

@@ -132,7 +132,7 @@ export const loadCallablePlugins = async ({
         targets.set(buildEntry(plugin, pluginRule, phase), {
           phase,
           variant,
-          isExact: rule.exactIntegers === true,
+          needsExactIntegers: rule.exactIntegers === true,
           needsNoServerFields,
           open,
         });
@@ -204,13 +204,15 @@ const readPolicies = (
       const { sentence, path } = typeof fault === "string" ? { sentence: fault, path: [] } : fault;
       return { reason: `an API server would refuse it: ${cutPrefix(sentence, object)}`, path };
     }
-    const alone = { ...settings, ...toSettings([object]) };
+    // Settings with no other policy, so that each fault in them is a fault of this policy.
+    const settingsOfOne = { ...settings, ...toSettings([object]) };
     // The only possible fault is "must have the CustomResourceDefinition … among its policies".
-    const missing = checkSettings?.(alone)?.replace(" among its policies", "");
+    const missing = checkSettings?.(settingsOfOne)?.replace(" among its policies", "");
     if (missing !== undefined) return { reason: `check ${missing}`, path: [] };
-    const listExpressionFaults = ({ native: policy }: RuleVariant<object>) =>
-      (kubernetes !== undefined && policy?.findExpressionFault(kubernetes)) || [];
-    const [error] = getVariants(rule, alone)?.flatMap(listExpressionFaults) ?? [];
+    // The rule's variant for a policy has the policy itself as `native`.
+    const listExpressionFaults = ({ native }: RuleVariant<object>) =>
+      (kubernetes !== undefined && native?.findExpressionFault(kubernetes)) || [];
+    const [error] = getVariants(rule, settingsOfOne)?.flatMap(listExpressionFaults) ?? [];
     return error === undefined
       ? undefined
       : { reason: `Kubernetes ${kubernetes} would refuse it: ${error}`, path: ["spec"] };
@@ -233,7 +235,10 @@ const cutPrefix = (sentence: string, { kind, metadata }: KubernetesObject): stri
 
 type PolicyReader = (documents: readonly unknown[]) => ParsedManifests;
 
-/** Returns the entry of a plugin. Of its rule's conditions it has those that decide, not those that only save calls. */
+/**
+ * Returns the entry of a plugin. Of the conditions of its rule, it has only those of `authorizedBy`, which ask the
+ * authorizer and change the outcome. The rule's matchConditions are left out: they only avoid needless calls.
+ */
 const buildEntry = (
   plugin: string,
   { rule, settings, variant, policy }: PluginRule,

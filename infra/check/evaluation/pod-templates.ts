@@ -4,8 +4,7 @@ import type { FieldPath } from "../../manifests/manifests.ts";
 
 /** A kind that creates Pods. */
 interface WorkloadKind {
-  /** The path of the Pod template. */
-  at: FieldPath;
+  templatePath: FieldPath;
   /** The name of the controller that creates the Pods, and of its ServiceAccount. */
   controller: string;
   /** The kind that owns the Pods; by default the kind itself. */
@@ -16,20 +15,20 @@ const inSpec = ["spec", "template"];
 /** The kinds that create Pods, by their apiVersions and names. */
 const workloadKinds: Record<string, WorkloadKind> = {
   "apps/v1 Deployment": {
-    at: inSpec,
+    templatePath: inSpec,
     controller: "replicaset-controller",
     owner: { apiVersion: "apps/v1", kind: "ReplicaSet" },
   },
-  "apps/v1 ReplicaSet": { at: inSpec, controller: "replicaset-controller" },
-  "apps/v1 StatefulSet": { at: inSpec, controller: "statefulset-controller" },
-  "apps/v1 DaemonSet": { at: inSpec, controller: "daemon-set-controller" },
-  "batch/v1 Job": { at: inSpec, controller: "job-controller" },
+  "apps/v1 ReplicaSet": { templatePath: inSpec, controller: "replicaset-controller" },
+  "apps/v1 StatefulSet": { templatePath: inSpec, controller: "statefulset-controller" },
+  "apps/v1 DaemonSet": { templatePath: inSpec, controller: "daemon-set-controller" },
+  "batch/v1 Job": { templatePath: inSpec, controller: "job-controller" },
   "batch/v1 CronJob": {
-    at: ["spec", "jobTemplate", ...inSpec],
+    templatePath: ["spec", "jobTemplate", ...inSpec],
     controller: "job-controller",
     owner: { apiVersion: "batch/v1", kind: "Job" },
   },
-  "v1 ReplicationController": { at: inSpec, controller: "replication-controller" },
+  "v1 ReplicationController": { templatePath: inSpec, controller: "replication-controller" },
 };
 
 /** The uid of an owner that doesn't exist yet. */
@@ -50,7 +49,7 @@ export const buildPod = (workload: KubernetesObject) => {
   const { apiVersion, kind, metadata: { name = "", namespace } = {} } = workload;
   const key = `${apiVersion} ${kind}`;
   const workloadKind = Object.hasOwn(workloadKinds, key) ? workloadKinds[key] : undefined;
-  const template = workloadKind?.at.reduce<unknown>(getOwn, workload);
+  const template = workloadKind?.templatePath.reduce<unknown>(getOwn, workload);
   if (workloadKind === undefined || !isMap(template)) return undefined;
   const ownMetadata = isMap(template.metadata) ? template.metadata : {};
   const { labels, annotations, finalizers } = ownMetadata;
@@ -68,7 +67,7 @@ export const buildPod = (workload: KubernetesObject) => {
   return {
     // The template's metadata was checked with the workload; rules check the rest of the pod.
     pod: pod as KubernetesObject,
-    at: workloadKind.at,
+    templatePath: workloadKind.templatePath,
     user: {
       username: `system:serviceaccount:kube-system:${workloadKind.controller}`,
       groups: ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
@@ -87,12 +86,17 @@ interface WorkloadSpec {
 
 /** Returns how many Pods a workload has at a time; undefined if that depends on more than the object. */
 const countPods = ({ kind, spec }: KubernetesObject & { spec?: WorkloadSpec | null }): number | undefined => {
-  const { paused, suspend, replicas, parallelism = Number.NaN, completions } = spec ?? {};
-  if (kind === "Job" && suspend === true) return 0;
-  const count = kind === "Job" ? Math.min(parallelism, completions ?? parallelism) : replicas;
+  const { paused, suspend, replicas, parallelism, completions } = spec ?? {};
+  if (kind !== "Job") {
+    // A paused Deployment creates no Pods from its template, and doesn't say how many older Pods it keeps.
+    return paused !== true && Number.isSafeInteger(replicas) ? replicas : undefined;
+  }
+  if (suspend === true) return 0;
+  if (parallelism === undefined) return undefined;
   // A Job with more completions replaces Pods that have ended, which some quotas still count.
-  const isSteady = kind === "Job" ? !((completions ?? 0) > parallelism) : paused !== true;
-  return isSteady && Number.isSafeInteger(count) ? count : undefined;
+  const replacesEndedPods = (completions ?? 0) > parallelism;
+  const count = Math.min(parallelism, completions ?? parallelism);
+  return !replacesEndedPods && Number.isSafeInteger(count) ? count : undefined;
 };
 
 /**
@@ -108,12 +112,14 @@ export const countNewPods = (workload: KubernetesObject, old?: KubernetesObject 
   return Math.max(0, now - before);
 };
 
-/** Returns 0 if all Pods of a stored workload exist, by its status; otherwise undefined: the number isn't known. */
-export const countMissingPods = (
+/** Reports whether all Pods of a stored workload exist, by its status; false if its status doesn't say that. */
+export const hasAllPods = (
   workload: KubernetesObject & { status?: { replicas?: number; updatedReplicas?: number } },
-): number | undefined => {
+): boolean => {
   const { replicas = 0, updatedReplicas = 0 } = workload.status ?? {};
-  const isUpdated = ["Deployment", "StatefulSet"].includes(workload.kind ?? "");
-  const present = isUpdated ? Math.min(replicas, updatedReplicas) : replicas;
-  return workload.kind !== "Job" && present >= (countPods(workload) ?? Number.POSITIVE_INFINITY) ? 0 : undefined;
+  // The status of these kinds says how many Pods have the current template. Other Pods will be replaced.
+  const reportsUpdatedPods = ["Deployment", "StatefulSet"].includes(workload.kind ?? "");
+  const present = reportsUpdatedPods ? Math.min(replicas, updatedReplicas) : replicas;
+  const wanted = countPods(workload);
+  return workload.kind !== "Job" && wanted !== undefined && present >= wanted;
 };

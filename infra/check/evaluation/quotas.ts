@@ -14,18 +14,19 @@ import { type QuotaSubject, roundIntegers } from "./endpoint-calls.ts";
 /** What isn't known of the use of quotas: a sentence for each namespace. */
 export interface UncertainUse {
   /** Less may be in use than quotas say, so a refused request might fit. */
-  less: Map<string, string>;
+  mayBeLess: Map<string, string>;
   /** More may be in use than quotas say, so an admitted request might not fit. */
-  more: Map<string, string>;
+  mayBeMore: Map<string, string>;
 }
 
 /** What a check knows of the use of quotas. */
 export interface QuotaKnowledge {
-  /** False if the use isn't known, but only which objects the quotas count. */
+  /** False if the check knows which objects the quotas count, but not how much is in use. */
   isUseKnown: boolean;
   /**
-   * Returns the creations of all objects in a namespace, from which the use of a quota without a status is counted.
-   * If it is present, the check adds each charge to the quota's use; otherwise, it doesn't change the use.
+   * Returns the requests that create what a namespace contains by now; the use of a quota without a status is counted
+   * from these. Present if the check creates one object after the other, so that each charge counts for the next one;
+   * absent for the objects of a cluster, which quotas count already.
    */
   listCreations?(namespace: string): readonly AdmissionRequest[];
   uncertainUse: UncertainUse;
@@ -51,7 +52,7 @@ interface QuotaCircumstances extends QuotaKnowledge {
 export const createQuotaEvaluation =
   ({ quotas, subject, tell, isUseKnown, listCreations, uncertainUse }: QuotaCircumstances): EvaluateRequest =>
   async (rule, phase, sent, context) => {
-    const { made, stored } = subject;
+    const { podOfWorkload, stored } = subject;
     const { capabilities: opened } = context;
     if (opened === undefined) return evaluateRule(rule, phase, sent, context);
     const evaluate: Evaluate = (request, capabilities) =>
@@ -60,12 +61,12 @@ export const createQuotaEvaluation =
     const request = { ...sent, dryRun: false };
     const { namespace = "" } = request;
     const own = quotas.filter(({ metadata }) => metadata?.namespace === namespace);
-    if (made?.newPods === 0)
+    if (podOfWorkload?.newPods === 0)
       return evaluate(
         request,
         replaceQuotas(opened, () => []),
       );
-    if (!isUseKnown || (made && made.newPods === undefined)) {
+    if (!isUseKnown || (podOfWorkload && podOfWorkload.newPods === undefined)) {
       const report = ({ metadata }: Quota) =>
         tell(
           isUseKnown
@@ -98,7 +99,8 @@ export const createQuotaEvaluation =
       const uncounted = { ...quota, status: undefined };
       const { isComplete, getUse } = await measure(creations, [uncounted], opened, evaluate);
       const unknown = `what quota ${quota.metadata?.name} of namespace ${namespace} has in use; its status in --state would say it`;
-      if (!isComplete) for (const part of [uncertainUse.less, uncertainUse.more]) part.set(namespace, unknown);
+      if (!isComplete)
+        for (const part of [uncertainUse.mayBeLess, uncertainUse.mayBeMore]) part.set(namespace, unknown);
       // The plugin reads limits as texts or numbers, as the manifest has them.
       const hard = quota.spec?.hard as Amounts;
       const used = { ...makeUnlimited(uncounted).status.used, ...formatAmounts(getUse(quota)) };
@@ -113,15 +115,17 @@ export const createQuotaEvaluation =
     };
     const listed = await list();
     if (listed.length === 0) return { outcome: { allowed: true }, refused: false, operations: 0 };
-    if (made?.newPods !== undefined && made.newPods > 1) {
+    if (podOfWorkload?.newPods !== undefined && podOfWorkload.newPods > 1) {
       const { isComplete, getUse } = await measure([request], listed, opened, evaluate, { fillsZeros: false });
       // Without an amount that a quota demands, no Pod is created.
-      const others = isComplete ? countFitting(listed, getUse, BigInt(made.newPods - 1)) : 0n;
+      const others = isComplete ? countFitting(listed, getUse, BigInt(podOfWorkload.newPods - 1)) : 0n;
       for (const quota of others > 0n ? listed : [])
         if (getUse(quota).size > 0) await keep(changeUse(quota, getUse(quota), others));
     }
     const decision = await evaluate(request, replaceQuotas(opened, list, keep));
-    const reason = decision.refused ? uncertainUse.less.get(namespace) : isCharged && uncertainUse.more.get(namespace);
+    const reason = decision.refused
+      ? uncertainUse.mayBeLess.get(namespace)
+      : isCharged && uncertainUse.mayBeMore.get(namespace);
     if (reason) tell(reason);
     return decision;
   };
@@ -154,9 +158,9 @@ const makeUnlimited = (quota: Quota) => {
 };
 
 /**
- * Measures what creations use of quotas together. `isComplete` is false if the rule refused a creation: its use isn't
- * known. With `fillsZeros`, an amount that a quota demands and an object lacks is zero: the object may be older than
- * the quota.
+ * Measures what creations use of quotas together: the rule charges each one to copies of the quotas that have no limit,
+ * and their status then has the use. `isComplete` is false if the rule refused a creation: its use isn't known. With
+ * `fillsZeros`, an amount that a quota demands and an object lacks is zero: the object may be older than the quota.
  */
 const measure = async (
   creations: readonly AdmissionRequest[],
@@ -165,26 +169,29 @@ const measure = async (
   evaluate: Evaluate,
   { fillsZeros = true } = {},
 ) => {
-  const measured = new Map(
+  const unlimitedCopies = new Map(
     quotas.map((quota): [string | undefined, Quota] => [quota.metadata?.name, makeUnlimited(quota)]),
   );
-  const names = [...measured.values()].flatMap(({ status }) => Object.keys(status?.hard ?? {}));
+  const names = [...unlimitedCopies.values()].flatMap(({ status }) => Object.keys(status?.hard ?? {}));
   const capabilities = replaceQuotas(
     opened,
-    () => [...measured.values()],
-    (quota) => void measured.set(quota.metadata?.name, quota),
+    () => [...unlimitedCopies.values()],
+    (charged) => void unlimitedCopies.set(charged.metadata?.name, charged),
   );
   let isComplete = true;
   for (const creation of names.length === 0 ? [] : creations)
     if ((await evaluate(fillsZeros ? fillZeros(creation, names) : creation, capabilities)).refused) isComplete = false;
   const getUse = ({ metadata }: Quota): QuantityByResource => {
-    const used = parseAmounts(measured.get(metadata?.name)?.status?.used);
+    const used = parseAmounts(unlimitedCopies.get(metadata?.name)?.status?.used);
     return new Map([...used].filter(([, { nanos }]) => nanos !== 0n));
   };
   return { isComplete, getUse };
 };
 
-/** Sets requests or limits of 0 for the resources in `names`, such as "limits.cpu", where a Pod has none. */
+/**
+ * Sets requests or limits of 0 for the resources in `names`, such as "limits.cpu", where a Pod has none. Otherwise, the
+ * rule would refuse the Pod because an amount is missing, and count nothing of it.
+ */
 const fillZeros = (request: AdmissionRequest, names: readonly string[]): AdmissionRequest => {
   if (request.kind.group !== "" || request.kind.kind !== "Pod") return request;
   const pod = structuredClone(request.object) as Pod;

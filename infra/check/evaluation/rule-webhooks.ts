@@ -28,11 +28,11 @@ export const restrictClusterToRules = (
   cluster: ClusterConfig,
   chosenNames: readonly string[],
   catalogue: CatalogueRule[],
-  names: readonly string[],
+  allRuleNames: readonly string[],
 ): ClusterConfig => {
   const chosen = chosenNames.flatMap((name) => {
     const members = cluster.groups.find((group) => group.name === name)?.members.map((member) => member.name);
-    return members ?? resolveRuleNames([name], names);
+    return members ?? resolveRuleNames([name], allRuleNames);
   });
   const rules = chosen.map((name) => {
     const rule = catalogue.find((listed) => listed.name === name)?.rule;
@@ -50,14 +50,14 @@ export const restrictClusterToRules = (
 interface RuleSources {
   /** Returns capabilities with a time limit. They call `tell` with what isn't known of the cluster. */
   createCapabilities(tell: Tell, milliseconds: number, request?: AdmissionRequest): Capabilities;
-  /** Returns the objects of a kind that manifests create. Entries are made from these, too. */
-  listComing?: ((kind: ResourceType) => KubernetesObject[]) | undefined;
+  /** Returns the checked objects of a kind. Webhook entries of some rules depend on these, as on existing objects. */
+  listCheckedObjects?: ((kind: ResourceType) => KubernetesObject[]) | undefined;
 }
 
 /** Opens the rules of one cluster in this process. */
 export const createCallableClusterRules = async (
   { catalogue, cluster: [clusterName, cluster], harden }: ChainOptions,
-  { createCapabilities, listComing = () => [] }: RuleSources,
+  { createCapabilities, listCheckedObjects = () => [] }: RuleSources,
 ) => {
   const unknown = new Set<string>();
   const config: PosternConfig = {
@@ -67,9 +67,11 @@ export const createCallableClusterRules = async (
   };
   const served = listServedRulesAndGroups(config, catalogue);
   const inspection = await inspectClusterForSettings(catalogue, cluster, async () => {
-    const tell: Tell = (sentence, doubt) => void (doubt ?? unknown.add(sentence));
+    const tell: Tell = (sentence, scope) => {
+      if (scope === undefined) unknown.add(sentence);
+    };
     const { list, discover } = createCapabilities(tell, inspectionTime);
-    return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...listComing(kind)], discover };
+    return { list: async (kind, ...rest) => [...(await list(kind, ...rest)), ...listCheckedObjects(kind)], discover };
   });
   const slow: string[] = [];
   const configurations = buildWebhookConfigurations(catalogue, inspection.cluster, {
@@ -86,20 +88,20 @@ export const createCallableClusterRules = async (
   for (const listed of served) {
     const { name, rule, phases } = listed;
     const endpoint = createListedEndpoint(config, listed, checkHost);
-    const isExact = rule.exactIntegers === true;
+    const needsExactIntegers = rule.exactIntegers === true;
     const open: EndpointTarget["open"] = (tell, request) => {
       const capabilities = createCapabilities(tell, reviewTime, request);
-      return { endpoint, capabilities: isExact ? capabilities : roundAnswers(capabilities) };
+      return { endpoint, capabilities: needsExactIntegers ? capabilities : roundAnswers(capabilities) };
     };
     for (const variant of listVariantNames(listed, inspection.cluster)) {
       const entryName = formatEntryName(name, variant);
       ruleNames.set(entryName, name);
-      for (const phase of phases) targets.set(`${phase} ${entryName}`, { phase, variant, isExact, open });
+      for (const phase of phases) targets.set(`${phase} ${entryName}`, { phase, variant, needsExactIntegers, open });
     }
   }
   const entries = configurations.flatMap(({ webhooks }) => webhooks);
-  const savingConditions = new Set([
-    ...catalogue.flatMap((listed) => listSavingConditions(listed, inspection.cluster)),
+  const callSavingConditions = new Set([
+    ...catalogue.flatMap((listed) => listCallSavingConditions(listed, inspection.cluster)),
     // The members of a group evaluate the conditions of the group's webhook entry again, so these conditions only
     // save calls.
     ...entries
@@ -119,8 +121,8 @@ export const createCallableClusterRules = async (
     const { variant } = target;
     const { rule: variantRule, settings } = applyVariant(rule, setup.settings, variant);
     let isUnknown = false;
-    const tell: Tell = (_, doubt) => {
-      isUnknown ||= doubt === undefined;
+    const tell: Tell = (_, scope) => {
+      isUnknown ||= scope === undefined;
     };
     const found = await suggestFix(
       variantRule,
@@ -155,7 +157,7 @@ export const createCallableClusterRules = async (
       return members.find((member) => message.startsWith(`${member.name}: `))?.name ?? name;
     },
     /** Reports whether a matchCondition only prevents useless calls: without it, the outcome would be the same. */
-    isSavingCondition: (expression: string) => savingConditions.has(expression),
+    isCallSavingCondition: (expression: string) => callSavingConditions.has(expression),
     /** True if any rule is turned on, even if no entry calls it. */
     hasRules: served.length > 0,
     /** Why it isn't known which entries the rules have: a sentence for each reason. */
@@ -163,7 +165,7 @@ export const createCallableClusterRules = async (
     notes: [
       ...inspection.notes,
       ...slow,
-      ...(entries.length === 0 ? describeIdle(served) : []),
+      ...(entries.length === 0 ? describeUncalledRules(served) : []),
       ...describeEndingExceptions([cluster], new Date()),
     ],
   };
@@ -172,18 +174,18 @@ export const createCallableClusterRules = async (
 /** The name of the rules' webhook configurations. */
 const configurationName = "postern";
 
-/** Returns capabilities whose answers have rounded integers. */
+/** Returns capabilities that round integers above 2^53 in their answers, as the JSON.parse of a function does. */
 const roundAnswers = (capabilities: Capabilities): Capabilities => ({
   ...capabilities,
   get: async (...question) => roundIntegers(await capabilities.get(...question)),
   list: async (...question) => (await capabilities.list(...question)).map(roundIntegers),
 });
 
-const describeIdle = (rules: readonly CatalogueRule[]): string[] => {
+const describeUncalledRules = (rules: readonly CatalogueRule[]): string[] => {
   if (rules.length === 0) return [];
   const is = rules.length === 1 ? "is" : "are";
   return [
-    `${rules.map(({ name }) => name).join(", ")} ${is} called for nothing, as far as is known; that follows from what exists, which --state says`,
+    `${rules.map(({ name }) => name).join(", ")} ${is} never called, as far as is known; that depends on the objects in the cluster, which --state can give`,
   ];
 };
 
@@ -191,8 +193,11 @@ const describeIdle = (rules: readonly CatalogueRule[]): string[] => {
 const listVariantNames = ({ name, rule }: CatalogueRule, { rules }: ClusterConfig): (string | undefined)[] =>
   getVariants(rule, rules.get(name)?.settings ?? {})?.map((variant) => variant.name) ?? [undefined];
 
-/** Returns the matchConditions that only save calls: all except those of authorizedBy, which change the outcome. */
-const listSavingConditions = (listed: CatalogueRule, cluster: ClusterConfig): string[] => {
+/**
+ * Returns the expressions of a rule's matchConditions, which only avoid needless calls. One with the name of a condition
+ * in `authorizedBy` is left out: in the webhook entry, that condition replaces it, and it changes the outcome.
+ */
+const listCallSavingConditions = (listed: CatalogueRule, cluster: ClusterConfig): string[] => {
   const setup = cluster.rules.get(listed.name);
   if (setup === undefined || setup.mode === "off") return [];
   return listVariantNames(listed, cluster).flatMap((variant) => {

@@ -35,9 +35,10 @@ export const toFix = (
   { subject, checked, steps, before, after: final }: ObjectEvaluation,
   read: Iterable<unknown> = [],
 ): ManifestFix | undefined => {
-  const { manifest, made } = subject;
+  const { manifest, podOfWorkload } = subject;
   // No fix is written into the file of a recorded review: it is a record, not a manifest.
-  if (checked.verdict !== "changed" || made || isReview(manifest) || manifest.source.name === "-") return undefined;
+  if (checked.verdict !== "changed" || podOfWorkload || isReview(manifest) || manifest.source.name === "-")
+    return undefined;
   // What plugins fill in after the last change isn't written.
   const last = steps.findLast(isShownChange)?.after;
   const after = getOwn(last, "apiVersion") === getOwn(before, "apiVersion") ? last : final;

@@ -79,7 +79,7 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
     openAuthorizations: () => createAuthorizationAnswers(openForReview(note).may),
     existing: namespaces,
     old: new Map(),
-    asking: { operation, user, namespace: "" },
+    requestOptions: { operation, user, namespace: "" },
     isStateKnown: false,
     validate: "warn",
     // Objects of a cluster are evaluated one by one: none is created before another.

@@ -78,7 +78,7 @@ const buildStoredRequest = (
   { status, ...object }: StoredObject,
   kind: ResourceKind,
   operation: Operation,
-  { asking: { user }, kubernetes }: ObjectEvaluationEnvironment,
+  { requestOptions: { user }, kubernetes }: ObjectEvaluationEnvironment,
 ) => {
   const isCreation = operation === "CREATE";
   const rest =
