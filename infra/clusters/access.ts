@@ -7,7 +7,7 @@ import type { ParsedOptions } from "../cli/command.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import type { ClusterConnectConfig } from "../config/config.ts";
 import { resolveConfigPath } from "../config/connections.ts";
-import { chooseKubeconfigOfVariable, readCertificatesFromPemOrFile, readKubeconfig } from "../config/kubeconfig.ts";
+import { readCertificatesFromPemOrFile, readKubeconfig, readKubeconfigVariable } from "../config/kubeconfig.ts";
 import { type ClusterApi, type ClusterConnection, createClusterApi } from "./api.ts";
 import { chooseEksIdentity, openEks } from "./eks.ts";
 
@@ -23,16 +23,19 @@ export interface ClusterCredentialOptions {
   /** The folder of postern.yaml. Paths in postern.yaml are relative to it. */
   folder?: string;
   /** What the user must be allowed to do. The error message about missing credentials says it. */
-  right?: string;
+  neededRight?: string;
 }
 
-/** Opens a cluster's API, by `resolveClusterConnection`. */
+/**
+ * Opens a cluster's API, by `resolveClusterConnection`. Before each change of the cluster, the API calls `guard`, which
+ * throws if the command has lost its stage's lock.
+ */
 export const openClusterApi = async (
   name: string,
   connect: ClusterConnectConfig | undefined,
-  deployer: ClusterCredentialOptions = {},
+  credentials: ClusterCredentialOptions = {},
 ): Promise<ClusterApi> =>
-  createClusterApi(name, { ...(await resolveClusterConnection(name, connect, deployer)), guard: deployer.guard });
+  createClusterApi(name, { ...(await resolveClusterConnection(name, connect, credentials)), guard: credentials.guard });
 
 /**
  * Chooses how to connect to a cluster, in this order: the option --kubeconfig, a kubeconfig in postern.yaml, EKS in
@@ -47,7 +50,7 @@ export const resolveClusterConnection = async (
     preferred,
     identity,
     folder = ".",
-    right = "write webhook configurations",
+    neededRight = "write webhook configurations",
   }: ClusterCredentialOptions,
 ): Promise<ClusterConnection> => {
   if (kubeconfig !== undefined) {
@@ -59,13 +62,13 @@ export const resolveClusterConnection = async (
     const files = [resolveConfigPath(connect.kubeconfig, folder)];
     return connectByKubeconfig({ files, isNamedByUser: false, context: context ?? connect.context }, connectPath);
   }
-  const choice = chooseKubeconfigOfVariable(name, context);
+  const choice = readKubeconfigVariable(name, context);
   if (context !== undefined && choice === undefined)
     throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
   if (connect?.eks !== undefined && identity !== undefined && context === undefined)
     return connectByEks(name, connect, identity, folder);
   if (choice !== undefined) return connectByKubeconfig(choice, "KUBECONFIG");
-  const give = `--kubeconfig FILE of a user who may ${right} there`;
+  const give = `--kubeconfig FILE of a user who may ${neededRight} there`;
   if (connect === undefined) throw new Complaint(`cluster ${name} needs connect in postern.yaml, or ${give}`);
   const why = () => {
     if (connect.eks !== undefined) return `${connectPath} needs an AWS identity, but no credentials were found`;
@@ -108,13 +111,14 @@ const connectByEks = async (
 };
 
 /**
- * Returns a handler that rethrows an error as a Complaint, which begins with `where`. An error of the file system,
- * which has a code, has the text `unread` before its message.
+ * Returns a handler that rethrows an error as a Complaint, which begins with `where`. If the error comes from the file
+ * system, `fileErrorPrefix`, such as "can't be read: ", stands before its message.
  */
 const rethrowAsComplaint =
-  (where: string, unread = "") =>
+  (where: string, fileErrorPrefix = "") =>
   (error: unknown): never => {
-    throw new Complaint(`${where} ${toMap(error).code === undefined ? "" : unread}${toSentence(error)}`);
+    const isFileError = toMap(error).code !== undefined;
+    throw new Complaint(`${where} ${isFileError ? fileErrorPrefix : ""}${toSentence(error)}`);
   };
 
 /** The network settings of an EKS cluster. */

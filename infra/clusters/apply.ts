@@ -89,17 +89,18 @@ export const applyWantedObjectsToCluster = async (
   const all = sortObjects(wanted);
   const changes = await applyRbacObjects(api, all);
   changes.push(...(await deleteRetiredEntries(api, all, name)));
-  // An interrupted update may have changed something just before this one, so the wait begins now.
+  // The time of the last change. At first it is now, because an interrupted update may have just changed something.
   let changedAt = Date.now();
-  const waitForChange = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
+  /** Waits until all API servers of the cluster use the last change. */
+  const waitForAllServers = () => wait(Math.max(0, changedAt + settleMilliseconds - Date.now()));
   const unconfirmedKinds = new Set<PolicyKind>();
   const findPolicyKind = (kind: DeployedKind) => {
     const policyKind = kind.replace("WebhookConfiguration", "AdmissionPolicy") as PolicyKind;
     return all.some((object) => object.kind === policyKind) ? policyKind : undefined;
   };
   /**
-   * Waits until new policies of a kind have an effect. If they have none, deletes them and throws: a later deployment
-   * then finds that they are missing.
+   * Waits until new policies of a kind have an effect in the API server that answers this command. If they have none,
+   * deletes them and throws: a later deployment then finds that they are missing.
    */
   const awaitEffect = async (kind: PolicyKind) => {
     await awaitPolicies(api, kind, name).catch(async (error) => {
@@ -112,7 +113,7 @@ export const applyWantedObjectsToCluster = async (
   for (const object of all.filter(({ kind }) => !isRbacKind(kind))) {
     const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
     const policyKind = isWebhookKind(object.kind) ? findPolicyKind(object.kind) : undefined;
-    if (policyKind && (await losesEntries(api, object))) await awaitEffect(policyKind).then(waitForChange);
+    if (policyKind && (await losesEntries(api, object))) await awaitEffect(policyKind).then(waitForAllServers);
     const change = await applyObject(api, object);
     if (change === undefined) continue;
     changes.push(change);
@@ -124,10 +125,10 @@ export const applyWantedObjectsToCluster = async (
   const unwanted = await listUnwanted(api, all, name);
   for (const { kind } of unwanted.filter((object) => isWebhookKind(object.kind))) {
     const policyKind = findPolicyKind(kind);
-    if (policyKind) await awaitEffect(policyKind).then(waitForChange);
+    if (policyKind) await awaitEffect(policyKind).then(waitForAllServers);
   }
   for (const kind of unconfirmedKinds) await awaitEffect(kind);
-  if (unwanted.some(({ kind }) => isPolicyKind(kind))) await waitForChange();
+  if (unwanted.some(({ kind }) => isPolicyKind(kind))) await waitForAllServers();
   for (const live of unwanted) changes.push(...(await deleteObject(api, live)));
   return mergeChanges(changes);
 };
@@ -284,8 +285,8 @@ const buildBusyComplaint = ({ cluster }: ClusterApi, object: DeployedObject) =>
 /** Returns the wanted object, with the labels, annotations and data that others have added in the cluster. */
 const mergeLiveFields = (live: DeployedObject, wanted: DeployedObject): DeployedObject => {
   const controllerFields = wanted.kind === "Secret" || wanted.kind === "ServiceAccount" ? live : {};
-  // The type has no managedFields. The default is only there so that the member can be left out.
-  const { managedFields: _, ...metadata } = { managedFields: undefined, ...live.metadata };
+  // The API server itself keeps managedFields, so they are not written.
+  const { managedFields: _, ...metadata }: DeployedObject["metadata"] & { managedFields?: unknown } = live.metadata;
   return {
     ...controllerFields,
     ...wanted,

@@ -166,6 +166,6 @@ const maxLength = 160;
 
 const formatValue = (value: unknown): string => {
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  const short = hideUrlKeys(text);
-  return short.length <= maxLength ? short : `${short.slice(0, maxLength - 1)}…`;
+  const withoutKeys = hideUrlKeys(text);
+  return withoutKeys.length <= maxLength ? withoutKeys : `${withoutKeys.slice(0, maxLength - 1)}…`;
 };

@@ -14,9 +14,6 @@ import { buildFunctionRbacObjects } from "../webhooks/rbac.ts";
 import { createInspectedCluster } from "./inspected-cluster.ts";
 import { inspectClusterForSettings } from "./inspection.ts";
 
-// The rule of these tests, `follower`, has entries and rights that depend on objects: on those of its setting `wanted`,
-// which are in postern.yaml or in files that it names, and on the Wishes in the cluster, whose names `kinds` gets.
-
 const folder = await createTestFolder();
 
 interface Settings {
@@ -25,8 +22,14 @@ interface Settings {
 }
 const settings: Settings = { wanted: [], kinds: [] };
 const group = { group: "example.io" };
+
+/**
+ * A rule whose entries and rights depend on objects. It matches the kinds of the objects in its setting `wanted`, which
+ * are in postern.yaml or in files, and the kinds in its setting `kinds`. An inspection of the cluster adds the name of
+ * each Wish there, an object of a custom kind, to `kinds`. A file with an object of the kind odd is refused.
+ */
 const follower: Rule = rule({
-  summary: "Follows.",
+  summary: "Matches the kinds in its settings and in the cluster.",
   settings,
   reinvocationPolicy: "Never",
   manifests: {
@@ -57,8 +60,9 @@ const listResources = (cluster: ReturnType<typeof getLocalCluster>) =>
   buildWebhookConfigurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
     webhooks.flatMap(({ rules }) => rules.flatMap(({ resources }) => resources)),
   );
+const kindInCluster = "geese";
 const cluster: InspectedCluster = {
-  list: async () => [{ apiVersion: "example.io/v1", kind: "Wish", metadata: { name: "geese" } }],
+  list: async () => [{ apiVersion: "example.io/v1", kind: "Wish", metadata: { name: kindInCluster } }],
 };
 
 describe("entries that depend on objects", () => {
@@ -108,7 +112,8 @@ describe("entries that depend on objects", () => {
   });
 
   it("entries and rights also cover the objects in the cluster that the rule reads", async () => {
-    const [withoutKinds, withKinds] = ["", "{ settings: { kinds: [gulls] } }"].map((text) =>
+    const kindInSettings = "gulls";
+    const [withoutKinds, withKinds] = ["", `{ settings: { kinds: [${kindInSettings}] } }`].map((text) =>
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
     assert.ok(withoutKinds && withKinds);
@@ -116,20 +121,20 @@ describe("entries that depend on objects", () => {
     const failIfCalled = () => assert.fail("the cluster is read");
     assert.equal((await inspectClusterForSettings(catalogue, withoutKinds, failIfCalled)).cluster, withoutKinds);
     const { cluster: found, notes } = await inspectClusterForSettings(catalogue, withKinds, async () => cluster);
-    assert.deepEqual(listResources(found), ["gulls", "geese"]);
-    assert.deepEqual(listResources(withKinds), ["gulls"]);
-    assert.deepEqual(notes, ["follower: found geese"]);
+    assert.deepEqual(listResources(found), [kindInSettings, kindInCluster]);
+    assert.deepEqual(listResources(withKinds), [kindInSettings]);
+    assert.deepEqual(notes, [`follower: found ${kindInCluster}`]);
     const [role] = buildFunctionRbacObjects(catalogue, found, "postern");
     assert.deepEqual(Object(role).rules, [
-      { apiGroups: ["example.io"], resources: ["gulls"], verbs: ["get", "list"] },
-      { apiGroups: ["example.io"], resources: ["geese"], verbs: ["get", "list"] },
+      { apiGroups: ["example.io"], resources: [kindInSettings], verbs: ["get", "list"] },
+      { apiGroups: ["example.io"], resources: [kindInCluster], verbs: ["get", "list"] },
       { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] },
     ]);
   });
 
   it("entries that depend on objects can't be in a group", () =>
     assert.throws(() => parseConfig("rules: { follower: }\ngroups: { g: [follower] }", catalogue), {
-      message: /follows what is in the cluster/,
+      message: /depends on objects in the cluster/,
     }));
 });
 

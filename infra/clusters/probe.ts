@@ -32,10 +32,10 @@ interface EndpointProbeLimits {
   pause: number;
   timeoutSeconds: number;
   /**
-   * A time in milliseconds since 1970. Until then, a change of an alias, a permission or a route may still spread in
+   * A time in milliseconds since 1970. Until then, a change of an alias, a permission or a route may still propagate in
    * AWS, so some answers may be as before it.
    */
-  spreadingUntil: number;
+  propagationDeadline: number;
   /** True if a function has just got the right to read the cluster, so that EKS may not know it yet. */
   hasNewRights: boolean;
 }
@@ -44,7 +44,7 @@ const defaultLimits: EndpointProbeLimits = {
   tries: 3,
   pause: 500,
   timeoutSeconds: 3,
-  spreadingUntil: 0,
+  propagationDeadline: 0,
   hasNewRights: false,
 };
 /** A deployment waits at most so many milliseconds until its changes have an effect in all endpoints of AWS. */
@@ -59,7 +59,7 @@ export const probeEndpoint = async (
   options: Partial<EndpointProbeLimits> & { review?: object; agent?: Agent } = {},
 ): Promise<EndpointProbeResult> => {
   const { review = buildProbeReview([]), agent = false, ...patience } = options;
-  const { tries, pause, timeoutSeconds, spreadingUntil, hasNewRights } = { ...defaultLimits, ...patience };
+  const { tries, pause, timeoutSeconds, propagationDeadline, hasNewRights } = { ...defaultLimits, ...patience };
   const body = JSON.stringify(review);
   const begun = Date.now();
   for (let attempt = 1; ; attempt++) {
@@ -76,11 +76,12 @@ export const probeEndpoint = async (
     if (fault === undefined)
       return { ok: true, milliseconds, sentence: hideUrlKeys(`${url} answers in ${milliseconds} ms`) };
     const isTemporary = !("status" in answer) || answer.status >= 500 || answer.status === 429;
-    const isSpreading = spreadingUntil > begun && mayBeSpreading(answer, hasNewRights);
-    const givesUp = isSpreading ? Date.now() >= spreadingUntil : !isTemporary || attempt >= tries;
+    // After a deployment, AWS needs some seconds until a changed permission, route or alias has an effect everywhere.
+    const isPropagating = propagationDeadline > begun && mayBePropagating(answer, hasNewRights);
+    const givesUp = isPropagating ? Date.now() >= propagationDeadline : !isTemporary || attempt >= tries;
     if (givesUp) {
       const seconds = Math.round((Date.now() - begun) / 1000);
-      const others = isSpreading ? ` (the last of ${attempt} answers in ${seconds} s)` : "";
+      const others = isPropagating ? ` (the last of ${attempt} answers in ${seconds} s)` : "";
       return { ok: false, milliseconds, sentence: hideUrlKeys(`${url}: ${fault}${others}`) };
     }
     await wait(pause);
@@ -141,7 +142,7 @@ export const probeForFailingEntries = async (
   { hasNewRights = false } = {},
 ): Promise<WebhookEntryProbe[]> => {
   const patience = hasNewRights ? accessMilliseconds : spreadMilliseconds;
-  const found = await probeEntries(entries, { spreadingUntil: Date.now() + patience, hasNewRights });
+  const found = await probeEntries(entries, { propagationDeadline: Date.now() + patience, hasNewRights });
   return found.filter(({ ok }) => !ok);
 };
 
@@ -152,7 +153,7 @@ export const probeForFailingEntries = async (
  * - 404 of the function's version before, which may not know a new key
  * - 503 of a function that can't read its cluster yet
  */
-const mayBeSpreading = (answer: HttpsAnswer | UnansweredError, hasNewRights: boolean): boolean =>
+const mayBePropagating = (answer: HttpsAnswer | UnansweredError, hasNewRights: boolean): boolean =>
   "status" in answer &&
   ([403, 404].includes(answer.status) ||
     (answer.status === 503 && hasNewRights) ||

@@ -112,7 +112,10 @@ export const readRegisteredCluster = async (
   };
 };
 
-/** Returns the relay that a cluster's entries call, without its CA, which is `relayCa`; undefined if they call none. */
+/**
+ * Returns the relay that a cluster's entries call; undefined if they call none. Its `ca` is empty and not used: the
+ * caller of this function passes the CA to `buildClusterObjects` by itself.
+ */
 const toRelayService = ([service]: RelayReference[]): RelayService | undefined => {
   if (service === undefined) return undefined;
   const { namespace, name, port } = service;

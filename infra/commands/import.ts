@@ -88,15 +88,15 @@ const readTarget = async (options: ParsedOptions): Promise<ImportTarget> => {
 /** Opens the cluster of --kubeconfig, or else a cluster of the project's postern.yaml. */
 const openLiveCluster = async (options: ParsedOptions): Promise<ClusterApi> => {
   const kubeconfig = options.text("kubeconfig");
-  const deployer = { identity: readAwsIdentity, right: "read /version" };
+  const credentials = { identity: readAwsIdentity, neededRight: "read /version" };
   if (kubeconfig !== undefined) {
     const context = options.text("context");
-    return openClusterApi(context ?? basename(kubeconfig), undefined, { ...deployer, kubeconfig, context });
+    return openClusterApi(context ?? basename(kubeconfig), undefined, { ...credentials, kubeconfig, context });
   }
   if (!hasConfig()) throw new Complaint("--live needs --kubeconfig FILE, or a postern.yaml whose cluster has connect");
   const folder = getProjectRoot();
   const [name, { connect }] = chooseCluster((await readProject(getConfigFile())).config, options.text("cluster"));
-  return openClusterApi(name, connect, { ...deployer, folder, ...readClusterCredentials(options, [name]) });
+  return openClusterApi(name, connect, { ...credentials, folder, ...readClusterCredentials(options, [name]) });
 };
 
 /** Reads --flags. Without this option, no flag is set, but --config must be given. `file` is the value of --config. */

@@ -71,7 +71,7 @@ export default {
     // If postern.yaml can't be read, the rest of the status is shown all the same.
     const project = await readProject(file)
       .then((found) => {
-        reportBroken(found.broken, () => true);
+        reportBroken(found.broken, () => true); // Each rule is needed, so a broken one is an error.
         return found;
       })
       .catch((error) => {
@@ -193,7 +193,7 @@ const showDenials = async (options: ParsedOptions): Promise<number> => {
 const showRegisteredClusters = async (options: ParsedOptions): Promise<number> => {
   const { file, catalogue, config, clusters: names } = await readDeploymentConfig(options);
   const name = readInstanceName(options);
-  const deployer = { ...readClusterCredentials(options, names), right: "read webhook configurations and roles" };
+  const deployer = { ...readClusterCredentials(options, names), neededRight: "read webhook configurations and roles" };
   const targets = { stage: { readIdentity: readAwsIdentity }, file, deployer, config };
   const unknown: string[] = [];
   const found = await runInParallel(3, names, async (cluster) => {
@@ -245,7 +245,10 @@ const formatRegisteredCluster = ({
   ].join("");
 };
 
-/** Reads the state of all rules. If that fails for a rule, a sentence in `faults` says so, and the others are shown. */
+/**
+ * Reads the states of all rules, and makes the `standings` of them, which the command prints. If a state can't be read,
+ * a sentence in `faults` says so, and the others are shown.
+ */
 const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
   const faults: string[] = [];
   const rules = await functions.listRules();
@@ -259,9 +262,10 @@ const readStandings = async ({ functions }: AwsStage, all: Release[]) => {
   );
   const states = found.filter((state) => state !== undefined);
   const standings = await runInParallel(5, states, async (state) => {
-    const { live: _, versions: __, latest: ___, ruleVersion: ____, ...standing } = state;
+    // These members are for comparisons with AWS. The command prints only the rest.
+    const { live: _, versions: __, latest: ___, ruleVersion: ____, ...printedState } = state;
     const isWarm = all[0]?.warm?.includes(state.rule);
-    return { ...standing, ...(isWarm && { warm: await functions.listWarmVersions(state.rule) }) };
+    return { ...printedState, ...(isWarm && { warm: await functions.listWarmVersions(state.rule) }) };
   });
   return { states, standings, faults };
 };
@@ -283,6 +287,7 @@ const formatStandings = (
       ([otherVersion, weight]) => `, ${Math.round(weight * 100)}% version ${otherVersion}`,
     );
     const states = [
+      // A disarmed rule allows everything until a time.
       ...(disarmed && disarmed.until > new Date() ? [`disarmed until ${disarmed.until.toISOString()}`] : []),
       ...warm.map(({ version, count, status, reason }) => {
         const why = reason === undefined ? "" : `: ${reason}`;
@@ -291,9 +296,9 @@ const formatStandings = (
     ];
     return [rule, `${version}${trial.join("")}`, modified.toISOString(), previous ?? "-", states.join(", ")];
   });
-  const like = release?.like === undefined ? "" : `, like r${release.like}`;
+  const rollback = release?.like === undefined ? "" : `, a rollback to r${release.like},`;
   const open = release?.complete === false ? ", not complete: run postern deploy again" : "";
-  const head = release ? `release r${release.id}${like} of ${release.at}, by ${release.by}${open}\n\n` : "";
+  const head = release ? `release r${release.id}${rollback} of ${release.at}, by ${release.by}${open}\n\n` : "";
   return `${head}${formatTable([["RULE", "LIVE", "PUBLISHED", "BEFORE", ""], ...rows])}`;
 };
 

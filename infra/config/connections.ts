@@ -10,10 +10,10 @@ import { createMapShape, describeFoundValue, type InputShape } from "../cli/shap
 import type { ManifestCluster } from "../manifests/manifest-cluster.ts";
 import type { ClusterConfig, ClusterConnectConfig, PosternConfig, RelayService } from "./config.ts";
 import {
-  chooseKubeconfigOfVariable,
   isServerAddress,
   readCertificatesFromPemOrFile,
   readKubeconfig,
+  readKubeconfigVariable,
 } from "./kubeconfig.ts";
 
 const describeText = (description: string): InputShape => {
@@ -145,7 +145,8 @@ export const readClusterConnections = async (
     const { connect } = cluster;
     const clusterPlace = `${basename(file)} clusters.${name}`;
     if (asking.length === 0) continue;
-    const choice = where === "here" && connect === undefined ? chooseKubeconfigOfVariable(name) : undefined;
+    // On this machine, a cluster without `connect` is read by the kubeconfigs in the variable KUBECONFIG, if any.
+    const choice = where === "here" && connect === undefined ? readKubeconfigVariable(name) : undefined;
     if (choice !== undefined)
       await readKubeconfig(choice).then(
         (connection) => found.connections.set(name, connection),

@@ -163,7 +163,7 @@ describe("the command of a kubeconfig", {
   for (const [does, script, sentence] of harmful)
     it(`that ${does} is an error`, async () => {
       const exec = { apiVersion, command: "sh", args: ["-c", script], interactiveMode: "Never" };
-      const target = { file: kubeconfig, cluster: { content: {} }, server: "", authority: undefined };
+      const target = { file: kubeconfig, cluster: { content: {} }, server: "", caText: undefined };
       const limits = { alone: script.includes("sleep") ? 1 : 60, interactive: 60 };
       await assert.rejects(createExecCredentialSource(exec, target, limits).read(0), sentence);
     });

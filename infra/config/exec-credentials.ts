@@ -18,7 +18,7 @@ export interface ExecTarget {
   cluster: { content: Record<string, unknown> };
   server: string;
   /** The text of the cluster's certificate-authority. */
-  authority: string | undefined;
+  caText: string | undefined;
 }
 
 /** A credential plugin: the member `exec` of a kubeconfig's user. */
@@ -96,14 +96,14 @@ const parsePlugin = (exec: unknown, file: string): ExecPlugin => {
 const isText = (value: unknown): value is string => typeof value === "string" && !value.includes("\0");
 
 /** Describes the cluster for a plugin, in the same format as kubectl. */
-const describeCluster = ({ cluster: { content }, server, authority }: ExecTarget) => {
+const describeCluster = ({ cluster: { content }, server, caText }: ExecTarget) => {
   const execExtension = toList(content.extensions).find(
     (entry) => toMap(entry).name === "client.authentication.k8s.io/exec",
   );
   return {
     server: String(content.server ?? server),
     ...(content["tls-server-name"] ? { "tls-server-name": content["tls-server-name"] } : {}),
-    ...(authority && { "certificate-authority-data": Buffer.from(authority).toString("base64") }),
+    ...(caText && { "certificate-authority-data": Buffer.from(caText).toString("base64") }),
     ...(content["disable-compression"] === true && { "disable-compression": true }),
     config: toMap(execExtension).extension ?? null,
   };

@@ -34,7 +34,7 @@ interface Kubeconfig {
 interface KubeconfigChoice {
   /** The files. They are merged: if two files have an entry of the same name, the first one counts. */
   files: readonly string[];
-  /** True if the user named the files by an option or a variable. Programs in other kubeconfigs don't run. */
+  /** True if the user named the files by an option or a variable. Only then, programs in them (`exec`) may run. */
   isNamedByUser: boolean;
   context?: string | undefined;
   /** The context to use if it exists and `context` isn't set. If it doesn't exist, the current context is used. */
@@ -49,7 +49,7 @@ const unnamedCluster = "local";
  * set. The context must have the cluster's name. If postern.yaml names no clusters, the current context is used unless
  * there is a context "local".
  */
-export const chooseKubeconfigOfVariable = (cluster: string, context?: string): KubeconfigChoice | undefined => {
+export const readKubeconfigVariable = (cluster: string, context?: string): KubeconfigChoice | undefined => {
   const files = (process.env.KUBECONFIG ?? "").split(delimiter).filter(Boolean);
   if (files.length === 0) return undefined;
   const contexts = cluster === unnamedCluster ? { context, preferred: cluster } : { context: context ?? cluster };
@@ -58,10 +58,11 @@ export const chooseKubeconfigOfVariable = (cluster: string, context?: string): K
 
 /** Reads a kubeconfig as kubectl does. Throws if it has something that Postern doesn't support, such as proxy-url. */
 export const readKubeconfig = async (choice: KubeconfigChoice): Promise<ApiServerConnection> => {
-  const { cluster, user, authority, ca } = await readContext(choice);
+  // `ca` has only the certificates in `caText`. A credential program (`exec`) gets the whole text, as from kubectl.
+  const { cluster, user, caText, ca } = await readContext(choice);
   const server = readServerUrl(cluster);
   const connection = { server, ...(ca && { ca }), ...readServerName(cluster), ...readHeaders(user) };
-  return { ...connection, credentials: await readCredentials(user, { cluster, server, authority }, choice) };
+  return { ...connection, credentials: await readCredentials(user, { cluster, server, caText }, choice) };
 };
 
 /** Returns the address of a cluster's API server without a slash at its end. */
@@ -80,7 +81,10 @@ const readServerName = ({ content }: NamedEntry) => {
   return typeof name === "string" && name !== "" ? { serverName: name } : {};
 };
 
-/** Returns the headers for user name and password, and those for impersonation, such as Impersonate-User. */
+/**
+ * Returns the headers for user name and password, and those for impersonation, such as Impersonate-User. Errors begin
+ * with a verb: callers put what names the kubeconfig before them, such as `--kubeconfig FILE`.
+ */
 const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "headers"> => {
   const { username, password, as, "as-uid": uid, "as-groups": groups, "as-user-extra": extra } = content;
   const headers: Record<string, string | string[]> = {};
@@ -106,7 +110,7 @@ const toHeaderText = (text: string): string => Buffer.from(text).toString("latin
 /** Returns the credentials of a user. As in kubectl, a program (`exec`) runs only if there are no other credentials. */
 const readCredentials = async (
   user: NamedEntry,
-  target: Pick<ExecTarget, "cluster" | "server" | "authority">,
+  target: Pick<ExecTarget, "cluster" | "server" | "caText">,
   { isNamedByUser }: KubeconfigChoice,
 ): Promise<ClusterCredentialSource> => {
   const { content, file } = user;
@@ -129,6 +133,7 @@ const readCredentials = async (
     });
   }
   const credentials = { ...fixed, ...certificate };
+  // `readHeaders` returns the header for a user name and its password.
   if (Object.keys(credentials).length > 0 || username) return credentials;
   if (exec === undefined)
     throw new Error(`finds neither a token nor a client certificate for the user "${user.name}" in ${file}`);
@@ -186,7 +191,10 @@ export const readServiceKubeconfig = async (file: string): Promise<Record<string
 
 const isInAws = (name: string) => !("file" in parseCredentialPlace(name));
 
-/** Returns the cluster and the user of a kubeconfig's context. Throws if Postern doesn't support them. */
+/**
+ * Returns the cluster and the user of a kubeconfig's context. Throws if Postern doesn't support them. Errors begin with
+ * a verb: callers put what names the kubeconfig before them, such as `--kubeconfig FILE`.
+ */
 const readContext = async ({ files, context: chosen, preferred, isNamedByUser }: KubeconfigChoice) => {
   const config = mergeKubeconfigs(await readKubeconfigs(files));
   const find = (entries: NamedEntry[], name: unknown) => entries.find((entry) => entry.name === name);
@@ -205,14 +213,15 @@ const readContext = async ({ files, context: chosen, preferred, isNamedByUser }:
     throw new Error(
       `would trust any server, by insecure-skip-tls-verify in ${cluster.file}; name its certificate-authority`,
     );
-  // The message names exec only if Postern would run the program.
+  // Postern runs the credential program that `exec` names only if the user named the kubeconfig.
+  const mayRunExec = isNamedByUser;
   if (user.content["auth-provider"] !== undefined)
     throw new Error(
-      `would ignore auth-provider in ${user.file}; use a user with a token${isNamedByUser ? ", exec" : ""} or a client certificate`,
+      `would ignore auth-provider in ${user.file}; use a user with a token${mayRunExec ? ", exec" : ""} or a client certificate`,
     );
-  const authority = await readText(cluster, "certificate-authority");
-  const ca = authority === undefined ? undefined : await readCertificatesFromPemOrFile(authority, "");
-  return { cluster, user, authority, ca };
+  const caText = await readText(cluster, "certificate-authority");
+  const ca = caText === undefined ? undefined : await readCertificatesFromPemOrFile(caText, "");
+  return { cluster, user, caText, ca };
 };
 
 /** Members of a cluster or a user in a kubeconfig whose values must be texts. */

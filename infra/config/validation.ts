@@ -128,6 +128,7 @@ export const validateConfig = (
     return { path, sentence: `is unknown; ${meant || `${expected} is expected`}` };
   });
   const complain: ReportMistake = (path, sentence) => {
+    // The check of the shape may have found the same mistake. Its sentence then ends with the value that was found.
     const isReported = mistakes.some(
       (mistake) => mistake.sentence.startsWith(sentence) && mistake.path.join() === path.join(),
     );
@@ -167,6 +168,7 @@ const readCluster = (
       path,
       "is no name for a cluster: it must have at most 63 lower-case letters, digits and hyphens, and no hyphen first or last",
     );
+  // `service` names the cluster's relay: a Service in the cluster that forwards the API server's calls to the rules.
   const { name: serviceName, ca } = toMap(service);
   const relay = parseServiceName(String(serviceName));
   const connectFault = isMap(connect) && isFit(connectShape, connect) ? findConnectFault(connect) : undefined;
@@ -232,6 +234,6 @@ export const findGroupFault = ({ phases, rule }: CatalogueRule, otherGroup: stri
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
   if (rule.variants) return "has several entries, and a group has one";
   if (rule.inspectForSettings)
-    return "has an entry that follows what is in the cluster, and a group's is set when it is built";
+    return "has an entry that depends on objects in the cluster, but a group's entry is fixed when the group is built";
   return rule.authorizedBy && "is decided by the API server's own authorizer, which a group can't ask";
 };

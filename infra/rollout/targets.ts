@@ -99,7 +99,7 @@ export const openTargetCluster = (
   name: string,
 ): Promise<ClusterApi> => {
   const { stage, file, deployer, config } = targets;
-  const { kubeconfig, context, right } = deployer;
+  const { kubeconfig, context, neededRight } = deployer;
   const isForSeveral = kubeconfig !== undefined && config.clusters.size > 1;
   return openClusterApi(name, getClusterConfig({ config }, name).connect, {
     identity: stage.readIdentity,
@@ -108,7 +108,7 @@ export const openTargetCluster = (
     kubeconfig,
     context: context ?? (isForSeveral ? name : undefined),
     preferred: name,
-    right,
+    neededRight,
   });
 };
 

@@ -27,7 +27,7 @@ import { formatCount } from "../cli/progress.ts";
 import { getConfigFile } from "../cli/roots.ts";
 import type { PosternConfig, RuleConfig } from "../config/config.ts";
 import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
-import { chooseKubeconfigOfVariable } from "../config/kubeconfig.ts";
+import { readKubeconfigVariable } from "../config/kubeconfig.ts";
 import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
 import { readAllRules, requireConfig } from "../project/project-rules.ts";
@@ -203,7 +203,7 @@ const reconcileEachMinute = (getLoaded: () => LoadedHandlers, openCapabilities: 
   const reconcile = async () => {
     const { config, served } = getLoaded();
     const clusters = [...config.clusters].flatMap(([name, { connect }]) =>
-      (connect ?? chooseKubeconfigOfVariable(name)) ? [name] : [],
+      (connect ?? readKubeconfigVariable(name)) ? [name] : [],
     );
     for (const listed of served.filter(({ rule }) => rule.reconcile)) {
       const end = Date.now() + reconcileMilliseconds;

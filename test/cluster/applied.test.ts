@@ -930,14 +930,14 @@ describe("a probe", () => {
     { status: 404, body: '{"kind":"Status","message":"there is nothing here"}' },
     { status: 500, body: '{"message":"Internal Server Error"}' },
   ];
-  it("a probe is repeated while AWS's changes may still spread, until `spreadingUntil`", async () => {
+  it("a probe is repeated while AWS's changes may still propagate, until `propagationDeadline`", async () => {
     answers = answersWhileSpreading.map((answer) => () => answer);
-    const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
+    const limits = { ...threeTries, propagationDeadline: Date.now() + 60_000 };
     assert.equal((await probeEndpoint(url, certificate.ca, limits)).ok, true);
     assert.equal(requests.length, answersWhileSpreading.length + 1);
     for (const answer of answersWhileSpreading) {
       answers = Array(2000).fill(() => answer);
-      const brief = { tries: 1, pause: 100, spreadingUntil: Date.now() + 500 };
+      const brief = { tries: 1, pause: 100, propagationDeadline: Date.now() + 500 };
       const { ok, sentence } = await probeEndpoint(url, certificate.ca, brief);
       assert.equal(ok, false);
       assert.match(sentence, / \(the last of \d+ answers in \d+ s\)$/);
@@ -945,7 +945,7 @@ describe("a probe", () => {
   });
   it("a probe isn't repeated more than three times if the rule fails, even while AWS's changes spread", async () => {
     answers = Array(5).fill(() => ({ status: 500, body: '{"kind":"Status","message":"the rule failed"}' }));
-    const limits = { ...threeTries, spreadingUntil: Date.now() + 60_000 };
+    const limits = { ...threeTries, propagationDeadline: Date.now() + 60_000 };
     const { sentence } = await probeEndpoint(url, certificate.ca, limits);
     assert.deepEqual([sentence, requests.length], [`${maskUrl()}: it answers 500: the rule failed`, 3]);
   });

@@ -26,7 +26,10 @@ export const openCluster = async (
   { cluster: [name, config], deployer, namespaces, page: size }: ClusterReadOptions,
   signal: AbortSignal,
 ) => {
-  const connection = await resolveClusterConnection(name, config.connect, { ...deployer, right: "list everything" });
+  const connection = await resolveClusterConnection(name, config.connect, {
+    ...deployer,
+    neededRight: "list everything",
+  });
   const read = openApiReader(connection, signal);
   const describeAnswer: FailureFormatter = (answer) => describeFailure(answer, connection);
   const found = await discoverClusterResources(read, describeAnswer);
