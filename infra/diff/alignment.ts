@@ -28,9 +28,13 @@ const maxEdits = 1000;
  */
 const findEqualLines = (oldLines: readonly string[], newLines: readonly string[]): [number, number][] => {
   if (oldLines.length === 0 || newLines.length === 0) return [];
-  /** For each number of edits, a map of the furthest old line that was reached on each diagonal. */
+  /**
+   * The furthest old line that was reached on each diagonal. A diagonal is an old index minus a new one. At first only
+   * diagonal 1 has a line, so that the search begins on diagonal 0 at the first lines.
+   */
+  const reached = new Map([[1, 0]]);
+  /** Copies of `reached`, each made before the search with one more edit. */
   const history: Map<number, number>[] = [];
-  let reached = new Map([[1, 0]]);
   for (let edits = 0; edits <= Math.min(oldLines.length + newLines.length, maxEdits); edits++) {
     history.push(new Map(reached));
     for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
@@ -45,20 +49,23 @@ const findEqualLines = (oldLines: readonly string[], newLines: readonly string[]
       if (oldIndex >= oldLines.length && oldIndex - diagonal >= newLines.length)
         return tracePairs(history, oldLines.length, newLines.length);
     }
-    reached = new Map(reached);
   }
   return [];
 };
 
-/** Returns the old line at which the search on a diagonal starts: after one edit from a neighbouring diagonal. */
+/**
+ * Returns the old line at which the search on a diagonal starts: after one edit from a neighbouring diagonal. The edit
+ * adds a new line if it comes from the diagonal above, or deletes an old line if it comes from the one below.
+ */
 const advanceDiagonal = (reached: ReadonlyMap<number, number>, diagonal: number, edits: number): number => {
   const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
-  return diagonal === -edits || (diagonal !== edits && below < above) ? above : below + 1;
+  const addsLine = diagonal === -edits || (diagonal !== edits && below < above);
+  return addsLine ? above : below + 1;
 };
 
 /**
  * Follows the shortest path of edits backwards from the ends of both texts, and collects the equal lines on it.
- * `history` has for each number of edits the furthest old line on each diagonal.
+ * `history[edits]` has the furthest old line on each diagonal (old index minus new index) before the last of the edits.
  */
 const tracePairs = (
   history: readonly Map<number, number>[],

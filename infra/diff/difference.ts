@@ -22,10 +22,10 @@ export interface ObjectAfterRule {
   after: unknown;
 }
 
-/** A line of the changed object: `from` is the line's index in the original text, `rule` the rule that added it. */
+/** A line of the changed object. It is either a line of the original text, with its index there, or a rule added it. */
 interface AttributedLine {
   text: string;
-  from?: number;
+  originalIndex?: number;
   rule?: string;
 }
 
@@ -37,14 +37,14 @@ export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]
 export const computeDiffLines = (first: unknown, stages: readonly ObjectAfterRule[]): DiffLine[] => {
   const original = formatYamlLines(hideSecretValues(first));
   let texts = original;
-  let lines = original.map((text, from): AttributedLine => ({ text, from }));
+  let lines = original.map((text, originalIndex): AttributedLine => ({ text, originalIndex }));
   const removedBy = new Map<number, string>();
   for (const { rule, after } of stages) {
     const next = formatYamlLines(hideSecretValues(after, first));
     const oldIndexes = findOldIndexesOfLines(texts, next);
     const keptIndexes = new Set(oldIndexes);
-    for (const [index, { from }] of lines.entries())
-      if (from !== undefined && !keptIndexes.has(index)) removedBy.set(from, rule);
+    for (const [index, { originalIndex }] of lines.entries())
+      if (originalIndex !== undefined && !keptIndexes.has(index)) removedBy.set(originalIndex, rule);
     const before = lines;
     lines = next.map((text, index) => before[oldIndexes[index] ?? -1] ?? { text, rule });
     texts = next;
@@ -70,14 +70,14 @@ const interleaveLines = (
       merged.push({ sign: "-", text: original[next] ?? "", ...toRuleField(removedBy.get(next)) });
     for (const line of pendingAdded.splice(0)) merged.push(line);
   };
-  for (const { text, from, rule } of lines) {
-    if (from === undefined) {
+  for (const { text, originalIndex, rule } of lines) {
+    if (originalIndex === undefined) {
       pendingAdded.push({ sign: "+", text, ...toRuleField(rule) });
       continue;
     }
-    addChangesBefore(from);
+    addChangesBefore(originalIndex);
     merged.push({ sign: " ", text });
-    next = from + 1;
+    next = originalIndex + 1;
   }
   addChangesBefore(original.length);
   return merged;

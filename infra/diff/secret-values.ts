@@ -30,7 +30,7 @@ export const hideSecretValues = (object: unknown, before: unknown = object): unk
   return hidden;
 };
 
-/** Hides the values of a map, not its keys. If `data` isn't a map, hides all of it. */
+/** Hides the values of a map, not its keys. If `members` isn't a map, hides all of it. */
 const hideMembers = (members: unknown, oldMembers: unknown): unknown =>
   isMap(members)
     ? Object.fromEntries(
@@ -42,8 +42,8 @@ const hideValue = (value: unknown, oldValue: unknown): string => (isSame(value, 
 
 /**
  * Replaces texts in sentences about objects with `***`: values of the Secrets among the objects (also parts of values),
- * the copies that kubectl saves in the objects, and values of other Secrets. Other texts of the objects stay, even if a
- * copy contains them, too.
+ * values of other Secrets, and the texts of the copies that kubectl saves in the objects. A text of a copy stays if an
+ * object shows it, too: outside of its copy and of the values of a Secret.
  */
 export const hideInSentences = (
   sentences: readonly string[],
@@ -61,8 +61,8 @@ export const hideInSentences = (
   // Values of Secrets among the objects are covered from 1 character on, and other values from 4.
   const covered = coverTexts(lower, listForms(values), 1);
   const isOther = coverTexts(lower, listForms(otherValues));
-  const isCopied = coverTexts(joined, listNamesAndTexts(copies));
-  const isShown = coverTexts(joined, listNamesAndTexts(objects.map((object) => hideSecretValues(object))));
+  const isCopied = coverTexts(joined, listKeysAndTexts(copies));
+  const isShown = coverTexts(joined, listKeysAndTexts(objects.map((object) => hideSecretValues(object))));
   for (const at of covered.keys()) if (isOther[at] || (isCopied[at] && !isShown[at])) covered[at] = 1;
   const names = new Set(objects.flatMap((object) => valueFields.flatMap((field) => listKeys(getOwn(object, field)))));
   // A name such as data.password stays, even if it contains a text that is covered elsewhere.
@@ -77,12 +77,14 @@ export const hideInSentences = (
 
 /** Replaces values of Secrets in texts and keys of a value with `***`. Keeps `apiVersion` and `kind` of an object. */
 export const hideInValue = (value: unknown, secrets: Iterable<unknown>): unknown => {
+  // All texts are collected and searched together. Then each is replaced, in the same order.
   const texts: string[] = [];
   mapTexts(value, (text) => {
     texts.push(text);
     return text;
   });
-  const hidden = hideInSentences(texts, [], secrets).values();
+  const noObjects: unknown[] = [];
+  const hidden = hideInSentences(texts, noObjects, secrets).values();
   const shown = mapTexts(value, () => hidden.next().value ?? mask);
   if (!isMap(value) || !isMap(shown)) return shown;
   const kept = Object.entries(value).filter(([key]) => key === "apiVersion" || key === "kind");
@@ -111,7 +113,7 @@ const listKeys = (value: unknown): string[] => (isMap(value) ? Object.keys(value
  * JSON, each line, and in base64. The keys of a value that is a map are texts, too.
  */
 const listForms = function* (values: readonly unknown[]): Generator<string> {
-  for (const text of listTexts([values, listInnerKeys(values)])) {
+  for (const text of listTexts([values, listKeysAndBooleans(values)])) {
     const escaped = JSON.stringify(text).slice(1, -1);
     const lines = text.split("\n").map((line) => line.trim());
     for (const form of [text, escaped, ...lines, Buffer.from(text).toString("base64")]) yield toLowerAscii(form);
@@ -121,8 +123,11 @@ const listForms = function* (values: readonly unknown[]): Generator<string> {
 /** Changes only ASCII letters. `toLowerCase` can change the length of a text, for instance for "İ". */
 const toLowerAscii = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 
-/** Returns the keys at any depth, and the words "true" and "false" if such values exist. */
-const listInnerKeys = (values: readonly unknown[]): string[] => {
+/**
+ * Returns the texts of values that `listTexts` doesn't list, although sentences may contain them: the keys of maps at
+ * any depth, and the words "true" and "false" if such values exist.
+ */
+const listKeysAndBooleans = (values: readonly unknown[]): string[] => {
   const toVisit: unknown[] = [...values];
   const words = new Set<string>();
   // The loop also visits the values that it adds.
@@ -135,9 +140,10 @@ const listInnerKeys = (values: readonly unknown[]): string[] => {
   return [...words];
 };
 
-const listNamesAndTexts = function* (objects: readonly unknown[]): Generator<string> {
+/** Yields all texts in objects: values at any depth and the keys of maps. */
+const listKeysAndTexts = function* (objects: readonly unknown[]): Generator<string> {
   yield* listTexts(objects);
-  yield* listInnerKeys(objects);
+  yield* listKeysAndBooleans(objects);
 };
 
 /** Returns where a text names a value of a Secret, as in `data.password` and `stringData["tls.key"]`. */

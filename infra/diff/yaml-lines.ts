@@ -82,6 +82,7 @@ export const formatYamlFlowKey = (key: string): string => {
 
 const formatScalar = (value: unknown): string => {
   if (typeof value === "string") return needsQuotes(value) ? quoteText(value) : value;
+  // A list or map that comes here is empty: callers write the members of others.
   if (Array.isArray(value)) return "[]";
   if (isMap(value)) return "{}";
   // YAML 1.1 reads `1e+21` as a text, because it has no dot; `1.0e+21` is a number.
