@@ -29,7 +29,7 @@ const catalogue = [
       settings: shape,
       checkSettings: ({ seconds, name }, clusters) => {
         if (seconds < 0) return "seconds must not be negative";
-        return name === "eats" && clusters?.includes(name) === false ? "name must be a cluster" : undefined;
+        return name === "missing-cluster" && clusters?.includes(name) === false ? "name must be a cluster" : undefined;
       },
       mutate() {},
     }),

@@ -112,7 +112,7 @@ export interface ReviewRecordingConfig {
   prefix: string;
   /** The fraction of reviews that is recorded; 0.01 by default. */
   share: number;
-  /** The fields whose free text recordings keep; in all other fields it is redacted. */
+  /** The fields whose texts are recorded unchanged. In other fields, texts that may contain secrets are replaced. */
   keep?: readonly UnredactedPath[];
 }
 

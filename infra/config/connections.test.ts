@@ -13,13 +13,15 @@ import { readOrCreateServerCertificate } from "../keys/keys.ts";
 import { parseConfig } from "../project/project.ts";
 import { readClusterConnections } from "./connections.ts";
 
-const { wrong, refused } = readRows<{
-  wrong: [name: string, connect: object, sentence: string][];
-  refused: {
-    kubeconfig: string;
+/** What must be refused: values of `connect` in postern.yaml, and the kubeconfigs that a `connect` names. */
+const { invalidConnects, refusedKubeconfigs } = readRows<{
+  invalidConnects: [name: string, connect: object, sentence: string][];
+  refusedKubeconfigs: {
+    name: string;
+    /** The user and the cluster in the kubeconfig, or else the whole kubeconfig. */
     user?: object;
     cluster?: object;
-    content?: object;
+    wholeKubeconfig?: object;
     context?: string;
     says: string;
   }[];
@@ -78,7 +80,7 @@ describe("a connect setting", () => {
   ];
   for (const [name, connect, expected] of right) it(name, async () => assert.deepEqual(await read(connect), expected));
 
-  for (const [name, connect, sentence] of wrong)
+  for (const [name, connect, sentence] of invalidConnects)
     it(`${name} is refused`, () =>
       assert.rejects(read(connect), expectComplaint(`postern.yaml:1 clusters.prod.connect ${sentence}`)));
   it("a connect setting with an unknown key is refused", () =>
@@ -189,10 +191,10 @@ describe("a connect setting", () => {
       assert.deepEqual(await credentials.read(0), { token: "t" });
     });
 
-    for (const { kubeconfig: name, user = { token: "t" }, cluster, content, context, says } of refused)
+    for (const { name, user = { token: "t" }, cluster, wholeKubeconfig, context, says } of refusedKubeconfigs)
       it(`${name} is refused`, () =>
         assert.rejects(
-          readWith(content ?? buildKubeconfig(user, cluster), context),
+          readWith(wholeKubeconfig ?? buildKubeconfig(user, cluster), context),
           expectComplaint(new RegExp(says)),
         ));
 

@@ -58,8 +58,8 @@ describe("objects of a setting", () => {
         "\n---\n",
       ),
     );
-    // The file has no spec.rules.1.missing, where `read` reports the first fault, so the position is that of
-    // spec.rules.1. The second fault has no position.
+    // The rule `reading` reports two faults in a file with two objects. One is at spec.rules.1.missing of the second
+    // object, where the file has nothing, so its position is that of spec.rules.1. The other one has no position.
     const place = "postern.yaml:4 rules.reading.settings.policies bad.yaml";
     await assert.rejects(readPolicies("bad.yaml"), {
       message: `${place}:9:7: is wrong\n${place}: has no place`,

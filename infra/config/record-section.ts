@@ -13,6 +13,7 @@ export interface RecordSection {
   bucket?: string;
   prefix?: string;
   share?: number;
+  /** The paths of fields whose texts are recorded unchanged, such as "spec.containers.args", not parsed yet. */
   keep?: unknown[];
 }
 

@@ -59,6 +59,7 @@ type RuleSection = Pick<RuleConfig, "failurePolicy" | "timeoutSeconds" | "reserv
   settings?: unknown;
 };
 
+/** The section `exempt` as it is in postern.yaml: `namespaceLabels:` without a value is null, and means no labels. */
 type ExemptSection = Omit<RuleExemptions, "namespaceLabels" | "exceptions"> & {
   namespaceLabels?: Record<string, string> | null;
   exceptions?: RuleException[];
@@ -174,7 +175,7 @@ const ruleMembers: Record<string, InputShape> = {
   record: recordSectionShape,
   settings: {
     ...anyShape,
-    description: "the rule's own settings, which its README lists; they replace single defaults",
+    description: "the rule's own settings, which its README lists; a setting that is left out keeps its default",
   },
 };
 const createCountShape = (description: string): InputShape => {
@@ -293,17 +294,19 @@ const readRule = (
   const { complain } = reading;
   const { settings, exempt, record, ...fields } = section;
   const settingsPath = [...path, "settings"];
-  const givenSettings = rule && fillManifestSettings(rule, settings, settingsPath, reading);
+  // A setting may name files of manifests. The objects in them become its value.
+  const givenSettings = rule && replacePathsByManifests(rule, settings, settingsPath, reading);
   const mistakes = givenSettings == null ? [] : findSettingsMistakes(rule ?? {}, givenSettings);
   for (const mistake of mistakes) complain([...settingsPath, ...mistake.path], mistake.sentence);
-  const complainOfService: ReportMistake = (path, sentence) => {
+  /** Reports a mistake in a kubeconfig that a setting names, and adds it to the mistakes in the settings. */
+  const complainOfKubeconfig: ReportMistake = (path, sentence) => {
     mistakes.push({ path, sentence });
     complain([...settingsPath, ...path], sentence);
   };
   const merged = mergeWithDefaults(before?.settings ?? rule?.settings ?? {}, givenSettings);
   const filled =
     rule && isMap(givenSettings)
-      ? fillServiceSettings(rule, givenSettings, merged, { ...reading, complain: complainOfService })
+      ? fillSettingsFromKubeconfigs(rule, givenSettings, merged, { ...reading, complain: complainOfKubeconfig })
       : merged;
   return {
     mode: "enforce",
@@ -345,25 +348,27 @@ const readExempt = (
 };
 
 /**
- * Fills the settings of services from kubeconfigs. `sectionSettings` are those of one section, whose kubeconfigs are
- * read; `mergedSettings` has the general settings and the defaults, too.
+ * Fills settings of a rule from kubeconfigs that other settings name. The rule's `kubeconfigs` has both: its keys are
+ * settings with the file of a kubeconfig, its values are settings that the kubeconfig fills with url, ca and more.
+ * `sectionSettings` are those of one section of postern.yaml; only its kubeconfigs are used. `mergedSettings` has the
+ * general settings and the defaults, too.
  */
-const fillServiceSettings = (
+const fillSettingsFromKubeconfigs = (
   { kubeconfigs = {}, settings = {} }: Rule,
   sectionSettings: object,
   mergedSettings: object,
-  { services, complain }: ConfigReading,
+  { services: settingsByFile, complain }: ConfigReading,
 ): object => {
   let filled = mergedSettings;
-  for (const [place, service] of Object.entries(kubeconfigs)) {
-    const file = getSetting(mergedSettings, place);
+  for (const [fileSetting, filledSetting] of Object.entries(kubeconfigs)) {
+    const file = getSetting(mergedSettings, fileSetting);
     if (typeof file !== "string" || file === "") continue;
-    if (Object.hasOwn(sectionSettings, service))
-      complain([service], `must be left out, because ${place} names a kubeconfig`);
-    if (getSetting(sectionSettings, place) === undefined) continue;
-    const settingsOrFault = services.get(file) ?? `${file} is not read here`;
-    if (typeof settingsOrFault === "string") complain(place.split("."), settingsOrFault);
-    else filled = { ...filled, [service]: { ...Reflect.get(settings, service), ...settingsOrFault } };
+    if (Object.hasOwn(sectionSettings, filledSetting))
+      complain([filledSetting], `must be left out, because ${fileSetting} names a kubeconfig`);
+    if (getSetting(sectionSettings, fileSetting) === undefined) continue;
+    const settingsOrFault = settingsByFile.get(file) ?? `${file} is not read here`;
+    if (typeof settingsOrFault === "string") complain(fileSetting.split("."), settingsOrFault);
+    else filled = { ...filled, [filledSetting]: { ...Reflect.get(settings, filledSetting), ...settingsOrFault } };
   }
   return filled;
 };
@@ -373,7 +378,7 @@ export const getSetting = (settings: unknown, path: string): unknown =>
   path.split(".").reduce((holder, key) => toMap(holder)[key], settings);
 
 /** Replaces paths in a rule's settings by the manifests in these files or folders. */
-const fillManifestSettings = (
+const replacePathsByManifests = (
   { manifests = {} }: Rule,
   settings: unknown,
   path: ConfigPath,
@@ -393,13 +398,13 @@ const readManifestSetting = (
   value: unknown,
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
-  { folder, places, complain }: ConfigReading,
+  { folder, places: manifestsByPath, complain }: ConfigReading,
 ): unknown => {
   const parts: unknown[] = typeof value === "string" ? [value] : toList(value);
   if (parts.length === 0) return value;
   return parts.flatMap((part, index): object[] => {
     const partPath = typeof value === "string" ? path : [...path, index];
-    const manifestsOrFault = typeof part === "string" ? (places.get(part) ?? `${part} is not read here`) : [];
+    const manifestsOrFault = typeof part === "string" ? (manifestsByPath.get(part) ?? `${part} is not read here`) : [];
     if (typeof manifestsOrFault === "string") {
       complain(partPath, manifestsOrFault);
       return [];

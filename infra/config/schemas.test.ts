@@ -37,7 +37,9 @@ const isRefused = (check: () => unknown): boolean => {
   }
 };
 const checkConfig = (text: string) => {
-  const files = { folder: "", places: new Map([["policies/", []]]), services: new Map(), findPlace: () => "" };
+  // The only path of manifests that a config may name is policies/, without manifests. It may name no kubeconfig.
+  const manifestsByPath = new Map([["policies/", []]]);
+  const files = { folder: "", places: manifestsByPath, services: new Map(), findPlace: () => "" };
   const known = { catalogue, names, ...files };
   const [mistake] = validateConfig(parseYaml(text), known).mistakes;
   if (mistake) throw new Complaint(`${mistake.path.join(".")} ${mistake.sentence}`);
@@ -58,10 +60,10 @@ const examples = globSync(["*.md", "docs/**/*.md", "functions/*/README.md"], { c
 const configFiles = globSync("test/fixtures/**/postern.yaml", { cwd: packageRoot });
 const caseFiles = globSync(["functions/*/cases.yaml", "infra/commands/new/*/cases.yaml"], { cwd: packageRoot });
 
-/** Files with a mistake, as name and text; a postern.yaml and cases with all members. */
-const { wrong, whole: complete } = readRows<{
-  wrong: { config: [string, string][]; cases: [string, string][] };
-  whole: { config: unknown; cases: unknown };
+/** `wrong` has files with a mistake; `complete` has a postern.yaml and cases in which all members are set. */
+const { wrong, complete } = readRows<{
+  wrong: { config: [name: string, text: string][]; cases: [name: string, text: string][] };
+  complete: { config: unknown; cases: unknown };
 }>(import.meta.filename);
 
 describe("the schema of postern.yaml", () => {
@@ -133,7 +135,7 @@ function assertNoFalseAlarm(validate: ValidateFunction, check: (text: string) =>
     fc.constantFrom(...new Set(values.flatMap((value) => (isMap(value) ? Object.keys(value) : [])))),
     fc.string(),
   );
-  const kind = fc.constantFrom("replace", "delete", "rename", "add");
+  const kind = fc.constantFrom("replace" as const, "delete" as const, "rename" as const, "add" as const);
   const change = fc.record({ place: fc.nat(), kind, newValue, newKey });
   let refusals = 0;
   fc.assert(
@@ -152,10 +154,10 @@ function assertNoFalseAlarm(validate: ValidateFunction, check: (text: string) =>
   assert.ok(refusals > 100, `only ${refusals} files were refused`);
 }
 
-/** A change of a file: at which of its places, and the new value or key for it. */
+/** A change of a file: at which of its places, what is done there, and the new value or key for it. */
 interface Change {
   place: number;
-  kind: string;
+  kind: "replace" | "delete" | "rename" | "add";
   newValue: unknown;
   newKey: string;
 }
@@ -184,7 +186,7 @@ function listValues(value: unknown): unknown[] {
 }
 
 describe("the schemas", () => {
-  it("writeSchemas writes the schemas that first lines of YAML files name, and only if they have changed", async () => {
+  it("writeSchemas writes the schemas to which YAML files refer in the first line, if they have changed", async () => {
     const folder = await createTestFolder();
     const listFiles = async () => {
       const names = await readdir(join(folder, ".postern"));

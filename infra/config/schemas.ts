@@ -69,8 +69,9 @@ export const buildConfigSchema = async (
       ...createMapShape({}),
       editorKeywords: {
         properties: Object.fromEntries(references),
+        // A section may name a rule by its plugin, too: AlwaysPullImages instead of always-pull-images.
         patternProperties: Object.fromEntries(
-          references.map(([name, schema]) => [`^${buildPluginPattern(name)}$`, schema]),
+          references.map(([name, schema]) => [`^${buildPluginNamePattern(name)}$`, schema]),
         ),
       },
     };
@@ -80,7 +81,7 @@ export const buildConfigSchema = async (
     ...brokenRules,
   ];
   const members = {
-    anyOf: [{ enum: groupable }, { type: "string", pattern: `^(${groupable.map(buildPluginPattern).join("|")})$` }],
+    anyOf: [{ enum: groupable }, { type: "string", pattern: `^(${groupable.map(buildPluginNamePattern).join("|")})$` }],
   };
   const shape = createConfigShape(
     buildRulesShape("generalRule", generalRuleShape),
@@ -90,8 +91,8 @@ export const buildConfigSchema = async (
   return { ...dialect, ...toJsonSchema(shape), definitions };
 };
 
-/** Returns a pattern for the plugin's name of a rule, for instance `A[Ll][Ww]…` for always-pull-images. */
-const buildPluginPattern = (name: string): string =>
+/** Returns a pattern for the name of a rule's plugin, for instance `A[Ll][Ww]…` for always-pull-images. */
+const buildPluginNamePattern = (name: string): string =>
   name.replaceAll("-", "").replace(/./g, (letter, index) => {
     const capital = letter.toUpperCase();
     return index === 0 ? capital : `[${capital}${letter}]`;

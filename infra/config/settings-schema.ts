@@ -18,6 +18,8 @@ export const buildSettingsSchema = (
   }: Pick<Rule, "settings" | "choices" | "elements" | "manifests">,
   descriptions: ReadonlyMap<string, string>,
 ): Keywords => {
+  // A path has `.*` for an element of a list or map, as the keys of `elements` have, too. The keys of `choices` and
+  // `descriptions` leave it out.
   const describe = (example: unknown, path: string): Keywords => {
     const description = descriptions.get(withoutElements(path));
     return {
@@ -54,6 +56,7 @@ export const buildSettingsSchema = (
   /** Describes a value without an example in the defaults, such as an element of a list that is empty by default. */
   const describeUnknown = (path: string, isMapExpected = false): Keywords => {
     const words = choices[path];
+    // Such a value may be one of the words or a list of them.
     if (words) return { anyOf: [{ enum: words }, { type: "array", items: { enum: words } }] };
     const names = Object.keys(choices).flatMap((place) =>
       place.startsWith(`${path}.`) ? [place.slice(path.length + 1).split(".")[0] ?? ""] : [],
