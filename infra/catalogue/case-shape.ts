@@ -50,7 +50,8 @@ export const caseMembers: Record<keyof Case, InputShape> = {
   },
   request: {
     ...mapShape,
-    description: "the members of a recorded request that no other member states; if set, nothing gets a default",
+    description:
+      "the rest of a recorded request, beside what the case's other members say; with it, no default is added to the request",
   },
   resource: { ...textShape, description: "the request's resource, such as pods/exec; by default that of the object" },
   namespace: { ...textShape, description: "the request's namespace; by default that of the object, else default" },
@@ -60,7 +61,8 @@ export const caseMembers: Record<keyof Case, InputShape> = {
   settings: { ...mapShape, description: "the settings that differ from the rule's defaults" },
   kubernetes: {
     ...minorShape,
-    description: "the cluster's minor version of Kubernetes; by default the newest. Only for rules that have `since`",
+    description:
+      "the cluster's minor version of Kubernetes; by default the newest. Only for rules that behave differently in some minor versions, as their `since` says",
   },
   needs: { ...createMapShape(needsShape), description: "what the rule's questions are answered with" },
   now: {
@@ -87,6 +89,7 @@ export const caseMembers: Record<keyof Case, InputShape> = {
   recorded: { ...mapShape, description: "the origin of a recorded case; tests ignore it" },
 };
 
+// The cases of rules have all members except the expectations that are only for cases of policies.
 const { fails: _, unmatched: __, ...membersOfRuleCases } = caseMembers;
 const requireOneOf = (...members: string[]) => {
   return { oneOf: members.map((member) => ({ required: [member] })) };

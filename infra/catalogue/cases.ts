@@ -12,7 +12,7 @@ import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { describeKnownWords } from "../cli/did-you-mean.ts";
 import { describeFoundValue, findMisfits, type InputShape, type ShapeMismatch } from "../cli/shape.ts";
-import { parseYamlDocument } from "../cli/yaml-document.ts";
+import { parseYamlDocument, unlimitedAliases } from "../cli/yaml-document.ts";
 import { caseShape, outcomes } from "./case-shape.ts";
 import { applyVariant, type CatalogueRule } from "./registry.ts";
 
@@ -22,14 +22,15 @@ export const readCases = async ({ place, folder, phases }: CatalogueRule): Promi
 
 /** Returns the line of cases.yaml at which each case begins, in the order of `readCases`. */
 export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
-  const { value, findLine } = parseYamlDocument(await readFile(join(folder, "cases.yaml"), "utf8"), "cases.yaml", -1);
+  const text = await readFile(join(folder, "cases.yaml"), "utf8");
+  const { value, findLine } = parseYamlDocument(text, "cases.yaml", unlimitedAliases);
   return toList(value).map((_, index) => findLine([index]));
 };
 
 /** Parses the cases of a file. Throws one Complaint with all mistakes, such as a case of a phase not in `phases`. */
 export const parseCases = (text: string, file: string, phases: readonly Phase[], shape = caseShape): Case[] => {
-  // -1: any number of YAML aliases is allowed, because many cases use the same object. The file is the user's own.
-  const { value: cases, findLine } = parseYamlDocument(text, file, -1);
+  // Any number of YAML aliases is allowed, because many cases use the same object. The file is the user's own.
+  const { value: cases, findLine } = parseYamlDocument(text, file, unlimitedAliases);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
   const mistakes = cases.flatMap((ruleCase: unknown, index) =>
@@ -92,13 +93,16 @@ export const buildReview = ({ place, rule }: CatalogueRule, ruleCase: Case): Adm
   const operation = getCaseOperation(ruleCase);
   const object = ruleCase[phase];
   const oldObject = operation === "DELETE" ? object : ruleCase.oldObject;
-  const { rule: variantRule, settings } = applyCaseSettingsAndVariant(rule, ruleCase);
-  const matches = selectPhase(variantRule.match, phase, settings) ?? [];
-  const plural = object?.kind && toPlural(object.kind);
+  // A rule may have several webhook entries, its variants. The case's variant has a match of its own.
+  const { rule: ruleOfVariant, settings } = applyCaseSettingsAndVariant(rule, ruleCase);
+  const matches = selectPhase(ruleOfVariant.match, phase, settings) ?? [];
+  const objectResource = object?.kind && toPlural(object.kind);
   const matched = matches.flatMap(({ resources }) => resources);
-  const path = ruleCase.resource ?? matched.find((resource) => resource === plural) ?? matched[0] ?? plural ?? "";
-  const match = matches.find(({ resources }) => resources.includes(path)) ?? matches[0];
-  const [resource = "", subResource] = path.split("/");
+  const matchedResource = matched.find((resource) => resource === objectResource) ?? matched[0];
+  // If the rule doesn't match the object's own resource, the case is for another one, such as pods/exec.
+  const resourcePath = ruleCase.resource ?? matchedResource ?? objectResource ?? "";
+  const match = matches.find(({ resources }) => resources.includes(resourcePath)) ?? matches[0];
+  const [resource = "", subResource] = resourcePath.split("/");
   // A wildcard in the rule's match is replaced by the group or version of the case's object.
   const objectVersion = splitApiVersion(object?.apiVersion ?? "v1");
   const resolveWildcard = (matched = "", ofObject: string) => (matched === "*" ? ofObject : matched);
@@ -106,13 +110,13 @@ export const buildReview = ({ place, rule }: CatalogueRule, ruleCase: Case): Adm
     resolveWildcard(match?.apiGroups[0], objectVersion.group),
     resolveWildcard(match?.apiVersions[0], objectVersion.version),
   ];
-  const kind = object?.kind ?? kindsByResource[path];
+  const kind = object?.kind ?? kindsByResource[resourcePath];
   if (kind === undefined)
     throw new Complaint(`${place}/cases.yaml: "${ruleCase.name}" must say the kind of its object`);
   const gvk = { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = object?.metadata ?? {};
-  const namespace = path === "namespaces" ? metadata.name : metadata.namespace;
+  const namespace = resourcePath === "namespaces" ? metadata.name : metadata.namespace;
   return createReview({
     uid: caseRequestUid,
     kind: gvk,

@@ -6,7 +6,7 @@ import {
   describeMinorsOfService,
   findManagedService,
   findReasonToBeOn,
-  isDecidedByVersion,
+  isVersionNeeded,
   listPublishedFacts,
   type ManagedService,
 } from "./managed-services.ts";
@@ -61,7 +61,7 @@ describe("a plugin in an API server", () => {
   ];
   for (const [plugin, facts, isNeeded] of versionNeeds)
     it(`${isNeeded ? "needs" : "doesn't need"} the cluster's version for ${plugin}: ${JSON.stringify(facts)}`, () =>
-      assert.equal(isDecidedByVersion(plugin, facts), isNeeded));
+      assert.equal(isVersionNeeded(plugin, facts), isNeeded));
 
   const cells: [plugin: string | undefined, service: ManagedService, cell: string][] = [
     ["LimitRanger", "gke", "on"],

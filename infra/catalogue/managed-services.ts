@@ -52,7 +52,7 @@ export const isManagedService = (text: string): text is ManagedService => Object
 export const listPublishedFacts = (service: ManagedService, kubernetes: string): PublishedFact[] =>
   published[service].filter(({ minors }) => minors === undefined || minors.includes(kubernetes));
 
-/** What shows which plugins an API server may have on. */
+/** What is known of an API server, to find out which admission plugins are on in it. */
 export interface ApiServerFacts {
   service?: ManagedService | undefined;
   kubernetes?: string | undefined;
@@ -117,17 +117,20 @@ export const findReasonToBeOn = (plugin: string, { service, kubernetes }: ApiSer
 };
 
 /**
- * Reports whether the answer of an API server's `/version` decides that a plugin is on or off. The answer shows the
- * minor version, and EKS or GKE, but never AKS.
+ * Reports whether an API server must be asked for its `/version` to find out if a plugin is on, because the known facts
+ * leave it open. The answer shows the minor version, and EKS or GKE, but never AKS.
  */
-export const isDecidedByVersion = (plugin: string, { service, kubernetes }: ApiServerFacts): boolean => {
-  const services = service === undefined ? [undefined, "eks" as const, "gke" as const] : [service];
-  const answers = services.flatMap((possibleService) =>
-    (kubernetes === undefined ? minors : [kubernetes]).map(
+export const isVersionNeeded = (plugin: string, { service, kubernetes }: ApiServerFacts): boolean => {
+  const possibleServices = service === undefined ? [undefined, "eks" as const, "gke" as const] : [service];
+  const possibleMinors = kubernetes === undefined ? minors : [kubernetes];
+  const states = possibleServices.flatMap((possibleService) =>
+    possibleMinors.map(
       (minor) => findReasonToBeOn(plugin, { service: possibleService, kubernetes: minor }) !== undefined,
     ),
   );
-  return new Set(answers).size > 1;
+  const isOnInSome = states.includes(true);
+  const isOnInAll = !states.includes(false);
+  return isOnInSome && !isOnInAll;
 };
 
 /** Describes in which minor versions a service has a plugin on, for instance "on" or "on from 1.35"; "-" for none. */

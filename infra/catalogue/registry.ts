@@ -22,7 +22,7 @@ import { compiledInPlugins } from "./upstream-plugins.ts";
 export interface CatalogueRule extends RuleFolder {
   phases: Phase[];
   rule: Rule;
-  /** The members of a group; absent for a rule. A group has no folder. */
+  /** The rules of a group; absent for a rule. A group has no folder: its `folder` and `file` are empty. */
   members?: CatalogueRule[];
 }
 
@@ -166,6 +166,7 @@ const requireRule = (value: unknown, file: string): Rule => {
 /** Returns a rule and its settings, changed as the named variant says. The returned rule has no `variants`. */
 export const applyVariant = (rule: Rule, settings: object, variant: string | undefined) => {
   const found = getVariants(rule, settings)?.find(({ name }) => name === variant);
+  // Only variants have a failurePolicy and `native`, a policy that the API server evaluates in place of the function.
   const { name: _, settings: variantSettings, failurePolicy, native, ...differences } = found ?? { name: "" };
   const { variants: __, ...ruleWithoutVariants } = rule;
   return {

@@ -21,7 +21,7 @@ const pureGlobals = new Set(
  * two can be distinguished.
  */
 const globalPrefix = "POSTERN_GLOBAL_";
-const markedGlobals = Object.fromEntries(
+const prefixedGlobals = Object.fromEntries(
   Object.getOwnPropertyNames(globalThis)
     .concat("require", "module", "__dirname", "__filename")
     .filter((name) => !pureGlobals.has(name))
@@ -112,7 +112,8 @@ const listOwnFiles = (entry: string, inputs: ImportedFiles): string[] => {
 };
 
 const findImpuritiesOfFile = async (file: string, inputs: ImportedFiles): Promise<RuleMistake[]> => {
-  const { program, findLine } = await parseSourceFile(join(getProjectRoot(), file), markedGlobals);
+  // In the parsed program, each global that rules must not use has `globalPrefix` before its name.
+  const { program, findLine } = await parseSourceFile(join(getProjectRoot(), file), prefixedGlobals);
   return [...walkNodes(program)].flatMap(([node, parent]) => {
     const sentence = describeGlobal(node, parent) ?? describeImport(node, file, inputs);
     return sentence === undefined ? [] : [{ file, line: findLine(node), sentence }];
@@ -122,7 +123,10 @@ const findImpuritiesOfFile = async (file: string, inputs: ImportedFiles): Promis
 /** The globals of which rules may use only some members: those that match the pattern. */
 const partlyPure: Record<string, RegExp> = { Date: /^(UTC|parse|prototype)$/, Math: /^(?!random$)/ };
 
-/** Describes a global that a rule must not use; undefined if the node, in which globals have `globalPrefix`, is none. */
+/**
+ * Describes a node that uses a global that rules must not use; undefined for other nodes. In the parsed program, the
+ * names of such globals begin with `globalPrefix`.
+ */
 const describeGlobal = (node: AnyNode, parent: AnyNode): string | undefined => {
   if (node.type === "MetaProperty" && node.meta.name === "import")
     return `uses import.meta, but ${describeSubstitute("import.meta")}`;

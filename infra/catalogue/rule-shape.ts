@@ -26,6 +26,8 @@ const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> =
   matchPolicy: createEnumShape("Equivalent or Exact", "Equivalent", "Exact"),
   namespaceSelector: anyShape,
   objectSelector: anyShape,
+  // With `guards`, hardening sets failurePolicy Fail; with `everywhere`, also in namespaces such as kube-system. Only
+  // `guards` can be false: a variant may turn off the `guards` of its rule, but not `everywhere`.
   guards: flagShape,
   everywhere: createEnumShape("true", true),
   timeoutSeconds: numberShape,

@@ -22,7 +22,7 @@ export interface RuleFolder {
   place: string;
   /** The file with the rule: rule.ts or rule.js. */
   file: string;
-  /** The name of the rule's source. */
+  /** The name of the source: `functions/` for the project's own rules, or a catalogue such as `postern/catalogue`. */
   source: string;
 }
 

@@ -60,8 +60,12 @@ export const compiledInPlugins: Readonly<Record<string, CompiledInPlugin>> = {
   AlwaysDeny: off,
 };
 
-/** Reports whether kube-apiserver of a minor version has a plugin. Without a version, the newest one is meant. */
+/**
+ * Reports whether kube-apiserver of a minor version has a plugin, which must be one of `compiledInPlugins`. Without a
+ * version, the newest one is meant.
+ */
 export const isCompiledIn = (plugin: string, kubernetes?: string): boolean => {
+  // A plugin without `first` and `last` is in all minor versions.
   const { first, last } = compiledInPlugins[plugin] ?? {};
   const minor = kubernetes === undefined ? Number.POSITIVE_INFINITY : parseMinor(kubernetes);
   return (first === undefined || parseMinor(first) <= minor) && (last === undefined || minor <= parseMinor(last));

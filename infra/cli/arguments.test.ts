@@ -12,14 +12,15 @@ const options: CommandGrammar["options"] = {
   rules: {
     type: "string",
     multiple: true,
-    isValue: (word, hasWords) => /^[a-z,]+$/.test(word) && (hasWords || isNoFile(word)),
+    // After paths, each name is a rule. Before them, a word that is the path of a file is the first path.
+    isValue: (word, hasPathsBefore) => /^[a-z,]+$/.test(word) && (hasPathsBefore || isNoFile(word)),
     says,
   },
   state: { type: "string", multiple: true, short: "s", says },
   live: { type: "boolean", says },
   page: { type: "string", says },
 };
-const withPaths: CommandGrammar = { options, usage: "[PATH…]", optionsWithoutWords: ["live"] };
+const withPaths: CommandGrammar = { options, usage: "[PATH…]", optionsInPlaceOfWords: ["live"] };
 const grammars = { withoutPaths: { options }, withPaths };
 
 interface Row {
@@ -56,8 +57,9 @@ describe("a rule of the catalogue after --rules", () => {
     try {
       process.chdir(folder);
       await writeFile("always-deny", "");
-      const { values, words } = parseArguments(["--rules", "always-admit", "always-deny", "k8s"], check);
-      assert.deepEqual([values.rules, words], [["always-admit", "always-deny", "k8s"], []]);
+      // No file has the name misspelt, so it is a rule's name, too.
+      const { values, words } = parseArguments(["--rules", "always-admit", "always-deny", "misspelt"], check);
+      assert.deepEqual([values.rules, words], [["always-admit", "always-deny", "misspelt"], []]);
     } finally {
       process.chdir(before);
     }

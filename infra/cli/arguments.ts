@@ -9,9 +9,9 @@ export type CommandOption = ParseArgsOptionDescriptor & {
   says: string;
   /**
    * Reports whether a word after this option is one of the option's values. Only for options that take several values.
-   * `hasWords` is true if words of the verb, such as paths, stand before the option.
+   * `hasWordsBefore` is true if words of the verb, such as paths, stand before the option.
    */
-  isValue?(word: string, hasWords: boolean): boolean;
+  isValue?(word: string, hasWordsBefore: boolean): boolean;
   /** The next word is always the value of this option, even if it begins with a hyphen, such as `--v=2`. */
   takesFlags?: true;
   /** The value of this option is a postern.yaml. Its folder becomes the project. */
@@ -23,8 +23,8 @@ export interface CommandGrammar {
   options: Record<string, CommandOption>;
   /** The words that the command takes after its verb, for instance `RULE` or `[RULE…]`; absent if it takes none. */
   usage?: string;
-  /** The names of options with which the verb takes no words. */
-  optionsWithoutWords?: readonly string[];
+  /** The names of options that stand in place of words: with one of them, the verb takes no words. */
+  optionsInPlaceOfWords?: readonly string[];
 }
 
 /** A verb's arguments: the values of its options, and the words that belong to no option. */
@@ -45,7 +45,7 @@ export interface ParsedArguments {
  */
 export const parseArguments = (
   args: string[],
-  { options, usage, optionsWithoutWords = [] }: CommandGrammar,
+  { options, usage, optionsInPlaceOfWords = [] }: CommandGrammar,
 ): ParsedArguments => {
   const allOptions: Record<string, ParseArgsOptionDescriptor> = { ...options, help: { type: "boolean", short: "h" } };
   const { values, tokens } = parseArgs({
@@ -60,10 +60,13 @@ export const parseArguments = (
     if (option.type === "string" && !option.multiple && given.length > 1)
       throw new Error(`--${name} takes one value, and is given ${given.length} times`);
   }
-  const takesNoWords = usage === undefined || optionsWithoutWords.some((name) => values[name] !== undefined);
+  const takesNoWords = usage === undefined || optionsInPlaceOfWords.some((name) => values[name] !== undefined);
   const isEnded = tokens.some(({ kind }) => kind === "option-terminator");
   const words: string[] = [];
-  /** Returns the values of the last option if the option takes a word. */
+  /**
+   * Returns the list of values to which a word belongs, as it follows an option that takes it; undefined for a word of
+   * the verb. Each option replaces this function by its own.
+   */
   let findOptionValues: (word: string) => string[] | undefined = () => undefined;
   for (const token of tokens) {
     if (token.kind === "positional") {
@@ -74,10 +77,10 @@ export const parseArguments = (
     }
     const option = token.kind === "option" ? options[token.name] : undefined;
     const list = token.kind === "option" && option?.multiple ? values[token.name] : undefined;
-    const hasWords = isEnded || words.length > 0;
-    const takesAll = takesNoWords || (option?.isValue === undefined && hasWords);
+    const hasWordsBefore = isEnded || words.length > 0;
+    const takesAll = takesNoWords || (option?.isValue === undefined && hasWordsBefore);
     findOptionValues = (word) =>
-      Array.isArray(list) && (takesAll || option?.isValue?.(word, hasWords)) ? (list as string[]) : undefined;
+      Array.isArray(list) && (takesAll || option?.isValue?.(word, hasWordsBefore)) ? (list as string[]) : undefined;
   }
   const emptyOption = Object.keys(options).find((name) => [values[name]].flat().includes(""));
   if (emptyOption !== undefined)
@@ -97,7 +100,10 @@ const joinFlagValues = (args: readonly string[], options: CommandGrammar["option
   return joined;
 };
 
-/** Returns the message for an error of parseArgs. For an unknown option, the message suggests a similar one. */
+/**
+ * Returns the beginning of the message for an error of parseArgs: the caller adds a hint about --help to it. For an
+ * unknown option, suggests a similar one.
+ */
 export const describeParseError = (error: unknown, { options }: CommandGrammar): string => {
   const [sentence = ""] = getErrorMessage(error).split(/\.\s/);
   const [, ambiguousOption] = /^Option '(-.*)' argument is ambiguous/.exec(sentence) ?? [];

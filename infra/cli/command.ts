@@ -8,7 +8,7 @@ export type { CommandOption };
 export interface Command extends CommandGrammar {
   summary: string;
   /** Runs the verb, and resolves to its exit code; undefined means 0. */
-  // biome-ignore lint/suspicious/noConfusingVoidType: a verb that says nothing has no return statement
+  // biome-ignore lint/suspicious/noConfusingVoidType: a verb without an exit code of its own has no return statement
   run(input: { options: ParsedOptions; words: string[] }): Promise<number | void>;
 }
 

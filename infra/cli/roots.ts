@@ -22,7 +22,10 @@ interface Project {
   hasConfig: boolean;
 }
 
-/** Returns the project of a postern.yaml. If Postern runs from a checkout, the project's root is the checkout. */
+/**
+ * Returns the project of a postern.yaml. Its root is the folder of the file or, if Postern runs from a checkout, the
+ * checkout. Like `packageRoot`, the root ends in a separator.
+ */
 const toProject = (configFile: string): Project => {
   const root = isCheckout ? packageRoot : join(dirname(resolve(configFile)), sep);
   return { root, configFile, hasConfig: true };
@@ -36,9 +39,10 @@ export const findNearestFile = (folder: string, name: string): string | undefine
 };
 
 /**
- * Returns the project of the nearest postern.yaml in the working directory and its parent folders. If there is none,
- * uses the postern.yaml beside the node_modules in which the package is installed. If there is none either, returns a
- * project without a postern.yaml. Prints the path of a postern.yaml that is not in the working directory.
+ * In a checkout of Postern, returns the project of the postern.yaml in its root. Elsewhere, returns the project of the
+ * nearest postern.yaml in the working directory and its parent folders, or else of the postern.yaml beside the
+ * node_modules in which the package is installed, and prints its path if it is not in the working directory. If there
+ * is no postern.yaml, returns a project without one.
  */
 const findProject = (): Project => {
   const [installedIn = ""] = packageRoot.split(`${sep}node_modules${sep}`);

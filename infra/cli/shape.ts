@@ -39,7 +39,7 @@ export type InputShape = JsonSchema & { expected: string };
 export interface ShapeMismatch {
   path: string[];
   expected: string;
-  /** The wrong value; undefined if the shape accepts no value at all. */
+  /** The wrong value, which messages show; undefined for a member that must be left out, whatever its value is. */
   value: unknown;
   /** The known members, if the mismatch is an unknown member. */
   known?: string[];
@@ -88,7 +88,7 @@ export const anyShape: InputShape = { expected: "anything" };
 
 /** The shape of a minor version of Kubernetes, such as 1.35. The oldest that Postern supports is 1.33. */
 export const minorShape: InputShape = {
-  expected: 'a minor version in quotes, from "1.33" on (also for an older cluster), for instance "1.35"',
+  expected: 'a minor version in quotes, for instance "1.35" (for a cluster before 1.33: "1.33")',
   type: "string",
   pattern: "^1\\.(3[3-9]|[4-9][0-9]|[1-9][0-9]{2})$",
 };
@@ -161,8 +161,9 @@ export const findMisfits = (value: unknown, wanted: InputShape, path: string[] =
       : findMisfits(member, { ...innerShape, expected: innerShape.expected }, innerPath);
   });
   if (found.length > 0) return found;
-  // If no value fits, the message doesn't show the one that was found.
-  const shownValue = wanted.enum?.length === 0 ? undefined : value;
+  // An empty enum is the shape of a member that must be left out here, so the message doesn't show its value.
+  const mustBeLeftOut = wanted.enum?.length === 0;
+  const shownValue = mustBeLeftOut ? undefined : value;
   return [{ path, expected: wanted.expected, value: shownValue }];
 };
 
@@ -178,12 +179,13 @@ export const toJsonSchema = (shape: JsonSchema): Record<string, unknown> => {
     ...keywords
   } = shape as Partial<InputShape>;
   const members = Object.entries(properties ?? {}).filter(([, member]) => member.enum?.length !== 0);
-  const isLeaf = properties === undefined && additionalProperties === undefined;
+  // Of a map, editors report each wrong member by itself. A schema without keywords accepts every value.
+  const isMapWithMembers = properties !== undefined || additionalProperties !== undefined;
+  const acceptsEveryValue = Object.keys(keywords).length === 0;
+  const hasMessage = expected !== undefined && !isMapWithMembers && !acceptsEveryValue;
   return {
     ...keywords,
-    ...(expected !== undefined &&
-      isLeaf &&
-      Object.keys(keywords).length > 0 && { errorMessage: `must be ${expected}` }),
+    ...(hasMessage && { errorMessage: `must be ${expected}` }),
     ...(items && { items: toJsonSchema(items) }),
     ...(properties && {
       properties: Object.fromEntries(members.map(([name, member]) => [name, toJsonSchema(member)])),

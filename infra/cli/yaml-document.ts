@@ -17,9 +17,12 @@ export interface YamlDocument {
   complain(mistakes: readonly DocumentMistake[]): void;
 }
 
+/** The `maxAliasCount` with which a document may have any number of aliases. */
+export const unlimitedAliases = -1;
+
 /**
  * Parses a text with one YAML document. Throws a Complaint if the text is no YAML, or if its aliases expand to too many
- * values. `maxAliasCount` has the meaning that the yaml library gives it; -1 means no limit.
+ * values. `maxAliasCount` has the meaning that the yaml library gives it.
  */
 export const parseYamlDocument = (text: string, name: string, maxAliasCount = 100): YamlDocument => {
   const lines = new LineCounter();

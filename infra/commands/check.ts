@@ -26,7 +26,7 @@ export default {
   summary:
     "Checks manifests, or everything in a cluster, against the rules: prints what the rules would change and refuse.",
   usage: "[PATH…]",
-  optionsWithoutWords: ["live"],
+  optionsInPlaceOfWords: ["live"],
   options: {
     config: commonCommandOptions.config,
     cluster: commonCommandOptions.cluster,
@@ -35,7 +35,7 @@ export default {
       type: "string",
       multiple: true,
       value: "PLUGIN",
-      isValue: (word, hasWords) => hasWords || isNoFile(word),
+      isValue: (word, hasPathsBefore) => hasPathsBefore || isNoFile(word),
       says: "turn on a compiled-in plugin of the API server, or with a hyphen before its name, turn it off: --plugins=NodeRestriction,-PodSecurity; none turns all off (default: those that are on in every API server)",
     },
     kubernetes: {

@@ -137,6 +137,7 @@ const parseWave = (options: ParsedOptions): number => {
   return number;
 };
 
+/** Reads --write, a folder for entries that are written, not applied, and --key-from, a placeholder for their key. */
 const parseWrite = (options: ParsedOptions): Pick<DeploymentJob, "write" | "keyPlaceholder"> => {
   const [write, keyFrom] = [options.text("write"), options.text("key-from")];
   if (keyFrom !== undefined && write === undefined) throw new Complaint("--key-from needs --write");

@@ -58,16 +58,17 @@ const explainPolicies = async (file: string, asJson: boolean): Promise<number> =
     ]);
   const manifests = await readPolicyManifests([file]);
   const explanations = await explainPolicyManifests(manifests, (source) => evaluateCue(source));
-  const end = partitionManifests(manifests).kinitiras.length > 0 ? `\n${kinitirasHint}\n` : "";
+  // Postern evaluates policies of another engine, kinitiras, too. The hint names the page about the differences.
+  const hint = partitionManifests(manifests).kinitiras.length > 0 ? `\n${kinitirasHint}\n` : "";
   if (asJson) writeJson(explanations);
-  else writeOutput(`${explanations.map(formatExplanation).join("\n")}${end}`);
+  else writeOutput(`${explanations.map(formatExplanation).join("\n")}${hint}`);
   return explanations.some(({ faults }) => faults.length > 0) ? 1 : 0;
 };
 
 /** Returns what `postern explain RULE` prints, except what depends on clusters. */
 const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
   const settings = rule.settings ?? {};
-  const worthwhile = describeUseOfDefaultOnPlugin(rule);
+  const usefulFor = describeUseOfDefaultOnPlugin(rule);
   const perPhase = phases.map((phase) => [
     phase,
     {
@@ -92,13 +93,14 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
     ],
     guards: rule.guards === true,
     suggests: rule.suggest !== undefined,
-    // `since` begins with the oldest version's values. The rule changed in the other versions.
+    // `since` has values of the rule by the minor version of Kubernetes from which on they hold, the first from "1.0".
+    // From each other version on, the rule behaves differently than before.
     ...(rule.since && { differsFrom: Object.keys(rule.since).slice(1) }),
     ...(rule.variants && { entries: listEntryNames({ ...listed, phases, rule }) }),
     ...(rule.upstreamPlugin && {
       upstreamPlugin: `${rule.upstreamPlugin.plugin} (in Kubernetes ${knownMinors}: ${describeCompiledInPlugin(rule.upstreamPlugin.plugin)})`,
     }),
-    ...(worthwhile && { worthwhile }),
+    ...(usefulFor && { worthwhile: usefulFor }),
     defaults: settings,
     from: listed.source,
   };

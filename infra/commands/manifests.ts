@@ -142,11 +142,12 @@ const createAddressFinder = async (
   file: string,
   [name, { keyVersions }]: [string, ClusterConfig],
 ) => {
-  const placeholder = options.text("key-from");
+  // With --key-from, URLs have this text in place of the key. A tool of the user replaces it by the key.
+  const keyPlaceholder = options.text("key-from");
   const segment =
-    placeholder === undefined
+    keyPlaceholder === undefined
       ? (await loadStageOrLocalUrlSigner(options, file)).signSegment(name, keyVersions.at(-1) ?? 1)
-      : `${name}.${placeholder}`;
+      : `${name}.${keyPlaceholder}`;
   const findBaseUrl = await readBaseUrls(options);
   return (rule: string, path: string) => `${findBaseUrl(rule)}/${segment}/${rule}/${path}`;
 };

@@ -77,8 +77,8 @@ const createRuleFolder = async (folder: string, name: string, from: URL, kind?: 
 };
 
 /**
- * Makes it possible to load a rule's file, which is an ES module and imports `postern/…`: adds a package.json with the
- * type module, and a link node_modules/postern, if the folder lacks them.
+ * Makes it possible to load the file in a rule's folder, which is an ES module and imports `postern/…`. If they are
+ * missing, adds a package.json with the type module to functions/, and a link node_modules/postern to the project.
  */
 const makeImportable = async (folder: string) => {
   const manifest = findNearestFile(folder, "package.json");

@@ -14,7 +14,7 @@ import { serveRules, servingCommandOptions } from "../serve/serve.ts";
 
 export default {
   summary:
-    "Serves the rules and records the reviews without free text. With --from, downloads recordings that deployed functions made.",
+    "Serves the rules and records the reviews, with placeholders instead of texts that may contain secrets. With --from, downloads recordings that deployed functions made.",
   options: {
     to: { type: "string", value: "DIR", says: "the folder for recordings: DIR/<cluster>/<rule>.yaml, one case a line" },
     most: {
@@ -55,7 +55,9 @@ export default {
     await serveRules(options, (host, setupOf) =>
       createRecorder(host, (review) => {
         const { cluster, rule } = review.origin;
-        recordings.record({ ...review, line: () => review.line(setupOf(cluster, rule)?.record?.keep) });
+        // The paths in postern.yaml at which recordings of this rule keep all texts.
+        const listUnredactedPaths = () => setupOf(cluster, rule)?.record?.keep;
+        recordings.record({ ...review, line: () => review.line(listUnredactedPaths()) });
       }),
     );
     writeOutput(`${await recordings.close()}\n`);

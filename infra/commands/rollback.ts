@@ -45,7 +45,9 @@ export default {
     const { id, like } = await runInStage(options, (stage) =>
       rollBackAll({ ...project, stage, deployer, progress }, options.text("to")),
     );
-    // Without `like`, the rollback returned to the newest release, which is the one before this rollback's release.
-    writeOutput(`all rules are as in release r${like ?? id - 1}; this is now release r${id}\n`);
+    // `like` is the older release to which the rollback returned. It is absent if an unfinished deployment was undone:
+    // all rules are then as in the newest release before the rollback's own.
+    const restored = like ?? id - 1;
+    writeOutput(`all rules are as in release r${restored}; this is now release r${id}\n`);
   },
 } satisfies Command;

@@ -54,6 +54,7 @@ export default {
         wave: 1,
         progress: createProgressPrinter(),
       };
+      // With --cluster, `clusters` has only the cluster that the option names.
       const [chosen] = options.text("cluster") === undefined ? [] : clusters;
       return chosen === undefined ? rotateStageKey(job, retirement) : rotateClusterKey(job, chosen, retirement);
     });

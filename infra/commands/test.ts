@@ -13,7 +13,7 @@ export default {
   summary:
     "Runs the cases of rules, and the tests that hold for every rule. With --policy, runs the cases of policies.",
   usage: "[RULE…]",
-  optionsWithoutWords: ["policy", "cases"],
+  optionsInPlaceOfWords: ["policy", "cases"],
   options: {
     policy: {
       type: "string",

@@ -52,8 +52,10 @@ const compare = async (
   const names = clusters.map(([name]) => name);
   const { bundles, ...found } = await compareVersions(versions, names, scratch);
   const inspecting = clusters.flatMap(([, cluster]) => findRulesInspectingCluster(catalogue, cluster));
-  const notes = bundles === undefined ? [] : listNotes(inspecting, recordings);
-  const hasAnswers = bundles !== undefined && recordings.length > 0;
+  // If the new version can't build the project, there are no bundles. Entries and answers are not compared then.
+  const canBuild = bundles !== undefined;
+  const notes = canBuild ? listNotes(inspecting, recordings) : [];
+  const hasAnswers = canBuild && recordings.length > 0;
   // The JSON stays open for the answers, which `compareAnswers` writes one after the other.
   await writeToOutput(
     isJson

@@ -24,7 +24,7 @@ import {
   numberShape,
   textShape,
 } from "../cli/shape.ts";
-import { parseYamlDocument } from "../cli/yaml-document.ts";
+import { parseYamlDocument, unlimitedAliases } from "../cli/yaml-document.ts";
 import type { RuleConfig } from "../config/config.ts";
 import type { Manifest } from "../manifests/manifests.ts";
 import { setNamespace } from "../manifests/object-store.ts";
@@ -103,7 +103,7 @@ export const readPolicyCases = async (
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
   const entries = parseCases(text, file, ["mutate", "validate"], caseShape);
-  const { findLine } = parseYamlDocument(text, file, -1);
+  const { findLine } = parseYamlDocument(text, file, unlimitedAliases);
   return entries.map((ruleCase, index) => {
     const phase = getCasePhase(ruleCase);
     const formatPlace = (path: readonly string[]) => `${file}:${findLine([index, ...path])} "${ruleCase.name}"`;

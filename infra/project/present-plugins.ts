@@ -5,7 +5,7 @@ import {
   type ApiServerFacts,
   findManagedService,
   findReasonToBeOn,
-  isDecidedByVersion,
+  isVersionNeeded,
   type ReasonToBeOn,
 } from "../catalogue/managed-services.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
@@ -50,7 +50,7 @@ export const findPresentPlugins = (
     return [{ rule: name, plugin, ...(group !== undefined && { group }), clusters: found }];
   });
 
-/** Reports whether the answer of a cluster's `/version` decides that the plugin of one of its rules is on or off. */
+/** Reports whether a cluster must be asked for its `/version` to find out if the plugin of one of its rules is on. */
 export const hasPluginDependingOnVersion = (
   catalogue: readonly CatalogueRule[],
   cluster: Pick<ClusterConfig, "rules" | "connect" | "kubernetes">,
@@ -58,9 +58,7 @@ export const hasPluginDependingOnVersion = (
   catalogue.some(({ name, rule }) => {
     const config = cluster.rules.get(name);
     const { plugin = "" } = rule.upstreamPlugin ?? {};
-    return (
-      config !== undefined && doesWorkOfPlugin(rule, config) && isDecidedByVersion(plugin, getStatedFacts(cluster))
-    );
+    return config !== undefined && doesWorkOfPlugin(rule, config) && isVersionNeeded(plugin, getStatedFacts(cluster));
   });
 
 /** Returns service and minor version of a cluster's API server, from postern.yaml. */

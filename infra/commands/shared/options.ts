@@ -46,7 +46,7 @@ export const listChosenClusters = (config: PosternConfig, options: ParsedOptions
 export const readDeploymentConfig = async (options: ParsedOptions) => {
   const file = getConfigFile();
   const { catalogue, broken, config } = await readProject(file);
-  reportBroken(broken, () => true);
+  reportBroken(broken, () => true); // Each rule is needed, so a broken one stops the command.
   return { file, catalogue, config, clusters: listChosenClusters(config, options) };
 };
 
