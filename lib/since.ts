@@ -34,16 +34,8 @@ export const selectSince = <T>(since: Since<T>, minor?: string): Since<T> => {
 };
 
 /** Returns a rule's data for a minor version: entries of `since` up to it are merged, and later ones win. */
-export const mergeSince = <T extends object>(since: Since<T>, minor?: string): T => {
-  const last = lastMerged.get(since);
-  if (last && last.minor === minor) return last.merged as T;
-  const merged = Object.freeze(Object.assign({}, ...Object.values(selectSince(since, minor))));
-  lastMerged.set(since, { minor, merged });
-  return merged;
-};
-
-/** The last result of `mergeSince` for each of its maps: most reviews of a process come from clusters of one minor. */
-const lastMerged = new WeakMap<object, { minor: string | undefined; merged: object }>();
+export const mergeSince = <T extends object>(since: Since<T>, minor?: string): T =>
+  Object.assign({}, ...Object.values(selectSince(since, minor)));
 
 /** Returns the number of a minor version: 35 for `1.35`. */
 export const parseMinor = (version: string): number => {
