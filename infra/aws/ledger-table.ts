@@ -165,16 +165,18 @@ const listFaults = ({ status, expiry, isRecoverable, isProtected }: TableState):
   ];
 };
 
-/** Calls a step. Returns false if the table isn't ready for it, or if an earlier call has already had the effect. */
+/** Calls a step. Returns false if DynamoDB refuses it because the table isn't ready, or because it is done already. */
 const tryStep = (step: () => Promise<unknown>): Promise<boolean> =>
   step().then(
     () => true,
     (error: unknown) => {
       const isTooEarly = isErrorNamed(error, "ResourceInUseException", "ContinuousBackupsUnavailableException");
-      const isDoneAlready =
-        isErrorNamed(error, "ResourceNotFoundException") ||
-        (isErrorNamed(error, "ValidationException") && /already enabled|modified multiple times/i.test(String(error)));
-      if (isTooEarly || isDoneAlready) return false;
+      // The step deletes or changes a table that another command has deleted.
+      const isDeleted = isErrorNamed(error, "ResourceNotFoundException");
+      // The step turns on the time to live, which an earlier call has turned on. The table's state doesn't show it yet.
+      const isExpiring =
+        isErrorNamed(error, "ValidationException") && /already enabled|modified multiple times/i.test(String(error));
+      if (isTooEarly || isDeleted || isExpiring) return false;
       throw error;
     },
   );

@@ -21,7 +21,10 @@ export const buildDenialsQuery = (selected: { Rule?: string | undefined; Cluster
 export const exceptionsQuery = `filter ispresent(exception) and ispresent(Cluster)
 | stats count(*) as times, max(@timestamp) as last by Cluster, Rule, exception`;
 
-/** Returns the queries that a stack saves, by name. `guards` are the names of functions whose rules guard security. */
+/**
+ * Returns the queries that a stack saves, by name. `guards` are the names of functions whose rules guard security. At
+ * the stack's log level, Lambda writes a `platform.report` only if a call of a function failed.
+ */
 export const buildSavedQueries = (guards: readonly string[]): Record<string, string> => ({
   denials: buildDenialsQuery(),
   "errors by rule": `filter ((Errors = 1 or ScheduleErrors = 1) and ispresent(Cluster)) or type = "platform.report"

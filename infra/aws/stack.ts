@@ -84,7 +84,10 @@ const getPackagedFile = (name: string): string => join(getProjectRoot(), ".serve
 const coreTemplate = "lib/plugins/aws/package/lib/core-cloudformation-template.json";
 /** The file in .serverless that has the template for `osls deploy`. */
 const stateFile = "serverless-state.json";
-/** The name of a copy of Postern's serverless.yml in a project without its own: osls reads only files in it. */
+/**
+ * The name under which Postern's serverless.yml is copied into a project that has no serverless.yml: osls reads only
+ * files in the project's folder.
+ */
 const copiedConfig = ".serverless.yml";
 /**
  * A module that ends osls when this process ends in any way: it exits when its standard input is closed, which this

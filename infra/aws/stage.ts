@@ -49,6 +49,7 @@ export interface AwsStage {
 
 /** Returns the AWS resources of a stage. Nothing is called yet. */
 export const createAwsStageClients = (name: string): AwsStage => {
+  // A command that takes the stage's lock replaces `check`. Without a lock, there is nothing to check.
   const guard: StageLockGuard = { check: async () => {} };
   const lambda = guardAwsClient(openLambda(), guard);
   const s3 = guardAwsClient(openS3(), guard);
