@@ -8,13 +8,13 @@ export interface ConnectionLimits {
   /** The maximum number of open connections from one address without a valid key. */
   keylessConnections: number;
   /** A connection may stay open for so many milliseconds without a valid key. */
-  keyless: number;
-  /** Milliseconds between two turns. In each turn, an address may begin up to `handshakesPerTurn` TLS handshakes. */
-  turn: number;
+  keylessMilliseconds: number;
+  /** The time between two turns. In each turn, an address may begin up to `handshakesPerTurn` TLS handshakes. */
+  handshakeTurnMilliseconds: number;
   /** A connection that an API server holds in reserve may stay open for so many milliseconds. */
-  idle: number;
+  idleMilliseconds: number;
   /** The maximum number of connections that one address may hold in reserve. */
-  reserves: number;
+  reservesPerAddress: number;
 }
 
 /** An open connection. A reserve is one that an API server keeps open for later requests. */
@@ -38,9 +38,9 @@ interface ConnectionLimit {
 
 /**
  * Limits the connections of clients without a valid key, so that these can't use up a server's connections. A
- * connection without a valid key is closed after a few seconds, or earlier if there are too many. API servers hold
- * unused connections in reserve. Some unused connections may stay open if another connection from the same address had
- * a request with a valid key.
+ * connection without a valid key is closed after a few seconds, or earlier if there are too many. But API servers also
+ * keep unused connections open, as a reserve for later requests. So an address that had a request with a valid key on
+ * another connection may keep some unused connections open for longer.
  */
 export const limitKeylessConnections = (server: Server, limits: ConnectionLimits): ConnectionLimit => {
   /** The open connections in the order in which they were opened. */
@@ -51,7 +51,7 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
     return new Set(admitted.map(({ address }) => address));
   };
 
-  const startHandshake = queueHandshakes(server, limits.turn);
+  const startHandshake = queueHandshakes(server, limits.handshakeTurnMilliseconds);
   server.on("connection", (socket: Socket) => {
     const { remoteAddress: address } = socket;
     if (address === undefined) return void socket.destroy();
@@ -61,11 +61,13 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
     let deadline = setTimeout(() => {
       if (connection.hasKey) return;
       const reserves = open.values().filter((candidate) => candidate.isReserve && candidate.address === address);
-      connection.isReserve =
-        isUnused(connection) && listTrustedAddresses().has(address) && [...reserves].length < limits.reserves;
+      const mayBeReserve = listTrustedAddresses().has(address) && [...reserves].length < limits.reservesPerAddress;
+      connection.isReserve = isUnused(connection) && mayBeReserve;
       if (!connection.isReserve) return void socket.destroy();
-      deadline = setTimeout(() => isUnused(connection) && socket.destroy(), limits.idle - limits.keyless);
-    }, limits.keyless);
+      // A reserve has a second deadline, which is `idleMilliseconds` after the connection was opened.
+      const restMilliseconds = limits.idleMilliseconds - limits.keylessMilliseconds;
+      deadline = setTimeout(() => isUnused(connection) && socket.destroy(), restMilliseconds);
+    }, limits.keylessMilliseconds);
     socket.once("close", () => {
       clearTimeout(deadline);
       open.delete(id);

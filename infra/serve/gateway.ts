@@ -54,23 +54,24 @@ export const messageLimits = {
   headers: 10_240,
 };
 
-/** Limits for connections. Times are in milliseconds. */
+/** Limits for connections. */
 interface GatewayLimits extends ConnectionLimits {
   /** The time in which a client must send a whole request. */
-  sending: number;
+  sendingMilliseconds: number;
 }
-/** Times in milliseconds, and numbers of connections. */
 const defaultLimits: GatewayLimits = {
-  sending: 10_000,
+  sendingMilliseconds: 10_000,
   // API servers close idle connections after 90 s. The gateway waits longer, so that it doesn't close them first.
-  idle: 100_000,
-  keyless: 5_000,
-  turn: 10,
+  idleMilliseconds: 100_000,
+  // A connection is closed after this time if no request on it had a valid key.
+  keylessMilliseconds: 5_000,
+  // An address may begin a few TLS handshakes in each turn. Its others wait, so that other addresses aren't delayed.
+  handshakeTurnMilliseconds: 10,
   connections: 1024,
   // An API server may open this many connections at the same time, before it sends a key on any of them.
   keylessConnections: 512,
   // An API server holds at most 25 connections in reserve. Several API servers may have the same address.
-  reserves: 64,
+  reservesPerAddress: 64,
 };
 
 /** Opens a server that imitates AWS API Gateway: TLS, routes, events in format 2.0, and the same limits. */
@@ -80,7 +81,7 @@ export const openImitatedApiGateway = async (
   port: number,
   changes: Partial<GatewayLimits> = {},
 ): Promise<ImitatedApiGateway> => {
-  const { sending, ...connectionLimits } = { ...defaultLimits, ...changes };
+  const { sendingMilliseconds, ...connectionLimits } = { ...defaultLimits, ...changes };
   let handlers: ReadonlyMap<string, GatewayHandler> = new Map();
   let admits: Admits = () => true;
   const received = { bytes: 0 };
@@ -90,14 +91,16 @@ export const openImitatedApiGateway = async (
       key: certificate.key,
       minVersion: "TLSv1.2",
       maxHeaderSize: messageLimits.headers,
-      headersTimeout: sending,
-      requestTimeout: sending,
-      connectionsCheckingInterval: sending / 10,
-      keepAliveTimeout: connectionLimits.idle,
+      headersTimeout: sendingMilliseconds,
+      requestTimeout: sendingMilliseconds,
+      connectionsCheckingInterval: sendingMilliseconds / 10,
+      keepAliveTimeout: connectionLimits.idleMilliseconds,
     },
     (request, response) => {
       const { socket, url = "" } = request;
-      if (!connections.hasKey(socket) && admits(url.split("/", 2)[1] ?? "")) connections.admit(socket);
+      // The first segment of the path contains a cluster's key. Connections are limited until a key on them is valid.
+      const [, segmentWithKey = ""] = url.split("/", 2);
+      if (!connections.hasKey(socket) && admits(segmentWithKey)) connections.admit(socket);
       answerRequest(request, handlers, received).then(
         (reply) => sendReply(response, reply, !server.listening),
         // answerRequest rejects only if the client disconnects before its whole request is read.

@@ -128,7 +128,7 @@ export const serveRules = async (
     for (const fault of faults) writeOutput(`${fault}\n`);
     for (const { name, sentence } of opened.broken) writeOutput(`${name} is not served: ${sentence}\n`);
     connected = [...connections.keys(), ...manifestClusters.keys()];
-    if (rules.some((listed) => needsScripts(listed, opened.config))) warmUpCueEngine();
+    if (rules.some((listed) => alwaysRunsCue(listed, opened.config))) warmUpCueEngine();
     kept = new Set(rules.map(({ name }) => name));
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
     const openLive = createLiveCapabilities(Object.fromEntries(connections), {
@@ -229,8 +229,8 @@ const updateSchemas = async (file: string) =>
     .then((rules) => writeSchemas(dirname(file), rules))
     .catch((error) => writeOutput(`the schemas for editors are not written: ${toSentence(error)}\n`));
 
-/** Reports whether a rule that is on needs something that is loaded asynchronously in some cluster, such as CUE. */
-const needsScripts = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
+/** Reports whether a rule that is on runs CUE in every review of some cluster: only the need of CUE has `isAwaited`. */
+const alwaysRunsCue = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
   [...clusters.values()].some(({ rules }) => {
     const setup = rules.get(name);
     if (setup === undefined || setup.mode === "off") return false;

@@ -62,7 +62,7 @@ const createWaitingHandler = () => {
 };
 
 /** The milliseconds in which a client must send a request, and in which a connection must have used a valid key. */
-const longTimeouts = { sending: 120_000, keyless: 120_000 };
+const longTimeouts = { sendingMilliseconds: 120_000, keylessMilliseconds: 120_000 };
 
 /** Opens a gateway. Its time limits are long, for slow machines, unless a test shortens them. */
 const openTestGateway = async (
@@ -279,7 +279,7 @@ describe("the gateway", () => {
   ];
   for (const [name, text] of unfinishedRequests)
     it(`the gateway closes the connection of a client that stops ${name}, and continues to serve`, async () => {
-      const { gateway, port, path } = await openTestGateway({}, { sending: 200 });
+      const { gateway, port, path } = await openTestGateway({}, { sendingMilliseconds: 200 });
       const { socket, closed } = await openRawConnection(port);
       socket.write(text);
       await closed;
@@ -287,7 +287,10 @@ describe("the gateway", () => {
     });
 
   it("the gateway waits long for a connection's first request if its address has used a valid key", async () => {
-    const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 30_000 });
+    const { gateway, port, path } = await openTestGateway(
+      {},
+      { sendingMilliseconds: 100, keylessMilliseconds: 2000, idleMilliseconds: 30_000 },
+    );
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
     const { socket, closed, readText } = await openRawConnection(port);
@@ -306,7 +309,10 @@ describe("the gateway", () => {
   });
 
   it("the gateway closes an unused connection without an answer, also one of an address with a valid key", async () => {
-    const { gateway, port, path } = await openTestGateway({}, { sending: 100, keyless: 2000, idle: 2500 });
+    const { gateway, port, path } = await openTestGateway(
+      {},
+      { sendingMilliseconds: 100, keylessMilliseconds: 2000, idleMilliseconds: 2500 },
+    );
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
     const { closed, readText } = await openRawConnection(port);
@@ -317,7 +323,7 @@ describe("the gateway", () => {
   });
 
   it("the gateway keeps only `reserves` unused connections of an IP address that has used a valid key", async () => {
-    const { gateway, port, path } = await openTestGateway({}, { keyless: 2000, reserves: 1 });
+    const { gateway, port, path } = await openTestGateway({}, { keylessMilliseconds: 2000, reservesPerAddress: 1 });
     const agent = new Agent({ keepAlive: true });
     await post(gateway.url + path, printReview("good"), { agent });
     const [first, second] = [await openRawConnection(port), await openRawConnection(port)];
@@ -337,7 +343,7 @@ describe("the gateway", () => {
   ];
   for (const [name, text, answer] of connectionsWithoutKey)
     it(`the gateway closes a connection without a key that ${name}`, async () => {
-      const { port } = await openTestGateway({}, { keyless: 1000 });
+      const { port } = await openTestGateway({}, { keylessMilliseconds: 1000 });
       const { socket, closed, readText } = await openRawConnection(port);
       socket.write(text);
       await closed;
@@ -348,7 +354,7 @@ describe("the gateway", () => {
     ["doesn't end", "\u0016\u0003\u0001\u0002\u0000"],
   ])
     it(`the gateway closes a connection whose handshake ${name}`, async () => {
-      const { port } = await openTestGateway({}, { keyless: 1000 });
+      const { port } = await openTestGateway({}, { keylessMilliseconds: 1000 });
       const socket = connectPlain(port, "127.0.0.1", () => socket.write(String(bytes)));
       socket.on("error", () => {}).resume();
       await once(socket, "close");
@@ -369,7 +375,7 @@ describe("the gateway", () => {
 
   it("the gateway begins a handshake for one IP address although another has opened many connections", async () => {
     // In a turn, which lasts for this whole test, the gateway begins at most four handshakes for each address.
-    const { port } = await openTestGateway({}, { ...longTimeouts, turn: 120_000 });
+    const { port } = await openTestGateway({}, { ...longTimeouts, handshakeTurnMilliseconds: 120_000 });
     const hello = await captureClientHello();
     let answered = 0;
     const flood = Array.from({ length: 400 }, () => {
@@ -386,7 +392,7 @@ describe("the gateway", () => {
   });
 
   it("the gateway closes an IP address's oldest connections without a key if it has too many connections", async () => {
-    const { gateway, port, path } = await openTestGateway({}, { keylessConnections: 2, keyless: 600_000 });
+    const { gateway, port, path } = await openTestGateway({}, { keylessConnections: 2, keylessMilliseconds: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const postReview = () => post(gateway.url + path, printReview("good"), { agent });
     assert.equal((await postReview()).isOnOldConnection, false);
@@ -404,7 +410,7 @@ describe("the gateway", () => {
   });
 
   it("the gateway closes a new connection only if all connections up to the limit have used a valid key", async () => {
-    const { gateway, port, path } = await openTestGateway({}, { connections: 2, keyless: 600_000 });
+    const { gateway, port, path } = await openTestGateway({}, { connections: 2, keylessMilliseconds: 600_000 });
     const agent = new Agent({ keepAlive: true, maxSockets: 2 });
     const postReview = (options: RequestOptions = {}) => post(gateway.url + path, printReview("good"), options);
     await postReview({ agent });
@@ -469,7 +475,7 @@ describe("the gateway", () => {
     "\u0016\u0003\u0001\u0002\u0000\u0001",
   ])
     it(`the gateway survives ${JSON.stringify(text)} instead of TLS`, async () => {
-      const { gateway, port, path } = await openTestGateway({}, { sending: 500 });
+      const { gateway, port, path } = await openTestGateway({}, { sendingMilliseconds: 500 });
       const socket = connectPlain(port, "127.0.0.1", () => socket.write(text));
       socket.on("error", () => {}).resume();
       await once(socket, "close");
