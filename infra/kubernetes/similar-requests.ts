@@ -8,33 +8,40 @@ import type { KubernetesAnswer, KubernetesRequest } from "./requests.ts";
 // Many manifests of one folder differ only in names, images, values and amounts, which an API server stores as they are.
 // The module answers one of these requests, and the answers to the others are made from its answer.
 
-/** Reports whether an API server stores a text as it is, and does the same for each other text of its class. */
-type TextClass = (text: string, key: string) => boolean;
+/**
+ * Reports whether a text may be replaced by each other text for which this function returns true: an API server stores
+ * these texts as they are, and treats them alike. `key` is the text's key in its map.
+ */
+type IsReplaceable = (text: string, key: string) => boolean;
 
-/** The places of such texts in an object; `*` stands for each member of a map or list. */
+/** The places of replaceable texts in an object; `*` stands for each member of a map or list. */
 interface TextPlaces {
-  [member: string]: TextPlaces | TextClass;
+  [member: string]: TextPlaces | IsReplaceable;
 }
 
-/** A name that each kind accepts, also as the value of a label. A Pod without a ServiceAccount gets the default one. */
-const isName: TextClass = (text) => /^[a-z](?:[-a-z0-9]{0,50}[a-z0-9])?$/.test(text) && text !== "default";
-const isNamePrefix: TextClass = (text) => /^[a-z][-a-z0-9]{0,50}-$/.test(text);
-/** In values of env, $(…) names other variables. */
-const isText: TextClass = (text) => text !== "" && !text.includes("$(") && text.isWellFormed();
-/** The policy for pulling an image depends on whether its tag is latest. */
-const isTaggedImage: TextClass = (text) => /^[-a-z0-9./]+:(?!latest$)[\w][\w.-]{0,100}$/.test(text);
-const isForeignAnnotation: TextClass = (text, key) => !/(?:kubernetes|k8s)\.io/.test(key) && isText(text, key);
+/**
+ * Accepts names that are valid for each kind, also as the value of a label. "default" isn't replaceable: in an answer,
+ * it may be the ServiceAccount that the API server has set.
+ */
+const isName: IsReplaceable = (text) => /^[a-z](?:[-a-z0-9]{0,50}[a-z0-9])?$/.test(text) && text !== "default";
+const isNamePrefix: IsReplaceable = (text) => /^[a-z][-a-z0-9]{0,50}-$/.test(text);
+/** Excludes texts with $(…), which names an environment variable. */
+const isText = (text: string) => text !== "" && !text.includes("$(") && text.isWellFormed();
+/** Excludes the tag `latest`: an API server sets another imagePullPolicy for it. */
+const isTaggedImage: IsReplaceable = (text) => /^[-a-z0-9./]+:(?!latest$)[\w][\w.-]{0,100}$/.test(text);
+/** Excludes Kubernetes' own annotations, whose values an API server may interpret. */
+const isForeignAnnotation: IsReplaceable = (text, key) => !/(?:kubernetes|k8s)\.io/.test(key) && isText(text);
 /** A domain name of at least two parts, which isn't an address. */
-const isHost: TextClass = (text) =>
+const isHost: IsReplaceable = (text) =>
   /^[a-z][-a-z0-9]{0,40}(?:\.[a-z][-a-z0-9]{0,40}){1,4}$/.test(text) && !/-(?:\.|$)/.test(text);
-const isUrlPath: TextClass = (text) => /^(?:\/[-a-z0-9]{1,50}){1,5}$/.test(text);
+const isUrlPath: IsReplaceable = (text) => /^(?:\/[-a-z0-9]{1,50}){1,5}$/.test(text);
 
 /**
- * Amounts as an API server writes them: two of them are equal only if their texts are equal. "1" is left out, because
- * the resourceVersion of each answer is "1".
+ * Accepts amounts of CPU as an API server writes them: two of them are equal only if their texts are equal. "1" isn't
+ * replaceable: each answer also has it as resourceVersion, and a text that an answer has elsewhere is never replaced.
  */
-const isCpu: TextClass = (text) => text !== "1" && /^[1-9]\d{0,2}m?$/.test(text);
-const isBytes: TextClass = (text) => /^[1-9]\d{0,2}[KMGT]i$/.test(text);
+const isCpu: IsReplaceable = (text) => text !== "1" && /^[1-9]\d{0,2}m?$/.test(text);
+const isBytes: IsReplaceable = (text) => /^[1-9]\d{0,2}[KMGT]i$/.test(text);
 
 const labels = { "*": isName };
 const annotations = { "*": isForeignAnnotation };
@@ -48,8 +55,11 @@ const metadata = {
 };
 const amounts = { cpu: isCpu, memory: isBytes, storage: isBytes };
 const resources = { requests: amounts, limits: amounts };
-/** The place of a list of variables: those with values become one text together, so lists may have other lengths. */
-const env = {};
+/**
+ * Marks the place of a list of environment variables. `replaceTexts` takes all variables of the list with plain values
+ * as one text, so that similar requests may have different numbers of variables.
+ */
+const envVariables = {};
 /** The fields of containers whose texts may differ between similar requests, each with the test that both must pass. */
 const containers = {
   "*": {
@@ -57,7 +67,7 @@ const containers = {
     image: isTaggedImage,
     command: { "*": isText },
     args: { "*": isText },
-    env,
+    env: envVariables,
     volumeMounts: { "*": { name: isName } },
     resources,
   },
@@ -71,8 +81,8 @@ const podSpec = {
 };
 const template = { metadata: { labels, annotations }, spec: podSpec };
 const workload = { metadata, spec: { serviceName: isName, selector: { matchLabels: labels }, template } };
-/** Places whose texts an API server compares with others, unless their object meets the condition. */
-const conditions = new Map<unknown, (object: object) => boolean>([
+/** For some places, the condition that their object must meet: else an API server compares its texts with others. */
+const placeConditions = new Map<unknown, (object: object) => boolean>([
   // The resources of containers are compared with those of their Pod.
   [podSpec, (spec) => !Object.hasOwn(spec, "resources")],
   [resources, (object) => areRequestsWithinLimits(toMap(object))],
@@ -84,7 +94,10 @@ const areRequestsWithinLimits = ({ requests, limits }: Record<string, unknown>):
   });
 const backend = { service: { name: isName } };
 
-/** The kinds of which a check has many. */
+/**
+ * Where objects of a kind have texts that may differ between similar requests. The functions in it, such as `isName`,
+ * report which texts may differ. Other kinds are missing, because manifests seldom have many objects of them.
+ */
 const placesByKind: ReadonlyMap<string, TextPlaces> = new Map<string, TextPlaces>([
   ["v1 Pod", { metadata, spec: podSpec }],
   ...["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"].map((kind) => [`apps/v1 ${kind}`, workload] as const),
@@ -109,29 +122,41 @@ const placesByKind: ReadonlyMap<string, TextPlaces> = new Map<string, TextPlaces
   ],
 ]);
 
-/** A request without its texts: requests with the same key differ in these texts only. */
+/** A request in two parts: the texts that may differ between similar requests, and the rest. */
 interface RequestPattern {
+  /** The rest as JSON, with placeholders for `texts`. Requests with the same key are similar. */
   key: string;
+  /** The texts that may differ, each once. */
   texts: readonly string[];
+  /** Where the request's object may have such texts. */
   places: TextPlaces;
-  /** The other texts of the request. */
-  fixed: ReadonlySet<string>;
+  /** The texts in `key`, which are the same in all similar requests. */
+  constantTexts: ReadonlySet<string>;
 }
 
-/** An answer without the texts of its request. */
+/** The answer to one request, from which the answers to similar requests are made. */
 interface AnswerPattern {
+  /** The answered object, with placeholders for the texts of the request that may differ. */
   object: unknown;
   warnings: readonly string[];
-  fixed: ReadonlySet<string>;
+  /** The texts that are the same in all similar requests, or in the answers to them. */
+  constantTexts: ReadonlySet<string>;
 }
 
-/** Far below the limits of an API server, so that the lengths of texts never decide; and few objects are larger. */
-const largestText = 1 << 14;
+/**
+ * Larger requests, in characters, get no pattern. An API server's limits are far higher, so its answer can't depend on
+ * the lengths of replaced texts. Few objects are larger.
+ */
+const largestPattern = 1 << 14;
+/** The number of answers that are kept. */
 const mostPatterns = 500;
 const uid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const time = /^20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\dZ$/;
 
-/** Returns the pattern of a creation; undefined if its answer can't be that of another one. */
+/**
+ * Splits a create request into the texts that may differ between similar requests, and the rest (its pattern). Returns
+ * undefined for a request whose answer can't be made from the answer to a similar request.
+ */
 export const toRequestPattern = ({ object, ...header }: KubernetesRequest): RequestPattern | undefined => {
   const { oldObject, verb, apiVersion, kind, subresource } = header;
   const places = placesByKind.get(`${apiVersion} ${kind}`);
@@ -151,15 +176,15 @@ const buildPattern = (
   places: TextPlaces,
 ): RequestPattern | undefined => {
   const indexes = new Map<string, number>();
-  const fixed = new Set<string>();
+  const constantTexts = new Set<string>();
   const toIndex = (text: string) => {
     const index = indexes.get(text) ?? indexes.size;
     indexes.set(text, index);
     return index;
   };
-  const pattern = toMap(replaceTexts(object, places, toIndex, fixed));
+  const pattern = toMap(replaceTexts(object, places, toIndex, constantTexts));
   const { uid: givenUid, creationTimestamp, ...others } = toMap(pattern.metadata);
-  // An API server sets these itself.
+  // An API server sets these two fields itself, so they don't belong to the key.
   const isSet = uid.test(String(givenUid)) && time.test(String(creationTimestamp));
   const toPlaceholder = (text = "") => indexes.get(text) ?? text;
   const { name, namespace } = header;
@@ -167,46 +192,57 @@ const buildPattern = (
   const key = exactJson.stringify([{ ...header, ...address }, isSet ? { ...pattern, metadata: others } : pattern]);
   const texts = [...indexes.keys()];
   const size = texts.reduce((sum, { length }) => sum + length, key.length);
-  const hasPlaceholders = [...fixed].some((text) => text.includes("\0"));
-  return size > largestText || joinsTexts.test(key) || hasPlaceholders ? undefined : { key, texts, places, fixed };
+  // A text with \0 could be mistaken for a placeholder.
+  const isAmbiguous = [...constantTexts].some((text) => text.includes("\0"));
+  const isExcluded = size > largestPattern || usesJoinedNames.test(key) || isAmbiguous;
+  return isExcluded ? undefined : { key, texts, places, constantTexts };
 };
 
 /**
- * Matches objects in which an API server joins texts: annotations whose keys end with a container's name, and volumes
- * whose claims have the names of a Pod and a volume.
+ * Matches the JSON of an object for which an API server makes one name of two texts: the key of an annotation ends with
+ * a container's name, or the claim of an ephemeral volume gets the names of a Pod and a volume. In such a name, the
+ * texts can't be replaced, so such objects get no pattern.
  */
-const joinsTexts = /"container\.|"ephemeral"/;
+const usesJoinedNames = /"container\.|"ephemeral"/;
 
-/** Copies a value with `\0` and an index in place of each text at a place. The other texts are added to `fixed`. */
+/**
+ * Copies a value with a placeholder, `\0` and an index, for each replaceable text at one of the `places`. Adds all
+ * other texts to `constantTexts`.
+ */
 const replaceTexts = (
   value: unknown,
-  places: TextPlaces | TextClass | undefined,
+  places: TextPlaces | IsReplaceable | undefined,
   toIndex: (text: string) => number,
-  fixed: Set<string>,
+  constantTexts: Set<string>,
   key = "",
 ): unknown => {
   if (typeof value === "string") {
     if (typeof places === "function" && places(value, key)) return `\0${toIndex(value)}`;
-    fixed.add(value);
+    constantTexts.add(value);
     return value;
   }
   if (typeof value !== "object" || value === null) return value;
-  const hasPlaces = typeof places === "object" && (conditions.get(places)?.(value) ?? true);
+  // Some places count only if the object there meets a condition.
+  const hasPlaces = typeof places === "object" && (placeConditions.get(places)?.(value) ?? true);
   const inner = hasPlaces ? places : {};
-  const replaceMember = (member: unknown) => replaceTexts(member, inner["*"], toIndex, fixed, "*");
+  const replaceMember = (member: unknown) => replaceTexts(member, inner["*"], toIndex, constantTexts, "*");
+  // Environment variables with plain values become one text together, so that their number may differ.
   if (Array.isArray(value))
-    return places === env ? replaceVariables(value, toIndex, replaceMember) : value.map(replaceMember);
+    return places === envVariables ? replaceEnvVariables(value, toIndex, replaceMember) : value.map(replaceMember);
   const copy: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(value)) {
     if (name === "__proto__") throw new Error("a copy can't have this member");
     const place = Object.hasOwn(inner, name) ? inner[name] : inner["*"];
-    copy[name] = replaceTexts(member, place, toIndex, fixed, name);
+    copy[name] = replaceTexts(member, place, toIndex, constantTexts, name);
   }
   return copy;
 };
 
-/** Puts `\0*` and the index of a text in place of variables that follow each other and only have values. */
-const replaceVariables = (
+/**
+ * Copies a container's list of environment variables. Each run of variables that have only a name and a plain value
+ * becomes one placeholder: `\0*` and the index of a text, which is the JSON of these variables.
+ */
+const replaceEnvVariables = (
   list: readonly unknown[],
   toIndex: (text: string) => number,
   replaceMember: (member: unknown) => unknown,
@@ -216,7 +252,7 @@ const replaceVariables = (
   const replaced: unknown[] = [];
   let variables: unknown[] = [];
   for (const member of [...list, undefined]) {
-    if (hasDistinctNames && isVariableWithValue(member)) {
+    if (hasDistinctNames && isPlainEnvVariable(member)) {
       variables.push(member);
       continue;
     }
@@ -227,57 +263,61 @@ const replaceVariables = (
   return replaced;
 };
 
-const isVariableWithValue = (member: unknown): boolean => {
+const isPlainEnvVariable = (member: unknown): boolean => {
   const { name, value, ...others } = toMap(member);
   const hasName = typeof name === "string" && /^[A-Z_][A-Z0-9_]{0,99}$/i.test(name);
-  return hasName && typeof value === "string" && isText(value, "") && Object.keys(others).length === 0;
+  return hasName && typeof value === "string" && isText(value) && Object.keys(others).length === 0;
 };
 
-/** Copies a value of `replaceTexts`, with other texts. */
+/**
+ * Copies a result of `replaceTexts` with texts in place of its placeholders: `\0N` stands for the text N. In a list,
+ * `\0*N` stands for several environment variables, whose JSON is the text N.
+ */
 const fillTexts = (value: unknown, texts: readonly string[]): unknown => {
   if (typeof value === "string") return value.startsWith("\0") ? texts[Number(value.slice(1))] : value;
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value))
     return value.flatMap((member) => {
-      const isVariables = typeof member === "string" && member.startsWith("\0*");
-      return isVariables ? JSON.parse(texts[Number(member.slice(2))] ?? "") : [fillTexts(member, texts)];
+      const isEnvPlaceholder = typeof member === "string" && member.startsWith("\0*");
+      return isEnvPlaceholder ? JSON.parse(texts[Number(member.slice(2))] ?? "") : [fillTexts(member, texts)];
     });
   const copy: Record<string, unknown> = {};
   for (const [name, member] of Object.entries(value)) copy[name] = fillTexts(member, texts);
   return copy;
 };
 
-/** Remembers the answers to creations, for others that differ in texts only. */
+/** Remembers the answers to create requests, and makes from them the answers to similar requests. */
 export const createAnswerPatterns = () => {
   const patterns = new Map<string, AnswerPattern>();
   return {
     /** Returns the answer that the module would give; undefined if that isn't known. */
     find({ key, texts }: RequestPattern): KubernetesAnswer | undefined {
       const known = patterns.get(key);
-      // A text that is also elsewhere may be compared with that.
-      if (known === undefined || texts.some((text) => known.fixed.has(text))) return undefined;
+      // If a text equals one of the constant texts, the API server may compare the two, and answer in another way.
+      if (known === undefined || texts.some((text) => known.constantTexts.has(text))) return undefined;
       const object = fillTexts(known.object, texts) as KubernetesObject;
       const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
       Object.assign(toMap(object.metadata), { uid: randomUUID(), creationTimestamp });
       return { object, warnings: known.warnings };
     },
-    /** Remembers an answer, unless it has texts that are also elsewhere, or in a warning. */
-    put({ key, texts, places, fixed: given }: RequestPattern, { object, warnings }: KubernetesAnswer): void {
+    /** Remembers an answer, unless a text that may differ equals a constant text, or is a part of a warning. */
+    put(request: RequestPattern, { object, warnings }: KubernetesAnswer): void {
+      const { key, texts, places } = request;
       if (object === undefined || patterns.has(key)) return;
-      // A warning of a variable has the variable's index.
+      // A warning about an environment variable contains its index, which may differ in similar requests.
       if (warnings.some((warning) => /\.env\[/.test(warning) || texts.some((text) => warning.includes(text)))) return;
-      const fixed = new Set(given);
-      let isOwn = true;
+      const constantTexts = new Set(request.constantTexts);
+      let hasOnlyGivenTexts = true;
       const toIndex = (text: string) => {
         const index = texts.indexOf(text);
-        if (index < 0) isOwn = false;
+        if (index < 0) hasOnlyGivenTexts = false;
         return index;
       };
-      const pattern = replaceTexts(object, places, toIndex, fixed);
-      if (!isOwn || texts.some((text) => fixed.has(text))) return;
+      const pattern = replaceTexts(object, places, toIndex, constantTexts);
+      if (!hasOnlyGivenTexts || texts.some((text) => constantTexts.has(text))) return;
       const [oldest] = patterns.size < mostPatterns ? [] : patterns.keys();
       if (oldest !== undefined) patterns.delete(oldest);
-      patterns.set(key, { object: pattern, warnings, fixed });
+      patterns.set(key, { object: pattern, warnings, constantTexts });
     },
   };
 };

@@ -8,7 +8,7 @@ import type { WasmModule } from "./webassembly.ts";
 /** What a worker is started with. */
 export interface KubernetesWorkerData {
   module: WasmModule;
-  /** The file with the memory of a module that has a server. */
+  /** The file with the image: the module's memory, as the build saved it after it had set up the API server there. */
   imageFile: string;
   options: ServerOptions;
 }
@@ -25,7 +25,10 @@ const { module, imageFile, options } = workerData as KubernetesWorkerData;
 const send = (message: MessageFromKubernetesWorker) => parentPort?.postMessage(message);
 
 const started = process.hrtime.bigint();
-/** The clock of the image has stopped within its first second. */
+/**
+ * The nanoseconds at which the clock starts. The image is the memory of an earlier instance. It was saved in the first
+ * second of that instance's clock, so for the program, time goes on and never runs backwards.
+ */
 const imageAge = 1_000_000_000n;
 const instance = await createInstance(
   module,
