@@ -95,10 +95,10 @@ const writeCreatePackage = async (folder: string, packages: Record<string, strin
   await writeManifest(folder, buildCreatePackageManifest(await readCheckoutManifest(), packages));
   for (const [file, from] of Object.entries(createPackageFiles))
     await cp(join(packageRoot, from), join(folder, file), { recursive: true });
-  await adaptYaml(folder, ["template/github.yml"]);
+  await adaptPathsInYaml(folder, ["template/github.yml"]);
 };
 
-/** Writes the files of the package with the module of Kubernetes' handlers into an empty folder. */
+/** Writes the npm package with Kubernetes' own request handlers, compiled to WebAssembly, into an empty folder. */
 const writeModulePackage = async (folder: string, module: { folder: string; version: string }): Promise<void> => {
   await cp(module.folder, folder, { recursive: true });
   await cp(join(packageRoot, "LICENSE"), join(folder, "LICENSE"));
@@ -132,7 +132,7 @@ const writePackage = async (folder: string, module?: string): Promise<void> => {
 export const bundlePackages = async (folder: string): Promise<string[]> => {
   const clients = await bundleAwsClients(join(folder, "infra/aws/clients"));
   const page = join(folder, "infra/console/bundle");
-  return [...clients, ...(await writeLicenses(page, (await bundlePage(page, true)).metafile))];
+  return [...clients, ...(await writeLicenses(page, (await bundlePage(page, { write: true })).metafile))];
 };
 
 /** Runs `npm pack` on a folder. Returns the path of the tarball. */
@@ -174,21 +174,21 @@ const compile = async (outDir: string): Promise<void> => {
   await rm(file);
 };
 
-/** Copies the files that aren't compiled into a folder. */
+/** Copies the files that aren't compiled into a folder. In some YAML files, it changes paths to those of a project. */
 const copyData = async (folder: string): Promise<void> => {
   const files = (await listFiles()).filter((file) => !file.endsWith(".ts") || file.startsWith(`${templates}/`));
   for (const file of [...files, ...copiedPaths]) {
     await mkdir(dirname(join(folder, file)), { recursive: true });
     await cp(join(packageRoot, file), join(folder, file), { recursive: true });
   }
-  await adaptYaml(
+  await adaptPathsInYaml(
     folder,
     [...files, ...copiedPaths].filter((file) => /^(infra\/(pipelines|aws\/iam)\/.*|serverless)\.yml$/.test(file)),
   );
 };
 
-/** Changes paths such as `infra/main.ts` in YAML files to paths in a project: `node_modules/postern/infra/main.ts`. */
-const adaptYaml = async (folder: string, files: string[]): Promise<void> => {
+/** Changes paths in YAML files: `infra/postern.js` becomes `node_modules/postern/infra/postern.js`, as in a project. */
+const adaptPathsInYaml = async (folder: string, files: string[]): Promise<void> => {
   for (const file of files) {
     const text = await readFile(join(folder, file), "utf8");
     await writeFile(join(folder, file), text.replaceAll(/\binfra\//g, "node_modules/postern/infra/"));

@@ -38,8 +38,8 @@ const findPathFromRoot = (page: string, written: string): string => {
 
 /**
  * Returns a page of the checkout with paths for the package. `lib/rule.ts` becomes `lib/rule.js`, because the package
- * contains compiled files. A file that only the checkout has gets a remark instead of a link. In commands,
- * `infra/main.ts` becomes `node_modules/postern/infra/main.ts`.
+ * contains compiled files. A file that only the checkout has gets a remark instead of a link. In commands, which users
+ * run in the folder of their project, the paths of the package's files begin with `node_modules/postern/`.
  */
 export const adaptPage = (page: string, text: string, isInPackage: PathExists, isInCheckout: PathExists): string => {
   /** Returns the path as the page of the package must write it; undefined if only the checkout has the file. */
@@ -51,6 +51,7 @@ export const adaptPage = (page: string, text: string, isInPackage: PathExists, i
   };
   const adaptText = (prose: string) =>
     prose
+      // A link: [label](target#anchor). The label may contain brackets.
       .replace(
         /\[((?:[^[\]]|\[[^\]]*\])*)\]\((?!https?:)([^)#\s*]+)(#[^)\s]*)?\)/g,
         (_, label, target, anchor = "") => {
@@ -58,6 +59,7 @@ export const adaptPage = (page: string, text: string, isInPackage: PathExists, i
           return found === undefined ? `${label}${repositoryMark}` : `[${label}](${found}${anchor})`;
         },
       )
+      // A path in backticks.
       .replace(/`([\w.*/-]+)`(?! \(in the repository\))/g, (span, written) => {
         const path = findPathFromRoot(page, written);
         if (path === "") return span;

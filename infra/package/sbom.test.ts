@@ -129,6 +129,7 @@ describe("a software bill of materials", () => {
       date,
     });
     assert.ok(components.length > 100);
+    // For instance, osls is one of root.devDependencies.
     assert.deepEqual(components.filter(({ name }) => name === "osls").length, 1);
   });
 });

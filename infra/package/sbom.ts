@@ -32,18 +32,20 @@ export interface SbomSource {
  * packages are those of package-lock.json. Equal sources give an equal document.
  */
 export const buildSbom = ({ manifest, locked, bundled, module, date }: SbomSource): object => {
-  const installed = collectInstalled(manifest, locked, listAllNames);
+  const installed = collectInstalled(manifest, locked, listInstalledNames);
   const required = collectInstalled(manifest, locked, listRequiredNames);
   const allPaths = new Set([...bundled, ...installed]);
   const listDependencies = (path: string, source?: Dependencies) => [
-    ...new Set(findAll(locked, path, listAllNames(source)).filter((found) => allPaths.has(found))),
+    ...new Set(findAll(locked, path, listInstalledNames(source)).filter((found) => allPaths.has(found))),
   ];
   const toRefs = (paths: string[]) => [...new Set(paths.map((path) => getPackageUrl(locked, path)))].sort();
 
   // A version of a package that is installed at several paths is one component.
   const pathsByUrl = [...Map.groupBy([...allPaths].sort(), (path) => getPackageUrl(locked, path))];
+  // package.json doesn't name bundled packages. Postern itself uses those that no other bundled package depends on.
   const dependedOn = new Set([...bundled].flatMap((path) => listDependencies(path, locked[path])));
-  const direct = [...listDependencies("", manifest), ...bundled.filter((path) => !dependedOn.has(path))];
+  const bundledDirectly = bundled.filter((path) => !dependedOn.has(path));
+  const direct = [...listDependencies("", manifest), ...bundledDirectly];
   const { name, version, description, license } = manifest;
   const ref = `pkg:npm/${name}@${version}`;
   const { ref: moduleRef, components, dependencies } = describeModule(module, license);
@@ -89,7 +91,7 @@ const listRequiredNames = ({ dependencies, peerDependencies, peerDependenciesMet
 ];
 
 /** Returns the names of the packages that npm installs with a package. */
-const listAllNames = (source: Dependencies = {}): string[] => [
+const listInstalledNames = (source: Dependencies = {}): string[] => [
   ...listRequiredNames(source),
   ...Object.keys(source.optionalDependencies ?? {}),
 ];

@@ -697,8 +697,7 @@ describe("the page's bundle", () => {
   });
 
   it("the page's bundle has less than 100 KB, including its styles", async () => {
-    const write = false;
-    const { outputFiles = [] } = await bundlePage("dist", write);
+    const { outputFiles = [] } = await bundlePage("dist", { write: false });
     const bytes = outputFiles.reduce((sum, { contents }) => sum + contents.length, 0);
     assert.ok(bytes > 10_000 && bytes < 100_000, String(bytes));
   });
