@@ -61,7 +61,7 @@ export const buildFunctions = async (
       );
       const bundle = await bundleRule(listed, buildEndpointConfig(config, listed), distFolder, {
         connections: Object.fromEntries(neededConnections),
-        places: listRecordingBucketSettings(config, listed),
+        recordingBuckets: listRecordingBucketSettings(config, listed),
       });
       return {
         ...bundle,

@@ -32,7 +32,7 @@ const createTelltaleRule = async (name = "telltale", phase = "validate", extraSo
     join(root, "package.json"),
     '{ "name": "postern", "type": "module", "exports": { "./*": "./lib/*.ts" } }',
   );
-  // For an object with `ask`, the rule asks its need `all`, which tests add with `extraSource`.
+  // `extraSource` may declare a need with the name `all`. The rule calls it if the object has the field `ask`.
   const rule = `import { cue, https, ledger, list, onlyIf } from "postern/needs";
     import { rule } from "postern/rule";
     export default rule({
@@ -325,7 +325,7 @@ describe("a bundle", () => {
       await buildWith("https://127.0.0.1:1", "here"),
       await buildWith("https://127.0.0.1:2", "there"),
     ];
-    assert.deepEqual([one.hash, one.logic, one.bytes], [other.hash, other.logic, other.bytes]);
+    assert.deepEqual([one.hash, one.logicHash, one.bytes], [other.hash, other.logicHash, other.bytes]);
     assert.notEqual(one.codeSha256, other.codeSha256);
     const files = readOwnZip(await readFile(toOutputPath("here/reading.zip"))) ?? {};
     assert.deepEqual(Object.keys(files), ["index.cjs", "index.mjs", "keys.json", "clusters.json", "review-faults.cjs"]);
@@ -358,14 +358,14 @@ describe("a bundle", () => {
         ...(typeof usual === "object" && { usual }),
         clusters: { ...clusters, ...otherClusters },
       };
-      const { accepts } = await bundleRule(await telltale, config, toOutputPath(name), largeBudget);
-      return { accepts, keys: JSON.parse(await readFile(toOutputPath(`${name}/telltale/keys.json`), "utf8")) };
+      const { keysHash } = await bundleRule(await telltale, config, toOutputPath(name), largeBudget);
+      return { keysHash, keys: JSON.parse(await readFile(toOutputPath(`${name}/telltale/keys.json`), "utf8")) };
     };
     const raised = { b: { ...setup, keyVersions: [1, 2] }, c: { ...setup, keyVersions: [] }, d: "c", e: setup };
     const [plain, other] = [await bundleWith({}, "keys"), await bundleWith(raised, "raised")];
     assert.deepEqual([plain.keys, other.keys], [{}, { b: [1, 2], c: [], d: [] }]);
-    assert.notEqual(plain.accepts, other.accepts);
-    assert.equal((await bundleWith({ e: setup }, "usual")).accepts, plain.accepts);
+    assert.notEqual(plain.keysHash, other.keysHash);
+    assert.equal((await bundleWith({ e: setup }, "usual")).keysHash, plain.keysHash);
   });
 
   it("a bundle of a rule that evaluates scripts contains CUE if the settings of a cluster use it", async () => {
@@ -374,7 +374,7 @@ describe("a bundle", () => {
     const buildScriptConfig = (any: string): EndpointConfig => ({ ...buildConfig({ any }), rule: "scripted" });
 
     const bundle = await bundleRule(rule, buildScriptConfig("scripts"), toOutputPath("scripts"));
-    assert.equal(bundle.runsScripts, true);
+    assert.equal(bundle.runsCue, true);
     const archive = await readFile(toOutputPath("scripts/scripted.zip"));
     assert.ok(archive.length < 6e6, `${archive.length}`);
     const files = readOwnZip(archive) ?? {};
@@ -401,7 +401,7 @@ describe("a bundle", () => {
     assert.deepEqual([response.allowed, response.status?.message], [false, '{"a":42}']);
 
     const plain = await bundleRule(rule, buildScriptConfig("plain"), toOutputPath("plain"));
-    assert.equal(plain.runsScripts, false);
+    assert.equal(plain.runsCue, false);
     assert.deepEqual(Object.keys(readOwnZip(await readFile(toOutputPath("plain/scripted.zip"))) ?? {}), [
       "index.cjs",
       "index.mjs",
@@ -424,11 +424,11 @@ describe("a bundle", () => {
   });
 
   it("a bundle that records reviews may be larger; other bundles have no code for recording", async () => {
-    const recordingPlaces = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
+    const recordingBuckets = { local: { telltale: { bucket: "reviews", prefix: "", share: 1 } } };
     const off = await bundleRule(await telltale, buildConfig({}), toOutputPath("silent"));
     const on = await bundleRule(await telltale, buildConfig({}), toOutputPath("recording"), {
       connections: {},
-      places: recordingPlaces,
+      recordingBuckets,
     });
     assert.deepEqual([off.records, on.records], [[], ["reviews/local/telltale/"]]);
     assert.ok(off.bytes <= 20 * 1024 && on.bytes > 20 * 1024 && on.bytes <= 44 * 1024, `${on.bytes}`);

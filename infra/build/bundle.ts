@@ -20,10 +20,10 @@ import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { createCelPlugin, expressionsMark } from "./cel.ts";
 import { cueFilesModuleSource, readCueRuntimeFiles } from "./cue.ts";
 import {
+  buildExplanationFile,
   createSchemaPlugin,
   explanationBeside,
   explanationFile,
-  readExplanationFiles,
   schemasFile,
 } from "./schemas.ts";
 import { getInflatedContents, zip } from "./zip.ts";
@@ -40,7 +40,7 @@ export interface RuleBundle {
   /** SHA-256 of the code, base64url. */
   hash: string;
   /** SHA-256 of the code without the rule's part of postern.yaml, base64url. */
-  logic: string;
+  logicHash: string;
   /** The SHA-256 of the zip with the function's code, in base64, as Lambda's API returns it. */
   codeSha256: string;
   /** True if the function reads a cluster. */
@@ -48,7 +48,7 @@ export interface RuleBundle {
   /** True if the function calls something over the network: a cluster, AWS or another service. */
   callsOut: boolean;
   /** True if the function runs CUE scripts. */
-  runsScripts: boolean;
+  runsCue: boolean;
   /** The secrets and parameters in AWS that the function reads. */
   tokens: SecretPlace[];
   /** The AWS actions that the function calls. */
@@ -59,12 +59,12 @@ export interface RuleBundle {
   ledgerRules: string[];
   /** True if one of `ledgerRules` is on in a cluster, so that the stage needs the ledger's table. */
   opensLedger: boolean;
-  /** True if one of the function's rules guards security. */
+  /** True if one of the function's rules has `guards: true`, because it refuses for security reasons. */
   guards: boolean;
   /** True if a schedule calls the function, for work that doesn't depend on a review. */
   reconciles: boolean;
   /** The SHA-256 of keys.json in the zip, base64url. The file says which clusters' keys the function accepts. */
-  accepts: string;
+  keysHash: string;
   /** The reserved concurrency of the function; undefined if it uses the account's unreserved concurrency. */
   reserved?: number;
   /** The number of warm environments (provisioned concurrency) of the live version; undefined for none. */
@@ -141,7 +141,7 @@ interface BundleOptions {
   /** The API servers that the function reads, by cluster. */
   connections?: Record<string, ApiServerConnection>;
   /** The buckets in which the function records reviews, by cluster and rule. */
-  places?: RecordingBucketSettingsByRule;
+  recordingBuckets?: RecordingBucketSettingsByRule;
 }
 
 /**
@@ -154,7 +154,7 @@ export const bundleRule = async (
   listed: CatalogueRule,
   config: EndpointConfig,
   outDir: string,
-  { budgetBytes, connections = {}, places: recordingBuckets = {} }: BundleOptions = {},
+  { budgetBytes, connections = {}, recordingBuckets = {} }: BundleOptions = {},
 ): Promise<RuleBundle> => {
   const { name, phases, rule } = listed;
   const rules = listed.members ?? [listed];
@@ -163,7 +163,7 @@ export const bundleRule = async (
   const usesNeeds = isForAnySettings ? declaresNeeds(listed) : listUsedNeeds(listed, config).length > 0;
   const hasConnections = usesNeeds && Object.keys(connections).length > 0;
   const features = listFeatures(listed, config, usesNeeds, recordingBuckets);
-  const entry = buildEntry(listed, features, { startsScripts: startsScripts(listed, config), hasConnections });
+  const entry = buildEntry(listed, features, { startsCue: isCueAwaited(listed, config), hasConnections });
   const plugins = [createDecisionOnlyPlugin(rules.map(getRuleFile)), cueBeside, explanationBeside];
   if (outsideVerbs.every((verb) => !hasNeed(listed, verb))) plugins.push(withoutOutsideServices);
   const checks = encodeChecks(collectChecks(() => compileExpressions(listed, config)));
@@ -185,15 +185,15 @@ export const bundleRule = async (
     insertData(code, { [configMark]: config, [bucketsMark]: recordingBuckets, [expressionsMark]: checks }),
   );
 
-  const runsScripts = usesScripts(listed, config);
+  const runsCue = usesCue(listed, config);
   const keys = formatKeyVersions(config);
   const files = {
     "index.cjs": contents,
     [startFile]: Buffer.from(await readStartModule()),
     [keysFile]: Buffer.from(keys),
     ...(hasConnections && { [connectionsFile]: Buffer.from(JSON.stringify(connections)) }),
-    ...(await readExplanationFiles(isForAnySettings ? undefined : listMatches(listed, config))),
-    ...(runsScripts && (await readCueRuntimeFiles())),
+    ...(await buildExplanationFile(isForAnySettings ? undefined : listMatches(listed, config))),
+    ...(runsCue && (await readCueRuntimeFiles())),
   };
   const archive = zip(files);
   await mkdir(join(outDir, name), { recursive: true });
@@ -209,11 +209,11 @@ export const bundleRule = async (
     timeoutSeconds: findLongestTimeoutSeconds(rule),
     bytes: contents.length,
     hash: createHash("sha256").update(contents).digest("base64url"),
-    logic: createHash("sha256").update(code).digest("base64url"),
+    logicHash: createHash("sha256").update(code).digest("base64url"),
     codeSha256: createHash("sha256").update(archive).digest("base64"),
     readsCluster: asksCluster(rule),
     callsOut: Object.values(rule.needs ?? {}).some(({ verb }) => !localVerbs.has(verb)),
-    runsScripts,
+    runsCue,
     tokens: listTokens(Object.values(connections), listSecrets(listed, config)),
     actions: Object.values(rule.needs ?? {}).flatMap(({ action }) => action ?? []),
     records: listWritableBucketPaths(recordingBuckets),
@@ -222,7 +222,7 @@ export const bundleRule = async (
     opensLedger: listUsedNeeds(listed, config).some(({ need }) => need.verb === "ledger"),
     // A rule that is off keeps its schedule, because a rollback can turn it on again.
     reconciles: rule.reconcile !== undefined,
-    accepts: createHash("sha256").update(keys).digest("base64url"),
+    keysHash: createHash("sha256").update(keys).digest("base64url"),
   };
 };
 
@@ -269,7 +269,7 @@ const formatKeyVersions = (config: EndpointConfig): string => {
  * Placeholders in a bundle's code. Data from postern.yaml replaces them after esbuild has run: the short names that
  * esbuild chooses depend on all text, and the code without the data must be the same for any data.
  */
-const [configMark, bucketsMark] = ["POSTERN CONFIG", "POSTERN PLACES"];
+const [configMark, bucketsMark] = ["POSTERN CONFIG", "POSTERN BUCKETS"];
 
 /** Replaces placeholders in code by data as JSON. The JSON is in single quotes, because it has many double quotes. */
 export const insertData = (code: string, data: Readonly<Record<string, unknown>>): string =>
@@ -286,14 +286,15 @@ const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, e
   const rules = members ?? [listed];
   return [
     `import { createLambdaFunction } from ${getLibrarySpecifier("lambda/handler")};`,
-    ...(entry.startsScripts ? [`import { warmUpCueEngine } from ${getLibrarySpecifier("cue/engine")};`] : []),
+    ...(entry.startsCue ? [`import { warmUpCueEngine } from ${getLibrarySpecifier("cue/engine")};`] : []),
     ...rules.map((rule, index) => `import rule${index} from ${toSpecifier(getRuleFile(rule))};`),
-    ...(entry.startsScripts ? ["warmUpCueEngine();"] : []),
+    ...(entry.startsCue ? ["warmUpCueEngine();"] : []),
     "module.exports = createLambdaFunction({",
     `  rules: { ${rules.map(({ name }, index) => `"${name}": rule${index}`).join(", ")} },`,
     // The data is parsed from texts: in an object literal, `"__proto__"` would set a prototype.
     `  config: JSON.parse("${configMark}"),`,
-    ...(features.RECORDED ? [`  places: JSON.parse("${bucketsMark}"),`] : []),
+    // The function writes recordings of reviews to these buckets in S3.
+    ...(features.RECORDED ? [`  buckets: JSON.parse("${bucketsMark}"),`] : []),
     ...(entry.hasConnections ? [`  readConnections: () => require("./${connectionsFile}"),`] : []),
     "});",
   ].join("\n");
@@ -302,18 +303,22 @@ const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, e
 /** The parts of lib that a function needs. lib/features.ts says what each name means. */
 type Features = ReturnType<typeof listFeatures>;
 
-/** Reports whether a rule, or a member of a group, has exceptions in any cluster. */
-const hasExceptions = ({ members = [] }: CatalogueRule, { usual, clusters }: EndpointConfig): boolean =>
-  [usual, ...Object.values(clusters)].some(
-    (setup) =>
-      typeof setup === "object" &&
-      (setup.exceptions !== undefined ||
-        members.some(({ name }) => getOwn(getOwn(getOwn(setup.settings, name), "exempt"), "exceptions"))),
-  );
+/** Reports whether a rule, or a member of a group, has exceptions (exemptions with an end date) in any cluster. */
+const hasExceptions = ({ members = [] }: CatalogueRule, config: EndpointConfig): boolean =>
+  listSetups(config).some(({ exceptions, settings }) => {
+    // The settings of a group are the configs of its members, by their names.
+    const memberConfigs = members.map(({ name }) => getOwn(settings, name));
+    return exceptions !== undefined || memberConfigs.some((member) => getOwn(getOwn(member, "exempt"), "exceptions"));
+  });
+
+/** Lists the different setups of clusters. `usual` is the setup of all clusters that `clusters` doesn't name. */
+const listSetups = ({ usual, clusters }: EndpointConfig): ClusterSetup[] =>
+  // A text is the name of another cluster, which has the same setup.
+  [usual, ...Object.values(clusters)].filter((setup) => typeof setup === "object");
 
 interface EntryOptions {
   /** True if the function starts CUE before its first review. */
-  startsScripts: boolean;
+  startsCue: boolean;
   hasConnections: boolean;
 }
 
@@ -327,12 +332,13 @@ const listFeatures = (
   const { members = [listed], phases, rule } = listed;
   return {
     MUTATES: phases.includes("mutate"),
+    // The rule's `needs` declare what it may ask, such as a cluster's API server. It asks only if settings require it.
     NEEDS: declaresNeeds(listed),
+    ASKS: usesNeeds,
     SINCE: members.some(({ rule }) => rule.since),
     VARIANTS: rule.variants !== undefined,
     EXACT_INTEGERS: rule.exactIntegers === true,
     GROUP: listed.members !== undefined,
-    ASKS: usesNeeds,
     LEDGER: hasNeed(listed, "ledger"),
     RECONCILES: rule.reconcile !== undefined,
     RECORDED: isRecorded(recordingBuckets),
@@ -361,22 +367,25 @@ const listSecrets = (listed: CatalogueRule, config: EndpointConfig): SecretPlace
   );
 
 /** Reports whether the zip must have CUE, because the settings of a cluster use it. */
-const usesScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
+const usesCue = (listed: CatalogueRule, config: EndpointConfig): boolean =>
   listUsedNeeds(listed, config).some(({ need }) => need.verb === "cue");
 
-/** Reports whether the function starts CUE before its first review, so that the first script doesn't wait for CUE. */
-const startsScripts = (listed: CatalogueRule, config: EndpointConfig): boolean =>
+/** Reports whether every review of some cluster runs CUE. The function then starts CUE before its first review. */
+const isCueAwaited = (listed: CatalogueRule, config: EndpointConfig): boolean =>
   listUsedNeeds(listed, config).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
-/** Lists the needs that rules use, with the settings of a cluster or a variant that use them. */
+/**
+ * Lists what rules ask or run besides the review (their `needs`, such as reads of a cluster, or CUE), each with the
+ * settings that require it: those for one cluster, or for one variant, a webhook entry with settings of its own.
+ */
 const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
   listRuleSettings(listed, config).flatMap(({ rule: { needs = {} }, settings }) =>
     Object.values(needs).flatMap((need) => (isUsedUnder(settings, need) ? [{ need, settings }] : [])),
   );
 
 /**
- * Compiles the CEL expressions in all settings. A rule compiles the same object only once, so it gets a copy: otherwise
- * the checks of its expressions could not be collected again.
+ * Compiles the CEL expressions in all settings, so that `collectChecks` gets them, parsed and checked, for the bundle.
+ * A rule skips objects that it has compiled before. It gets a copy, so that a second bundle gets the expressions, too.
  */
 const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void => {
   for (const { rule, settings } of listRuleSettings(listed, config))
@@ -384,22 +393,23 @@ const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void
 };
 
 /** Lists the settings of rules that are on: those of each cluster, and those of each variant. */
-const listRuleSettings = ({ rule, members }: CatalogueRule, { usual, clusters, variants }: EndpointConfig) =>
-  [usual, ...Object.values(clusters)].flatMap((setup) => {
-    // A text is the name of another cluster, which has the same setup.
-    if (setup === undefined || typeof setup === "string") return [];
+const listRuleSettings = ({ rule, members }: CatalogueRule, config: EndpointConfig) =>
+  listSetups(config).flatMap((setup) => {
     // The settings of a group have, for each member, its settings and its mode.
     const setups = members
       ? members.map((member) => ({ rule: member.rule, ...Reflect.get(setup.settings, member.name) }))
       : [{ rule, ...setup }];
     return setups.flatMap(({ rule, mode, settings, ...rest }: ClusterSetup & { rule: Rule }) => {
       if (mode === "off") return [];
-      const variantSettings = Object.values(rest.variants ?? variants ?? {});
+      const variantSettings = Object.values(rest.variants ?? config.variants ?? {});
       return [{}, ...variantSettings].map((added) => ({ rule, settings: mergeWithDefaults(settings, added) }));
     });
   });
 
-/** Returns the elements of `match` of all rules, with the settings of all clusters; undefined if not all are known. */
+/**
+ * Returns the elements of `match` of all rules, with the settings of all clusters; undefined if not all are known. A
+ * rule with `inspectForSettings` gets further settings from objects in a cluster, and they may change its `match`.
+ */
 const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatch[] | undefined => {
   const setups = listRuleSettings(listed, config);
   const elements = setups.flatMap(({ rule, settings }) =>
@@ -439,7 +449,7 @@ const withoutOutsideServices: Plugin = {
 };
 
 /** The fields of a rule that a review doesn't need. Bundles omit them, with the code that only these fields use. */
-const entryFields = new Set([
+const fieldsUnusedInReviews = new Set([
   "summary",
   "order",
   "upstreamPlugin",
@@ -466,7 +476,7 @@ const entryFields = new Set([
   "elements",
 ]);
 
-/** Removes the `entryFields` from `export default rule({ … })` in these files. */
+/** Removes the `fieldsUnusedInReviews` from `export default rule({ … })` in these files. */
 const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
   name: "decision-only",
   setup({ onLoad }) {
@@ -479,7 +489,9 @@ const createDecisionOnlyPlugin = (files: string[]): Plugin => ({
       if (literal?.type !== "ObjectExpression") return { contents: code };
       const kept = literal.properties.filter(
         (member) =>
-          member.type === "SpreadElement" || member.key.type !== "Identifier" || !entryFields.has(member.key.name),
+          member.type === "SpreadElement" ||
+          member.key.type !== "Identifier" ||
+          !fieldsUnusedInReviews.has(member.key.name),
       );
       const members = kept.map(({ start, end }) => code.slice(start, end)).join(",\n");
       const reduced = `${code.slice(0, literal.start)}{${members}}${code.slice(literal.end)}`;

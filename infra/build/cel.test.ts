@@ -22,11 +22,14 @@ const entry = `
 const environment = createAdmissionEnvironment({ isMutation: true, variables: new Map([["one", int]]) });
 const compile = (text: string) => compileExpression(text, environment, undefined);
 
-/** Bundles expressions. Returns the size of the code without them, and its function that compiles one of them. */
+/**
+ * Bundles expressions as a build does: parses and checks them, and puts the results in place of the mark in the code.
+ * Returns the size of the code without them, and its function that compiles one of them.
+ */
 const bundle = async (texts: readonly string[]) => {
-  const checks = encodeChecks(collectChecks(() => texts.map(compile)));
-  const { code: withMark } = await bundleCode(entry, [createCelPlugin(checks)]);
-  const code = insertData(withMark, { [expressionsMark]: checks });
+  const checkedExpressions = encodeChecks(collectChecks(() => texts.map(compile)));
+  const { code: withMark } = await bundleCode(entry, [createCelPlugin(checkedExpressions)]);
+  const code = insertData(withMark, { [expressionsMark]: checkedExpressions });
   const module = { exports: compile };
   new Function("module", "require", code)(module, createRequire(import.meta.url));
   return { bytes: withMark.length, compile: module.exports };
@@ -59,15 +62,12 @@ const show = (compiled: ReturnType<typeof compile>): string => {
   });
 };
 
+/** Reads the expressions in the YAML file of a test. It is a list of rows, or has several lists of rows, by name. */
 const readTexts = (file: string): string[] => {
-  const rows = readRows<Record<string, { expression: string }[]>>(join(packageRoot, "lib/cel", file));
-  return [rows].flat().flatMap((row) =>
-    "expression" in row
-      ? String(row.expression)
-      : Object.values(row)
-          .flat()
-          .map(({ expression }) => expression),
-  );
+  type Rows = { expression: string }[];
+  const content = readRows<Rows | Record<string, Rows>>(join(packageRoot, "lib/cel", file));
+  const rows = Array.isArray(content) ? content : Object.values(content).flat();
+  return rows.map(({ expression }) => expression);
 };
 
 describe("a bundle with expressions of CEL", () => {

@@ -22,6 +22,7 @@ export const listStrings = (value: unknown): string[] => {
 export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
   name: "checked-expressions",
   setup({ onLoad }) {
+    // The encoded expressions contain the id of each overload that they call. `repeated` has their common parts.
     const strings = new Set(listStrings([checks.repeated, checks.results]));
     const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => strings.has(id));
     /** Returns the source of a list of functions, without the functions that no expression calls. */

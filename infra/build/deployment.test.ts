@@ -10,17 +10,17 @@ import { writeServerlessIncludes } from "./deployment.ts";
 // test/aws/package.test.ts tests whole packages.
 
 const sample: RuleBundle = {
-  name: "limit-it",
-  summary: "Limits it.",
+  name: "limiter",
+  summary: "Limits pods.",
   phases: ["mutate"],
   timeoutSeconds: 3,
   bytes: 9,
-  hash: "aaa",
-  logic: "aaa",
+  hash: "hash of code and settings",
+  logicHash: "hash of code",
   codeSha256: "AAA=",
   readsCluster: false,
   callsOut: false,
-  runsScripts: false,
+  runsCue: false,
   tokens: [],
   actions: [],
   records: [],
@@ -28,7 +28,7 @@ const sample: RuleBundle = {
   ledgerRules: [],
   opensLedger: false,
   reconciles: false,
-  accepts: "ccc",
+  keysHash: "hash of keys",
 };
 const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
   const folder = await createTestFolder();
@@ -43,16 +43,16 @@ describe("a function's version", () => {
   it("the first version and its alias stay the same with other code, keys or sizing", async () => {
     const all = await Promise.all([
       writeTestDeployment(),
-      writeTestDeployment({ hash: "bbb", codeSha256: "BBB=" }),
+      writeTestDeployment({ hash: "hash of other code", codeSha256: "BBB=" }),
       writeTestDeployment({}, "other"),
       writeTestDeployment({ timeoutSeconds: 15 }),
-      writeTestDeployment({ accepts: "ddd" }),
+      writeTestDeployment({ keysHash: "hash of other keys" }),
     ]);
-    const versionsAndAliases = all.map(({ Resources }) => [Resources.LimitDashitVersion, Resources.LimitDashitAlias]);
+    const versionsAndAliases = all.map(({ Resources }) => [Resources.LimiterVersion, Resources.LimiterAlias]);
     for (const pair of versionsAndAliases) assert.deepEqual(pair, versionsAndAliases[0]);
-    assert.deepEqual(versionsAndAliases[0]?.[0].Properties, { FunctionName: { Ref: "LimitDashitLambdaFunction" } });
+    assert.deepEqual(versionsAndAliases[0]?.[0].Properties, { FunctionName: { Ref: "LimiterLambdaFunction" } });
     assert.deepEqual(versionsAndAliases[0]?.[1].Properties.FunctionVersion, {
-      "Fn::GetAtt": ["LimitDashitVersion", "Version"],
+      "Fn::GetAtt": ["LimiterVersion", "Version"],
     });
   });
 
@@ -64,30 +64,31 @@ describe("a function's version", () => {
       [10, 16, 31],
     );
     assert.deepEqual(
-      times.map(({ Resources }) => Resources.LimitDashitIntegration.Properties.TimeoutInMillis),
+      times.map(({ Resources }) => Resources.LimiterIntegration.Properties.TimeoutInMillis),
       [10_000, 16_000, 30_000],
     );
   });
 
   it("a function is called each minute if its rule reconciles clusters, and may then take a minute", async () => {
     const { lambda, Resources } = await writeTestDeployment({ reconciles: true });
-    const { Description: _, ...schedule } = Resources.LimitDashitSchedule.Properties;
-    const target = { Id: "function", Arn: { Ref: "LimitDashitAlias" }, Input: '{"reconcile":true}' };
+    const { Description: _, ...schedule } = Resources.LimiterSchedule.Properties;
+    const target = { Id: "function", Arn: { Ref: "LimiterAlias" }, Input: '{"reconcile":true}' };
     assert.deepEqual(schedule, { ScheduleExpression: "rate(1 minute)", Targets: [target] });
-    assert.deepEqual(Resources.LimitDashitSchedulePermission.Properties, {
-      FunctionName: { Ref: "LimitDashitAlias" },
+    assert.deepEqual(Resources.LimiterSchedulePermission.Properties, {
+      FunctionName: { Ref: "LimiterAlias" },
       Action: "lambda:InvokeFunction",
       Principal: "events.amazonaws.com",
-      SourceArn: { "Fn::GetAtt": ["LimitDashitSchedule", "Arn"] },
+      SourceArn: { "Fn::GetAtt": ["LimiterSchedule", "Arn"] },
     });
-    // An alarm on missing data begins without data; it sends a message when data ends, and when it comes again.
+    // A new alarm is in the state INSUFFICIENT_DATA, and sends no message of that. Later, this alarm sends a message if
+    // its metric has no data, because the schedule calls nothing any more, and another if the calls come again.
     const { Dimensions, TreatMissingData, InsufficientDataActions, OKActions } =
-      Resources.LimitDashitScheduleAlarm.Properties;
-    assert.deepEqual(Dimensions, [{ Name: "FunctionName", Value: { Ref: "LimitDashitLambdaFunction" } }]);
+      Resources.LimiterScheduleAlarm.Properties;
+    assert.deepEqual(Dimensions, [{ Name: "FunctionName", Value: { Ref: "LimiterLambdaFunction" } }]);
     const topics = `\${param:alarmTopics}`;
     assert.deepEqual([TreatMissingData, InsufficientDataActions, OKActions], ["missing", topics, topics]);
-    assert.deepEqual([lambda?.timeout, Resources.LimitDashitIntegration.Properties.TimeoutInMillis], [60, 10_000]);
-    assert.ok(!("LimitDashitSchedule" in (await writeTestDeployment()).Resources));
+    assert.deepEqual([lambda?.timeout, Resources.LimiterIntegration.Properties.TimeoutInMillis], [60, 10_000]);
+    assert.ok(!("LimiterSchedule" in (await writeTestDeployment()).Resources));
   });
 
   it("a function's version has the reserved concurrency of its rule, or none", async () => {
@@ -111,7 +112,7 @@ describe("a function that reads a cluster", () => {
 
   it("a function may read the tokens for its clusters, and no other tokens", async () => {
     const { Resources } = await writeTestDeployment({ readsCluster: true, tokens });
-    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const [, policy] = Resources.LimiterRole.Properties.Policies;
     const buildArn = (service: string, path: string) => {
       const [partition, account] = ["Partition", "AccountId"].map((name) => `\${AWS::${name}}`);
       return { "Fn::Sub": `arn:${partition}:${service}:${account}:${path}` };
@@ -140,25 +141,25 @@ describe("a function that reads a cluster", () => {
 
   it("a function has only the rights in AWS that its rule needs", async () => {
     const { Resources } = await writeTestDeployment({ actions: ["ec2:DescribeVolumes"] });
-    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const [, policy] = Resources.LimiterRole.Properties.Policies;
     const allowed = { Effect: "Allow", Action: ["ec2:DescribeVolumes"], Resource: "*" };
     assert.deepEqual(policy.PolicyDocument.Statement, [allowed]);
-    assert.equal((await writeTestDeployment()).Resources.LimitDashitRole.Properties.Policies.length, 1);
+    assert.equal((await writeTestDeployment()).Resources.LimiterRole.Properties.Policies.length, 1);
   });
 
   it("a function may write its recordings below its own prefix, and not read them", async () => {
-    const { Resources } = await writeTestDeployment({ records: ["reviews/a/prod/limit-it/"] });
-    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
-    const place = `arn:\${AWS::Partition}:s3:::reviews/a/prod/limit-it/*`;
+    const { Resources } = await writeTestDeployment({ records: ["reviews/a/prod/limiter/"] });
+    const [, policy] = Resources.LimiterRole.Properties.Policies;
+    const place = `arn:\${AWS::Partition}:s3:::reviews/a/prod/limiter/*`;
     assert.deepEqual(policy.PolicyDocument.Statement, [
       { Effect: "Allow", Action: "s3:PutObject", Resource: { "Fn::Sub": place } },
     ]);
   });
 
   it("a function may read and write its rules' part of the ledger, and neither list nor search it", async () => {
-    const { lambda, Resources } = await writeTestDeployment({ ledgerRules: ["limit-it", "other"], opensLedger: true });
+    const { lambda, Resources } = await writeTestDeployment({ ledgerRules: ["limiter", "other"], opensLedger: true });
     assert.equal(Object(lambda?.environment).POSTERN_LEDGER, `postern-\${sls:stage}`);
-    const [, policy] = Resources.LimitDashitRole.Properties.Policies;
+    const [, policy] = Resources.LimiterRole.Properties.Policies;
     const [{ Action, Resource, Condition, Effect }, ...others] = policy.PolicyDocument.Statement;
     assert.deepEqual([Effect, others], ["Allow", []]);
     assert.match(
@@ -167,19 +168,19 @@ describe("a function that reads a cluster", () => {
     );
     assert.deepEqual(Action, ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:ConditionCheckItem"]);
     assert.deepEqual(Condition, {
-      "ForAllValues:StringLike": { "dynamodb:LeadingKeys": ["limit-it/*", "other/*"] },
+      "ForAllValues:StringLike": { "dynamodb:LeadingKeys": ["limiter/*", "other/*"] },
     });
   });
 
   it("a function keeps its right to the ledger when its rule is off, for a rollback", async () => {
-    const { lambda, Resources } = await writeTestDeployment({ ledgerRules: ["limit-it"] });
+    const { lambda, Resources } = await writeTestDeployment({ ledgerRules: ["limiter"] });
     assert.equal(Object(lambda?.environment).POSTERN_LEDGER, undefined);
-    assert.equal(Resources.LimitDashitRole.Properties.Policies.length, 2);
+    assert.equal(Resources.LimiterRole.Properties.Policies.length, 2);
   });
 
   it("a function has an output with its role only if it reads a cluster", async () => {
     const { Outputs } = await writeTestDeployment({ readsCluster: true });
-    assert.deepEqual(Outputs.LimitDashitRoleArn.Value, { "Fn::GetAtt": ["LimitDashitRole", "Arn"] });
+    assert.deepEqual(Outputs.LimiterRoleArn.Value, { "Fn::GetAtt": ["LimiterRole", "Arn"] });
     assert.deepEqual(Object.keys((await writeTestDeployment()).Outputs), ["BaseUrl", "LossMetric", "LogRetention"]);
   });
 });
@@ -210,7 +211,7 @@ describe("a function that calls out", () => {
   it("a function that calls out is in the VPC, where only Lambda may create network interfaces", async () => {
     const { lambda, Resources } = await writeTestDeployment({ callsOut: true });
     assert.equal(lambda?.vpc, `\${param:vpc}`);
-    const { Statement } = Resources.LimitDashitRole.Properties.Policies.at(-1).PolicyDocument;
+    const { Statement } = Resources.LimiterRole.Properties.Policies.at(-1).PolicyDocument;
     const [allowed, denied] = Statement;
     assert.deepEqual([allowed.Effect, denied.Effect], ["Allow", "Deny"]);
     assert.deepEqual(allowed.Action, denied.Action);

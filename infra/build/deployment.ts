@@ -56,7 +56,7 @@ const toPlaceholder = (name: string) => `\${${name}}`;
 /**
  * Writes the files that serverless.yml includes: `functions.json`, and `http.json` and `url.json` for the two endpoint
  * types. Without `stage`, osls inserts the stage's name later, and names of functions are not shortened. Returns the
- * number of resources in the smaller of the two stacks.
+ * number of resources in the smaller of the two stacks: if CloudFormation refuses even that, a build fails.
  */
 export const writeServerlessIncludes = async (
   bundles: RuleBundle[],
@@ -64,21 +64,21 @@ export const writeServerlessIncludes = async (
   outDir: string,
   stage?: string,
 ): Promise<number> => {
-  const rules = bundles.map((bundle) => planFunction(bundle, publicKeys, stage));
+  const functions = bundles.map((bundle) => planFunction(bundle, publicKeys, stage));
   await mkdir(outDir, { recursive: true });
   const write = (file: string, content: Json) => writeFile(join(outDir, file), `${JSON.stringify(content, null, 2)}\n`);
   await write(
     "functions.json",
-    Object.fromEntries(rules.map((rule) => [rule.name, buildFunction(rule, basename(outDir))])),
+    Object.fromEntries(functions.map((planned) => [planned.name, buildFunction(planned, basename(outDir))])),
   );
   const template = parse(await readFile(new URL("resources.yaml", import.meta.url), "utf8"), { merge: true });
-  const fill = openTemplate(template);
+  const fillTemplate = openTemplate(template);
   const counts: number[] = [];
   for (const type of ["http", "url"] as const) {
-    const resources = buildResources(rules, type, fill);
+    const resources = buildResources(functions, type, fillTemplate);
     await write(`${type}.json`, resources);
     // osls adds the functions, the bucket and its policy.
-    counts.push(Object.keys(resources.Resources).length + rules.length + 2);
+    counts.push(Object.keys(resources.Resources).length + functions.length + 2);
   }
   return Math.min(...counts);
 };
@@ -86,22 +86,23 @@ export const writeServerlessIncludes = async (
 /** What the settings of a function depend on. */
 type ConfiguredBundle = Pick<
   RuleBundle,
-  "name" | "timeoutSeconds" | "accepts" | "runsScripts" | "opensLedger" | "reconciles"
+  "name" | "timeoutSeconds" | "keysHash" | "runsCue" | "opensLedger" | "reconciles"
 >;
 
 /** Returns memory, timeout and environment variables of a function. */
 export const computeFunctionSettings = (
-  { name, timeoutSeconds, accepts, runsScripts, opensLedger, reconciles }: ConfiguredBundle,
+  { name, timeoutSeconds, keysHash, runsCue, opensLedger, reconciles }: ConfiguredBundle,
   publicKeys: string,
   stage?: string,
 ): LambdaFunctionSettings => ({
   // CUE takes up to half of a function's memory, and Lambda gives more CPU with more memory.
-  memorySize: runsScripts ? 1024 : 256,
+  memorySize: runsCue ? 1024 : 256,
   timeout: reconciles ? reconcileSeconds : computeReviewSeconds(timeoutSeconds),
   environment: {
     POSTERN_KEYS: publicKeys,
     POSTERN_STAGE: stage ?? toPlaceholder("sls:stage"),
-    POSTERN_CLUSTERS: accepts,
+    // The hash of the file that says which keys of clusters this version accepts. A rollback compares it.
+    POSTERN_CLUSTERS: keysHash,
     ...(findShortenedName(name, stage) !== undefined && { POSTERN_RULE: name }),
     ...(opensLedger && { POSTERN_LEDGER: buildLedgerTableName(stage ?? toPlaceholder("sls:stage")) }),
   },
@@ -116,10 +117,15 @@ export const longestIntegration = 30_000;
 /** Returns the timeout of a function in seconds: longer than an API server waits for it, and at least 10. */
 const computeReviewSeconds = (timeoutSeconds: number): number => Math.max(10, timeoutSeconds + 1);
 
-/** Returns the function's name if it must be shortened; undefined if osls gives the function the right name. */
+/**
+ * Returns the function's name if Lambda's limit requires a shorter one than osls would give it; undefined if not.
+ * Without `stage`, the name isn't known, and osls names the function.
+ */
 const findShortenedName = (rule: string, stage?: string): string | undefined => {
-  const name = stage === undefined ? rule : buildFunctionName(stage, rule);
-  return name.endsWith(rule) ? undefined : name;
+  if (stage === undefined) return undefined;
+  const name = buildFunctionName(stage, rule);
+  const isShortened = !name.endsWith(rule);
+  return isShortened ? name : undefined;
 };
 
 const planFunction = (bundle: RuleBundle, publicKeys: string, stage?: string): PlannedFunction => ({
@@ -146,8 +152,8 @@ const buildFunction = (
   ...(reserved !== undefined && { reservedConcurrency: reserved }),
   // All functions write to the log group in serverless.yml, so osls must not create one for each function.
   disableLogs: true,
-  // Only functions that call something are in the VPC. There, other functions could record reviews only through a NAT
-  // gateway or an endpoint of S3.
+  // Functions that call nothing stay outside the VPC: inside, they would need a NAT gateway or an endpoint of S3 to
+  // record reviews.
   ...(callsOut && { vpc: toPlaceholder("param:vpc") }),
   package: { artifact: `${folder}/${name}.zip` },
 });
@@ -168,35 +174,43 @@ const openTemplate = (template: Template) => {
     );
 };
 
-/** Returns the resources and outputs of a stack of one endpoint type, without the functions and the bucket. */
+/**
+ * Returns the resources and outputs of a stack of one endpoint type, without the functions and the bucket. The template
+ * is filled once for the stack, once for each function, and once for each function of a group of alarms. Of each copy,
+ * only the members for this purpose are used: those for both endpoint types, and those for `type`.
+ */
 const buildResources = (
-  rules: PlannedFunction[],
+  functions: PlannedFunction[],
   type: "http" | "url",
-  fill: ReturnType<typeof openTemplate>,
+  fillTemplate: ReturnType<typeof openTemplate>,
 ): { Resources: Record<string, Json>; Outputs: Record<string, Json> } => {
   const common = { lossOutput: lostReviewsMetricOutputName, retentionOutput: logRetentionOutputName };
-  const stackTemplate = fill(common);
-  const ofRules = rules.map((rule) => {
-    const { id, name, timeoutSeconds, reconciles } = rule;
+  const stackTemplate = fillTemplate(common);
+  const ofFunctions = functions.map((planned) => {
+    const { id, name, timeoutSeconds, reconciles } = planned;
     const milliseconds = Math.min(longestIntegration, computeReviewSeconds(timeoutSeconds) * 1000);
     const event = JSON.stringify(reconcileEvent);
-    const { both, [type]: ofType } = fill({ ...common, id, name, route: buildRoute(name), milliseconds, event });
-    for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(rule));
+    const variables = { ...common, id, name, route: buildRoute(name), milliseconds, event };
+    const { both, [type]: ofType } = fillTemplate(variables);
+    for (const resource of Object.values(both.each)) resource.Properties.Policies?.push(...buildPolicies(planned));
     return {
       resources: { ...both.each, ...ofType.each, ...(reconciles && both.eachSchedule) },
-      outputs: { ...ofType.eachOutput, ...(rule.readsCluster && both.eachOutput) },
+      outputs: { ...ofType.eachOutput, ...(planned.readsCluster && both.eachOutput) },
     };
   });
-  const groups = Array.from({ length: Math.ceil(rules.length / maxAlarmMetrics) }, (_, index) => {
-    const watched = rules.slice(index * maxAlarmMetrics, (index + 1) * maxAlarmMetrics);
+  const groups = Array.from({ length: Math.ceil(functions.length / maxAlarmMetrics) }, (_, index) => {
+    const watched = functions.slice(index * maxAlarmMetrics, (index + 1) * maxAlarmMetrics);
     return buildGroupAlarms(
-      watched.map(({ id }, place) => fill({ id, place: `m${place}`, group: index + 1 }).both.eachGroup ?? {}),
+      watched.map(({ id }, place) => {
+        const { both } = fillTemplate({ id, place: toMetricId(place), group: index + 1 });
+        return both.eachGroup ?? {};
+      }),
     );
   });
   const resources: Resources = Object.assign(
     {},
     stackTemplate[type].once,
-    ...ofRules.map(({ resources }) => resources),
+    ...ofFunctions.map(({ resources }) => resources),
     stackTemplate.both.once,
     ...groups,
   );
@@ -205,9 +219,9 @@ const buildResources = (
     Resources: {
       ...resources,
       Dashboard: buildDashboard(stackTemplate, type, alarms),
-      ...buildQueryDefinitions(rules),
+      ...buildQueryDefinitions(functions),
     },
-    Outputs: Object.assign({}, stackTemplate[type].outputs, ...ofRules.map(({ outputs }) => outputs)),
+    Outputs: Object.assign({}, stackTemplate[type].outputs, ...ofFunctions.map(({ outputs }) => outputs)),
   };
 };
 
@@ -231,9 +245,10 @@ const buildDashboard = (template: Template, type: "http" | "url", alarms: string
 };
 
 /** Returns the saved queries of a stage's log in CloudWatch. */
-const buildQueryDefinitions = (rules: PlannedFunction[]): Record<string, Json> => {
+const buildQueryDefinitions = (functions: PlannedFunction[]): Record<string, Json> => {
   const prefix = `postern-${toPlaceholder("sls:stage")}`;
-  const guards = rules.filter((rule) => rule.guards);
+  // Guards are functions with a rule that refuses for security reasons. One of the queries is about their failures.
+  const guards = functions.filter((planned) => planned.guards);
   const queries = buildSavedQueries(guards.map(({ name, functionName }) => functionName ?? `${prefix}-${name}`));
   const resources = Object.entries(queries).map(([name, QueryString]) => {
     const Properties = { Name: `${prefix}/${name}`, LogGroupNames: [{ Ref: "FunctionsLogGroup" }], QueryString };
@@ -247,11 +262,17 @@ const buildQueryDefinitions = (rules: PlannedFunction[]): Record<string, Json> =
 /** The most metrics that an expression of a CloudWatch alarm may have. */
 const maxAlarmMetrics = 10;
 
-/** Merges the alarms of several functions: each alarm then watches the sum of its metric for all these functions. */
+/** Returns the id of a function's metric in an alarm for several functions, of which it is the one at index `place`. */
+const toMetricId = (place: number) => `m${place}`;
+
+/**
+ * Merges the alarms of several functions: each alarm then watches the sum of its metric for all these functions. The
+ * metrics already have the ids of `toMetricId`, in the order of the functions.
+ */
 const buildGroupAlarms = ([first = {}, ...others]: Resources[]): Resources => {
   for (const [id, { Properties }] of Object.entries(first)) {
     const metrics = [first, ...others].flatMap((alarms) => alarms[id]?.Properties.Metrics ?? []);
-    const Expression = metrics.map((_, place) => `FILL(m${place}, 0)`).join(" + ");
+    const Expression = metrics.map((_, place) => `FILL(${toMetricId(place)}, 0)`).join(" + ");
     Properties.Metrics = [{ Id: "sum", Expression }, ...metrics];
   }
   return first;

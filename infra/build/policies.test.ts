@@ -16,7 +16,8 @@ const measure = async (name: string, settings: object): Promise<number> => {
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const paramKind = { apiVersion: "v1", kind: "ConfigMap" };
-const reading = [
+/** Validations that read more than the object: the policy's parameters, the namespace, and the user's rights. */
+const validationsReadingMore = [
   "object.spec.containers.size() <= int(params.data.most)",
   "namespaceObject.metadata.?labels['team'].hasValue()",
   "authorizer.requestResource.check('approve').allowed()",
@@ -52,7 +53,7 @@ const rows: [rule: string, what: string, settings: object, kilobytes: number][] 
   [
     "validating-admission-policy",
     "ten usual validations, parameters, namespaceObject and authorizer",
-    buildPolicySettings([...usualValidations, ...reading], { paramKind }),
+    buildPolicySettings([...usualValidations, ...validationsReadingMore], { paramKind }),
     110,
   ],
   ["mutating-admission-policy", "a JSON patch", buildMutation("JSONPatch", pods), 92],

@@ -9,11 +9,12 @@ import { createSchemaPlugin } from "./schemas.ts";
 const entry = `
   import { findSchema, resolveType } from "./lib/admission-policies/merge/schemas.ts";
   import builtIn from "./lib/admission-policies/merge/built-in-schemas.json" with { type: "json" };
-  module.exports = { findSchema, resolveType, size: Object.keys(builtIn.types).length };`;
+  module.exports = { findSchema, resolveType, typeCount: Object.keys(builtIn.types).length };`;
 
+/** The exports of the bundled `entry`. \`typeCount\` is the number of schemas that the bundle contains. */
 interface Exports {
   findSchema(kind: object, customKinds: object[]): { root: unknown; types: Record<string, object> } | undefined;
-  size: number;
+  typeCount: number;
 }
 
 const buildPolicy = (patchType: string, apiGroups: string[], resources: string[], apiVersions = ["*"]) => ({
@@ -27,14 +28,14 @@ const bundle = async (...policies: object[]) => {
   const { code } = await bundleCode(entry, [createSchemaPlugin(settings)]);
   const module: { exports?: Exports } = {};
   new Function("module", "require", code)(module, createRequire(import.meta.url));
-  const { findSchema, size } = module.exports as Exports;
+  const { findSchema, typeCount } = module.exports as Exports;
   const has = (group: string, version: string, kind: string) => findSchema({ group, version, kind }, []) !== undefined;
-  return { has, size, types: findSchema({ group: "apps", version: "v1", kind: "Deployment" }, [])?.types };
+  return { has, typeCount, types: findSchema({ group: "apps", version: "v1", kind: "Deployment" }, [])?.types };
 };
 
 describe("a bundle with policies", () => {
   it("a bundle has no schemas if no policy has an ApplyConfiguration", async () => {
-    assert.equal((await bundle(buildPolicy("JSONPatch", ["apps"], ["deployments"]))).size, 0);
+    assert.equal((await bundle(buildPolicy("JSONPatch", ["apps"], ["deployments"]))).typeCount, 0);
   });
 
   it("a bundle has the schemas of the kinds that ApplyConfigurations change, with those of their parts", async () => {

@@ -17,9 +17,10 @@ export const schemasFile = "lib/admission-policies/merge/built-in-schemas.json";
 
 /**
  * Keeps only the schemas that a bundle's policies need: those of the kinds that MutatingAdmissionPolicies change by an
- * ApplyConfiguration.
+ * ApplyConfiguration. The resourceRules of such a policy say which kinds it changes.
  */
-export const createSchemaPlugin = (settings: unknown): Plugin => createMatchedSchemasPlugin(listMergeRules(settings));
+export const createSchemaPlugin = (settings: unknown): Plugin =>
+  createMatchedSchemasPlugin(listResourceRulesOfApplyConfigurations(settings));
 
 /** Keeps only the schemas of kinds that these elements of a `match` match. */
 const createMatchedSchemasPlugin = (matches: readonly JsonMap[]): Plugin => ({
@@ -35,7 +36,10 @@ const createMatchedSchemasPlugin = (matches: readonly JsonMap[]): Plugin => ({
 /** The file with the module that explains failed reviews. It is not in the bundle: it is read only if a rule failed. */
 export const explanationFile = "review-faults.cjs";
 
-/** Makes a bundle load `explanationFile` from its own folder. */
+/**
+ * Keeps the module `review-faults`, which explains failed reviews, out of a bundle. The module that imports it is
+ * replaced by one that loads `explanationFile` from the bundle's folder when a review has failed.
+ */
 export const explanationBeside: Plugin = {
   name: "explanation-beside",
   setup({ onLoad }) {
@@ -44,22 +48,25 @@ export const explanationBeside: Plugin = {
   },
 };
 
-/** Returns the file `explanationFile` for a rule with this `match`. It has the schemas of the matched kinds. */
-export const readExplanationFiles = (
+/**
+ * Returns the content of `explanationFile`, by its name, for rules with this `match`. The file is a module that finds
+ * what is wrong with an invalid review. It has the schemas of the matched kinds, and is built once for each `match`.
+ */
+export const buildExplanationFile = (
   match: readonly RequestMatch[] = [matchAnything],
 ): Promise<Record<string, Uint8Array>> => {
   const matchAsJson = JSON.stringify(match);
-  const files = filesByMatch.get(matchAsJson) ?? createExplanationFiles(match, matchAsJson);
-  filesByMatch.set(matchAsJson, files);
-  return files;
+  const file = explanationsByMatch.get(matchAsJson) ?? bundleExplanation(match, matchAsJson);
+  explanationsByMatch.set(matchAsJson, file);
+  return file;
 };
 
 const matchAnything: RequestMatch = { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*"] };
-/** The created files, by the JSON of a `match`: many rules have the same one. */
-const filesByMatch = new Map<string, Promise<Record<string, Uint8Array>>>();
+/** The built files, by the JSON of a `match`: many rules have the same one. */
+const explanationsByMatch = new Map<string, Promise<Record<string, Uint8Array>>>();
 
 /** Bundles the code that explains to the sender what is wrong with an invalid review. */
-const createExplanationFiles = async (match: readonly RequestMatch[], matchAsJson: string) => {
+const bundleExplanation = async (match: readonly RequestMatch[], matchAsJson: string) => {
   const { outputFiles } = await build({
     stdin: {
       contents: `import { findReviewFault as find } from "./lib/core/review-faults${moduleExtension}";
@@ -84,11 +91,11 @@ const createExplanationFiles = async (match: readonly RequestMatch[], matchAsJso
 };
 
 /** Finds, anywhere in settings, policies that apply an ApplyConfiguration. Returns their `resourceRules`. */
-const listMergeRules = (value: unknown): JsonMap[] => {
-  if (Array.isArray(value)) return value.flatMap(listMergeRules);
+const listResourceRulesOfApplyConfigurations = (value: unknown): JsonMap[] => {
+  if (Array.isArray(value)) return value.flatMap(listResourceRulesOfApplyConfigurations);
   if (!isMap(value)) return [];
   const { kind, spec } = value;
-  if (kind !== "MutatingAdmissionPolicy") return Object.values(value).flatMap(listMergeRules);
+  if (kind !== "MutatingAdmissionPolicy") return Object.values(value).flatMap(listResourceRulesOfApplyConfigurations);
   const { mutations, matchConstraints } = toMap(spec);
   const isMerging = toList(mutations).some((mutation) => toMap(mutation).patchType === "ApplyConfiguration");
   return isMerging ? toList(toMap(matchConstraints).resourceRules).map(toMap) : [];

@@ -23,8 +23,8 @@ export interface LambdaFunction {
   rules: Record<string, Rule>;
   /** The function's part of postern.yaml. */
   config: EndpointConfig | GroupConfig;
-  /** Where reviews are recorded; absent if they aren't. */
-  places?: RecordingBucketSettingsByRule;
+  /** The buckets in S3 where reviews are recorded; absent if they aren't. */
+  buckets?: RecordingBucketSettingsByRule;
   /** Returns the connections to clusters, by cluster. It is called when a cluster is first asked. */
   readConnections?(): Record<string, ApiServerConnection>;
   /** Writes a recording; default: to S3. */
@@ -42,7 +42,8 @@ export const createLambdaFunction = (parts: LambdaFunction): StartingFunction =>
  * has `alone`. features.ts describes the constants POSTERN_….
  */
 export const createLambdaHandler = (parts: LambdaFunction, lambdaHost: EndpointHost): MiddyfiedHandler => {
-  const recording = POSTERN_RECORDED && parts.places ? createRecording(parts.places, lambdaHost, parts.put) : undefined;
+  const recording =
+    POSTERN_RECORDED && parts.buckets ? createRecording(parts.buckets, lambdaHost, parts.put) : undefined;
   const host = POSTERN_RECORDED && recording ? recording.host : lambdaHost;
   const evaluate = POSTERN_RECORDED ? recording?.evaluate : undefined;
   // The cast is safe: a function has at least one rule.

@@ -78,8 +78,8 @@ const recordEvents = async (events: object[], place: RecordingBucketSettings = e
   const settings = { labels: buildMember("enforce"), reads: { ...buildMember("warn"), failsOpen: false } };
   const clusters = { prod: { keyVersions: [1], mode: "enforce" as const, settings } };
   const config: GroupConfig = { rule: "both", clusters, alone: settings };
-  const places = { prod: { labels: place, reads: place } };
-  const handler = createLambdaHandler({ rules: { labels, reads }, config, places, put }, host);
+  const buckets = { prod: { labels: place, reads: place } };
+  const handler = createLambdaHandler({ rules: { labels, reads }, config, buckets, put }, host);
   const answers: unknown[] = [];
   for (const event of events) answers.push(await handler(event, {} as Context));
   return { recordings, answers };
@@ -139,8 +139,8 @@ describe("a recording function", () => {
     const put = async (_: string, __: string, body: string) =>
       void recordings.push(JSON.parse(body.slice(listElementMark.length)));
     const config = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
-    const places = { prod: { labels: everyReview } };
-    const handler = createLambdaHandler({ rules: { labels: secretive }, config, places, put }, host);
+    const buckets = { prod: { labels: everyReview } };
+    const handler = createLambdaHandler({ rules: { labels: secretive }, config, buckets, put }, host);
     for (const token of ["abc", "def"])
       await handler(buildEvent("labels/validate", { annotations: { token } }), {} as Context);
     assert.deepEqual(

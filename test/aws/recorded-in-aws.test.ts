@@ -56,7 +56,7 @@ before(async () => {
   for (const listed of listServedRulesAndGroups(config, catalogue))
     await bundleRule(listed, buildEndpointConfig(config, listed), folder, {
       connections: {},
-      places: listRecordingBucketSettings(config, listed),
+      recordingBuckets: listRecordingBucketSettings(config, listed),
     });
 });
 after(() => rm(folder, { recursive: true, force: true }));

@@ -53,7 +53,7 @@ export const packageStage = async (
     bundles.map(async (bundle): Promise<PackagedRule> => {
       const listed = served.get(bundle.name) as CatalogueRule;
       const zip = await readFile(`${getDistFolder()}${bundle.name}.zip`);
-      const { name, logic, readsCluster, runsScripts, warm, reserved, codeSha256, hash } = bundle;
+      const { name, logicHash, readsCluster, runsCue, warm, reserved, codeSha256, hash } = bundle;
       const wanted = {
         zip,
         codeSha256,
@@ -62,9 +62,9 @@ export const packageStage = async (
       };
       return {
         name,
-        logic,
+        logic: logicHash,
         readsCluster,
-        runsScripts,
+        runsScripts: runsCue,
         warm,
         reserved,
         wanted,
