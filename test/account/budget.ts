@@ -9,7 +9,7 @@ export const limits = {
   reviews: 20_000,
   /** Minutes until the suite stops and destroys everything. */
   minutes: 120,
-  /** A run starts only if it has this number of minutes. */
+  /** A run starts only if it can take at least this number of minutes before its credentials end. */
   leastMinutes: 30,
   /** The minutes that are reserved for the destruction of the stages. */
   destroyMinutes: 20,
@@ -51,24 +51,27 @@ interface CostItem {
   dollars: number;
 }
 
+/** Lists the costs. Prices are for a million requests or gigabyte-seconds, or for a gigabyte of logs. */
 export const listCosts = (): CostItem[] => {
-  const millions = limits.reviews / 1e6;
+  const millionReviews = limits.reviews / 1e6;
   const count = (name: string) => resources.find(({ kind }) => kind === name)?.number ?? 0;
   const perMonth = (dollars: number) => (dollars * hours) / monthHours;
-  const warmSeconds = limits.warmMinutes * 60;
+  const millionWarmSeconds = (limits.warmMinutes * 60) / 1e6;
+  const loggedGigabytes = (limits.reviews * loggedKilobytes) / 1e6;
+  const [priceOfFirstRequests] = prices.gateway;
   return [
-    { what: `${limits.reviews} requests to Lambda`, dollars: millions * prices.requests },
+    { what: `${limits.reviews} requests to Lambda`, dollars: millionReviews * prices.requests },
     {
       what: `${timeoutSeconds} s of compute for each of them`,
-      dollars: millions * timeoutSeconds * gigabytes * prices.compute,
+      dollars: millionReviews * timeoutSeconds * gigabytes * prices.compute,
     },
     {
       what: `one warm environment for ${limits.warmMinutes} minutes`,
-      dollars: (warmSeconds * gigabytes * prices.warm) / 1e6,
+      dollars: millionWarmSeconds * gigabytes * prices.warm,
     },
     // A review of 4.5 MB counts as nine requests of 512 KB, almost all others as one: on average as less than two.
-    { what: "the HTTP API", dollars: 2 * millions * prices.gateway[0] },
-    { what: "logs", dollars: ((limits.reviews * loggedKilobytes) / 1e6) * prices.logs },
+    { what: "the HTTP API", dollars: 2 * millionReviews * priceOfFirstRequests },
+    { what: "logs", dollars: loggedGigabytes * prices.logs },
     { what: "metrics", dollars: perMonth(count("custom metrics") * prices.metric) },
     { what: "alarms, each of at most five metrics", dollars: perMonth(5 * count("alarms") * prices.alarm) },
     { what: "dashboards", dollars: perMonth(count("dashboards") * prices.dashboard) },

@@ -70,15 +70,15 @@ const deployBoth = async (suite: Suite): Promise<boolean> => {
 };
 
 /**
- * Runs the steps of the stage with the HTTP API. Both stages have got harmless traffic since `harmlessSince`. It ends
- * when the alarms have been read, because the next steps make alarms ring.
+ * Runs the steps of the stage with the HTTP API. Both stages have got harmless traffic, which must trigger no alarm,
+ * since `trafficStart`. It ends when the alarms have been read, because the next steps make alarms ring.
  */
-const exerciseHttp = async (suite: Suite, endHarmlessTraffic: () => Promise<unknown>, harmlessSince: number) => {
+const exerciseHttp = async (suite: Suite, endHarmlessTraffic: () => Promise<unknown>, trafficStart: number) => {
   const { http } = suite;
   await deployAgain(suite, http);
   await readStatus(suite, http);
   await deployVersion(suite, http, "two");
-  await observeHarmlessTraffic(suite, harmlessSince);
+  await observeHarmlessTraffic(suite, trafficStart);
   await endHarmlessTraffic().catch(() => {});
   await runBadCanary(suite, http);
   await lowerLimits(suite, http, "two");
@@ -104,15 +104,16 @@ const exercise = async (suite: Suite) => {
     await countResources(suite);
     for (const stage of [http, url]) await sendColdAndWarm(suite, stage);
     await Promise.all([measureDelays(suite, http), checkFacts(suite, facts, "deployed")]);
-    const harmlessSince = Date.now();
+    // Harmless traffic must trigger no alarm. exerciseHttp checks that by the alarms and metrics since `trafficStart`.
+    const trafficStart = Date.now();
     const stops = [http, url].map(startHarmlessTraffic);
     const endHarmlessTraffic = () => Promise.all(stops.map((stop) => stop()));
     // A new account runs at most ten environments at once. There the stages are exercised one after the other.
     const { AccountLimit } = await suite.clients.lambda.getAccountSettings({});
     if ((AccountLimit?.ConcurrentExecutions ?? 0) < 100) {
-      await exerciseHttp(suite, endHarmlessTraffic, harmlessSince);
+      await exerciseHttp(suite, endHarmlessTraffic, trafficStart);
       await exerciseUrl(suite);
-    } else await Promise.all([exerciseHttp(suite, endHarmlessTraffic, harmlessSince), exerciseUrl(suite)]);
+    } else await Promise.all([exerciseHttp(suite, endHarmlessTraffic, trafficStart), exerciseUrl(suite)]);
     await checkFacts(suite, facts, "afterwards");
   }
   for (const { id } of facts)

@@ -26,7 +26,7 @@ export interface SuiteStage {
   /** Sets parameters of the stage in serverless.yml, which the next deployment reads. */
   setParams(params: Record<string, number | string>): Promise<void>;
   /** Writes a version of the suite's rule, which the next deployment publishes. */
-  writeVersion(word: string): Promise<void>;
+  writeVersion(version: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -82,7 +82,7 @@ export const openSuiteStage = async (
       for (const [param, value] of Object.entries(params)) document.setIn(["params", name, param], value);
       await checkout.write("serverless.yml", String(document));
     },
-    writeVersion: (word) => writeRule(checkout, word),
+    writeVersion: (version) => writeRule(checkout, version),
     close: async () => {
       traffic.close();
       await Promise.all([cluster.stop(), checkout.remove()]);

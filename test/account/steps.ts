@@ -83,12 +83,12 @@ const runWithReviews = async (suite: Suite, stage: SuiteStage, name: string, act
 const describe = ({ status, sentence }: Partial<SentReview> = {}) => `${status} ${sentence}`;
 
 /** Deploys another version of the suite's rule while reviews are sent, without a canary. */
-export const deployVersion = (suite: Suite, stage: SuiteStage, word: string) =>
-  runStep(suite, `move the alias of ${stage.name} to version ${word}`, () =>
-    runWithReviews(suite, stage, `version ${word}`, async () => {
-      await stage.writeVersion(word);
+export const deployVersion = (suite: Suite, stage: SuiteStage, version: string) =>
+  runStep(suite, `move the alias of ${stage.name} to version ${version}`, () =>
+    runWithReviews(suite, stage, `version ${version}`, async () => {
+      await stage.writeVersion(version);
       const { stderr } = await stage.mustRun("deploy");
-      await requireVersion(suite, stage, word);
+      await requireVersion(suite, stage, version);
       return getLastLine(stderr);
     }),
   );
@@ -112,8 +112,14 @@ const requireAnswer = async (
   if (!found) throw new Error(`for ${aliasPatience} s, a review is not ${expected}: ${describe(last)}`);
 };
 
-const requireVersion = (suite: Suite, stage: SuiteStage, word: string) =>
-  requireAnswer(suite, stage, { phase: "mutate" }, `of version ${word}`, ({ version }) => version === word);
+const requireVersion = (suite: Suite, stage: SuiteStage, expectedVersion: string) =>
+  requireAnswer(
+    suite,
+    stage,
+    { phase: "mutate" },
+    `of version ${expectedVersion}`,
+    ({ version }) => version === expectedVersion,
+  );
 
 export const deployAgain = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `deploy ${stage.name} again, without a change`, async () => {
@@ -130,12 +136,12 @@ export const readStatus = (suite: Suite, stage: SuiteStage) =>
     return health;
   });
 
-/** Rolls the suite's rule back while reviews are sent. Then the live version must be `word`. */
-export const rollBack = (suite: Suite, stage: SuiteStage, word: string) =>
-  runStep(suite, `roll back ${stage.name} to version ${word}`, () =>
-    runWithReviews(suite, stage, `rollback to ${word}`, async () => {
+/** Rolls the suite's rule back while reviews are sent. Then answers must state the version, such as "one". */
+export const rollBack = (suite: Suite, stage: SuiteStage, version: string) =>
+  runStep(suite, `roll back ${stage.name} to version ${version}`, () =>
+    runWithReviews(suite, stage, `rollback to ${version}`, async () => {
       const { stdout } = await stage.mustRun("rollback", suiteRule);
-      await requireVersion(suite, stage, word);
+      await requireVersion(suite, stage, version);
       return getLastLine(stdout);
     }),
   );
@@ -186,9 +192,9 @@ export const runBadCanary = (suite: Suite, stage: SuiteStage) =>
   });
 
 /** Deploys with another version and lower route limits. Records the alias's version before and after the deployment. */
-export const lowerLimits = (suite: Suite, stage: SuiteStage, word: string) =>
+export const lowerLimits = (suite: Suite, stage: SuiteStage, version: string) =>
   runStep(suite, `lower the limits of ${stage.name}`, async () => {
-    await stage.writeVersion(word);
+    await stage.writeVersion(version);
     const { functions } = stage.aws;
     const { version: before } = await functions.readAlias(suiteRule);
     await stage.setParams({ requestsPerSecond: 2, requestsAtOnce: 5 });
@@ -199,8 +205,8 @@ export const lowerLimits = (suite: Suite, stage: SuiteStage, word: string) =>
   });
 
 /**
- * Sends harmless reviews, which may let no alarm ring, until the returned function is called. Some have wrong keys or
- * paths.
+ * Sends harmless reviews, which must not trigger an alarm, until the returned function is called. Some have wrong keys
+ * or paths.
  */
 export const startHarmlessTraffic = (stage: SuiteStage) => {
   let isOver = false;

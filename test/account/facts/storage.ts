@@ -118,6 +118,8 @@ const storageFacts: Fact[] = [
   },
 ];
 
+// Two of these facts are about a log group. For each, observeLogGroup creates another stack with a log group, removes the
+// group from the stack, imports it again, and deletes the stack.
 const stackFacts: Fact[] = [
   {
     id: "stack-created-once",
@@ -145,7 +147,7 @@ const stackFacts: Fact[] = [
     id: "stack-retains",
     when: "deployed",
     check: async (suite) => {
-      const { existsAfterRemoval } = await dropLogGroup(suite);
+      const { existsAfterRemoval } = await observeLogGroup(suite);
       return observe(existsAfterRemoval, `the log group is ${existsAfterRemoval ? "still there" : "gone"}`);
     },
   },
@@ -153,7 +155,7 @@ const stackFacts: Fact[] = [
     id: "stack-imports-log-group",
     when: "deployed",
     check: async (suite) => {
-      const { retention, existsAfterDeletion } = await dropLogGroup(suite);
+      const { retention, existsAfterDeletion } = await observeLogGroup(suite);
       const sentence = `imported, its retention was set to ${retention} days; without its stack, it is ${existsAfterDeletion ? "still there" : "gone"}`;
       return observe(retention === 3 && existsAfterDeletion, sentence);
     },
@@ -170,7 +172,7 @@ const stackFacts: Fact[] = [
 ];
 
 /** Whether the log group of the suite's third stack still exists. */
-interface DroppedLogGroup {
+interface LogGroupObservations {
   /** True if the log group existed after an update of the stack had removed it from the template. */
   existsAfterRemoval: boolean;
   /** True if the log group existed after the stack, which had imported it again, was deleted. */
@@ -183,7 +185,10 @@ interface DroppedLogGroup {
  * Creates a stack with a log group, removes the log group from the template, imports the log group into the stack
  * again, sets its retention, and deletes the stack.
  */
-const dropLogGroup = async ({ clients: { cloudformation: client, logs }, name }: Suite): Promise<DroppedLogGroup> => {
+const observeLogGroup = async ({
+  clients: { cloudformation: client, logs },
+  name,
+}: Suite): Promise<LogGroupObservations> => {
   const StackName = `postern-${name}-facts`;
   const logGroupName = `/aws/lambda/${StackName}`;
   const waiting = { client, maxWaitTime: 300, minDelay: 1, maxDelay: 5 };
@@ -241,6 +246,7 @@ const identityFacts: Fact[] = [
     check: async (suite) => {
       const statuses = await tryAccessEntries(suite);
       const sentence = `EKS answers ${statuses.join(", ")}: for a group of Postern, another group, a user name and another role`;
+      // EKS permits only the first call, and then answers 404 because there is no such cluster.
       return observe(statuses.join() === "404,403,403,403", sentence);
     },
   },
