@@ -6,13 +6,13 @@ import type { DeploymentJob } from "../infra/rollout/preparation.ts";
 import type { StagePackage } from "../infra/rollout/versions/package.ts";
 
 // Deploys a catalogue and a postern.yaml of a checkout to the stage `test`, in this process or in another one, which a
-// test kills. Each folder below trees/ in the checkout is a catalogue, called a tree.
+// test kills. Each folder below trees/ in the checkout is a catalogue, a set of rules.
 
 /** Builds the bundles and the template of a stage, as packageStage does. */
 export type StagePackager = typeof import("../infra/rollout/versions/package.ts").packageStage;
 
 /** The input of a deployment, which another process gets as JSON. */
-export interface TreeDeployment {
+export interface CatalogueDeployment {
   /** The checkout. */
   folder: string;
   /** The catalogue's folder below trees/. */
@@ -37,7 +37,7 @@ export const recordProgress = (steps: string[]): Progress => ({
 
 const quiet: Progress = { say: () => {}, step: async (_, act) => void (await act(() => {})) };
 const loadFrom = <T>(folder: string, path: string): Promise<T> => import(pathToFileURL(join(folder, path)).href);
-const getPackageFile = ({ folder, name }: TreeDeployment) => join(folder, "trees", `${name}.json`);
+const getPackageFile = ({ folder, name }: CatalogueDeployment) => join(folder, "trees", `${name}.json`);
 
 /** Opens the AWS clients of the stage with the access key of a caller. */
 export const openStageAs = async (folder: string, caller: string) => {
@@ -81,8 +81,12 @@ export const loadJob = async (
   };
 };
 
-export const openDeploymentJobOfTree = async (
-  { folder, name, ruleConfig, kubeconfig, ca }: TreeDeployment,
+/**
+ * Opens the job that deploys the rules in the folder trees/NAME of a checkout. The deployment calls AWS with the access
+ * key of `caller`, by which the stand-in for AWS tells callers apart.
+ */
+export const openCatalogueJob = async (
+  { folder, name, ruleConfig, kubeconfig, ca }: CatalogueDeployment,
   caller: string,
 ): Promise<DeploymentJob> => {
   const text = `rules: { stamp-notes: ${ruleConfig} }\nclusters: { shop: {} }`;
@@ -121,8 +125,8 @@ export const createPackager = async (folder: string): Promise<StagePackager> => 
 };
 
 /** Returns a function that reads the package that packAndStore has written, because building it takes time. */
-const readPackage = (deployment: TreeDeployment) => async (): Promise<StagePackage> => {
-  const { catalogue } = await openDeploymentJobOfTree(deployment, String(process.env.AWS_ACCESS_KEY_ID));
+const readPackage = (deployment: CatalogueDeployment) => async (): Promise<StagePackage> => {
+  const { catalogue } = await openCatalogueJob(deployment, String(process.env.AWS_ACCESS_KEY_ID));
   const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(deployment), "utf8"));
   const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
     ...part,
@@ -136,11 +140,12 @@ const readPackage = (deployment: TreeDeployment) => async (): Promise<StagePacka
   return { ...rest, parts: parts.map(revive) };
 };
 
-/** Returns a function that builds the package of a tree, and also writes the package into a file. */
+/** Returns a function that builds the package of a deployment, and also writes it into a file for readPackage. */
 const packAndStore =
-  (deployment: TreeDeployment, packageStage: StagePackager): StagePackager =>
+  (deployment: CatalogueDeployment, packageStage: StagePackager): StagePackager =>
   async (...args) => {
     const built = await packageStage(...args);
+    // `listed` is the rule with its functions, which JSON can't contain. readPackage takes it from the catalogue again.
     const parts = built.parts.map(({ listed: _, wanted, ...part }) => {
       return { ...part, wanted: { ...wanted, zip: Buffer.from(wanted.zip).toString("base64") } };
     });
@@ -148,8 +153,12 @@ const packAndStore =
     return built;
   };
 
-/** Deploys a tree, and returns the sentence that the deployment reports. */
-export const deployTree = async (deployment: TreeDeployment, caller: string, isPacked: boolean): Promise<string> => {
+/** Deploys a catalogue, and returns the sentence that the deployment reports. */
+export const deployCatalogue = async (
+  deployment: CatalogueDeployment,
+  caller: string,
+  isPacked: boolean,
+): Promise<string> => {
   const { folder } = deployment;
   const { deployStage: deploy } = await loadFrom<typeof import("../infra/rollout/deploy.ts")>(
     folder,
@@ -160,18 +169,18 @@ export const deployTree = async (deployment: TreeDeployment, caller: string, isP
     "infra/rollout/versions/package.ts",
   );
   const build = isPacked ? readPackage(deployment) : packAndStore(deployment, packageStage);
-  return deploy(await openDeploymentJobOfTree(deployment, caller), async () => {}, build);
+  return deploy(await openCatalogueJob(deployment, caller), async () => {}, build);
 };
 
-/** Returns code for `node --eval` that deploys a packaged tree, with a clock that is `ahead` milliseconds fast. */
-export const buildProgram = (deployment: TreeDeployment, caller: string, ahead: number) => `
+/** Returns code for `node --eval` that deploys a packaged catalogue, with a clock that is `ahead` milliseconds fast. */
+export const buildProgram = (deployment: CatalogueDeployment, caller: string, ahead: number) => `
   const RealDate = Date;
   globalThis.Date = class extends RealDate {
     constructor(...parts) { super(...(parts.length === 0 ? [RealDate.now() + ${ahead}] : parts)); }
     static now() { return RealDate.now() + ${ahead}; }
   };
   const isPacked = true;
-  const { deployTree } = await import(${JSON.stringify(import.meta.url)});
-  const deployed = deployTree(${JSON.stringify(deployment)}, ${JSON.stringify(caller)}, isPacked);
+  const { deployCatalogue } = await import(${JSON.stringify(import.meta.url)});
+  const deployed = deployCatalogue(${JSON.stringify(deployment)}, ${JSON.stringify(caller)}, isPacked);
   console.log(await deployed.catch(({ message }) => message));
 `;

@@ -75,7 +75,7 @@ export interface Account extends CallRecorder {
   stopGateways(): Promise<void>;
   startGateways(): Promise<void>;
   /** The rules whose routes of an HTTP API are throttled: the gateway answers 429. */
-  throttled: Set<string>;
+  throttledRules: Set<string>;
   /** Deletes everything in the account, and removes faults and refusals. */
   reset(): Promise<void>;
   stop(): Promise<void>;
@@ -193,14 +193,14 @@ export const openAccount = async (
     },
     stopGateways: gateways.stopAll,
     startGateways: gateways.startAll,
-    throttled: gateways.throttled,
+    throttledRules: gateways.throttledRules,
     reset: async () => {
       await cloudformation.waitUntilIdle();
       for (const { id } of cloudformation.stacks.values()) await gateways.close(id);
       for (const state of [cloudformation.stacks, cloudformation.retained, lambda.functions, lambda.deletedRoles])
         state.clear();
       eks.reset();
-      for (const state of [topics, gateways.throttled, logs.groups]) state.clear();
+      for (const state of [topics, gateways.throttledRules, logs.groups]) state.clear();
       cloudwatch.clear();
       cloudwatch.alarms.clear();
       cloudwatch.dashboards.clear();

@@ -255,7 +255,7 @@ for (const type of ["http", "url"] as const)
     afterEach(() => {
       account.cloudwatch.delayMilliseconds = 0;
       account.cloudwatch.clear();
-      account.throttled.clear();
+      account.throttledRules.clear();
       for (const fn of account.lambda.functions.values()) fn.reserved = undefined;
     });
 
@@ -284,7 +284,7 @@ for (const type of ["http", "url"] as const)
       const fn = account.lambda.functions.get(`postern-test-${rule}`);
       assert.ok(fn);
       if (when === "no concurrency") fn.reserved = 0;
-      if (when === "throttled route") account.throttled.add(rule);
+      if (when === "throttled route") account.throttledRules.add(rule);
       if (when !== "no permission") return () => {};
       const policies = new Map(fn.policies);
       fn.policies.clear();
@@ -387,7 +387,7 @@ for (const type of ["http", "url"] as const)
       }
       fn.reserved = 0;
       await sendReview({ name: "" });
-      account.throttled.add(firstRule);
+      account.throttledRules.add(firstRule);
       await sendReview({ name: "" });
       live.weights = {};
       fn.versions.delete("2");

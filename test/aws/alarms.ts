@@ -146,9 +146,12 @@ const requireValidAlarm = (name: string, properties: Properties) => {
   requireThat(typeof Threshold === "number", `${name} has no Threshold`);
   const breachingNeeded = readDatapointsToAlarm(properties);
   requireThat(breachingNeeded <= Number(EvaluationPeriods), "DatapointsToAlarm must not exceed EvaluationPeriods");
-  requireThat(String(ComparisonOperator) in operators, `the stand-in compares by no ${ComparisonOperator}`);
+  requireThat(
+    String(ComparisonOperator) in operators,
+    `the stand-in doesn't support ComparisonOperator: ${ComparisonOperator}`,
+  );
   const isKnownTreatment = treatments.includes(String(TreatMissingData));
-  requireThat(isKnownTreatment, `the stand-in treats no missing data as ${TreatMissingData}`);
+  requireThat(isKnownTreatment, `the stand-in doesn't support TreatMissingData: ${TreatMissingData}`);
   if (properties.Metrics === undefined) requireValidMetric(properties);
   else requireValidQueries(properties);
   const period = readPeriod(properties);

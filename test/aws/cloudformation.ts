@@ -120,7 +120,7 @@ export const openCloudFormation = ({ recorder, ...services }: StackServices): Cl
   const retained = new Set<StackResource>();
   const getKind = openKinds({
     ...services,
-    act: (action, name, input, query) => {
+    callLambda: (action, name, input, query) => {
       const call = { service: "lambda", action: `lambda:${action}`, name, caller: "cloudformation" };
       return recordCall(recorder, call, () => lambda.act(action, name, input, query));
     },

@@ -101,10 +101,10 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       ["that meets an internal error", { refusal: "InternalServerError", status: 500 }],
       ["that finds the service unavailable", { refusal: "ServiceUnavailable", status: 503 }],
       ["whose connection breaks", "reset"],
-      ["whose answer is lost", "lost"],
-      ["whose answer breaks off", "half"],
-      ["that is carried out and answered with an error", "error"],
-      ["whose answer comes late", { delay: 50 }],
+      ["whose answer is lost", "lost answer"],
+      ["whose answer breaks off", "half an answer"],
+      ["that is carried out and answered with an error", "internal error"],
+      ["whose answer comes late", { answerDelay: 50 }],
     ];
     for (const keys of keyLists)
       for (const call of [read, write])
@@ -118,7 +118,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     it("a ledger makes a change once although DynamoDB doesn't answer the first write", async () => {
       for (const keys of keyLists) {
         rule = randomUUID();
-        const { failure, numbers } = await countUnderFaults(keys, failFirst(write, "silence"), 4_500);
+        const { failure, numbers } = await countUnderFaults(keys, failFirst(write, "no answer"), 4_500);
         assert.deepEqual([failure, numbers], [undefined, keys.map(() => 2)]);
       }
     });
@@ -134,8 +134,8 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       ],
       ["the credentials have expired", { refusal: "ExpiredTokenException" }, credentialsSentence],
       ["AWS refuses the time of the signature", { refusal: "InvalidSignatureException" }, credentialsSentence],
-      ["DynamoDB's clock is an hour ahead", { skew: 3_650_000 }, clockSentence],
-      ["DynamoDB's clock is an hour behind", { skew: -3_650_000 }, clockSentence],
+      ["DynamoDB's clock is an hour ahead", { clockSkew: 3_650_000 }, clockSentence],
+      ["DynamoDB's clock is an hour behind", { clockSkew: -3_650_000 }, clockSentence],
     ];
     for (const [title, fault, sentence] of lastingFaults)
       it(`a change fails at once if ${title}`, async () => {
@@ -183,10 +183,10 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       ["every write is throttled, and the change is not made", write, throttled, 500],
       ["every connection of a read breaks, and the change is not made", read, "reset", 500],
       ["every write breaks before it arrives, and the change is not made", write, "reset", 500],
-      ["no read is answered, and the change is not made", read, "silence", 500],
-      ["every answer to a write is lost, and the change is made once", write, "lost", 5_000],
-      ["no write is answered, and the change is made once", write, "silence", 5_000],
-      ["every write is answered with an error, and the change is made once", write, "error", 5_000],
+      ["no read is answered, and the change is not made", read, "no answer", 500],
+      ["every answer to a write is lost, and the change is made once", write, "lost answer", 5_000],
+      ["no write is answered, and the change is made once", write, "no answer", 5_000],
+      ["every write is answered with an error, and the change is made once", write, "internal error", 5_000],
     ];
     for (const [title, call, fault, milliseconds] of persistentFaults)
       it(`a change fails before the end of its review if ${title}`, async () => {
@@ -208,7 +208,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
       return async (operation) => {
         if (!isWrite(operation)) return undefined;
         writes++;
-        if (writes === 1) return "lost";
+        if (writes === 1) return "lost answer";
         if (writes === 2) await act();
         return undefined;
       };
@@ -308,7 +308,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
         await ledger.change(keys, () => ["old", "old"]);
         proxy.setFaults((_, call) => {
           if (call === Math.floor(index / 2)) {
-            if (isKilledAfter && !isRefused(call)) return { after: kill };
+            if (isKilledAfter && !isRefused(call)) return { callAfterwards: kill };
             kill();
             return "reset";
           }

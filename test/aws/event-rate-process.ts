@@ -50,17 +50,19 @@ const measureLatency = async (what: string, openLedger: (deadline: number) => Le
 };
 
 /**
- * Sends `rate` events a second to the functions, which share a limit of `qps` events a second. `readDelay` returns the
- * milliseconds by which this process's clock is behind the real time.
+ * Sends `rate` events a second to the functions, which share a limit of `qps` events a second. `readClockDelay` returns
+ * the milliseconds by which this process's clock is behind the real time.
  */
 const measureRate = async (
   proxy: FaultyDynamoDb,
   { rate, qps }: Pick<EventRate, "rate" | "qps">,
   seconds: number,
-  readDelay: () => number,
+  readClockDelay: () => number,
 ): Promise<EventRate> => {
-  const { choose, counts } = createItemLimits();
-  proxy.setFaults(async (...request) => (await choose(...request)) ?? { skew: -readDelay() });
+  const { chooseFault: refuseBeyondLimits, counts } = createItemLimits();
+  // DynamoDB's clock becomes as late as this process's clock, because the ledger requires equal clocks.
+  const delayDynamoDbClock = () => ({ clockSkew: -readClockDelay() });
+  proxy.setFaults(async (...request) => (await refuseBeyondLimits(...request)) ?? delayDynamoDbClock());
   const senders = Array.from({ length: functionCount }, () => createFunction({ qps, burst: qps }, openDynamoDbLedger));
   const measured = await sendAtRate(rate, seconds, senders, buildEvent);
   const reads = proxy.operations.filter((operation) => operation === "GetItem").length;
@@ -85,15 +87,16 @@ const measure = async (seconds: number): Promise<LedgerMeasurement> => {
       await measureLatency("a change in DynamoDB Local", openDynamoDbLedger, count),
     ];
     useDynamoDb(proxy.url);
-    // This process's clocks become five times slower: in real time, only an idle machine could send the highest rates.
-    const readDelay = slowClocks(5);
+    // By clocks that are five times slower, 5000 events a second are 1000 in real time, so even a busy machine can send
+    // them. The returned function reads by how many milliseconds the clocks are late.
+    const readClockDelay = slowClocks(5);
     const rates: EventRate[] = [];
     for (const rate of [100, 1000, 5000])
       for (const qps of [10, rate]) {
         // Each measurement begins with a full bucket.
         process.env.POSTERN_LEDGER = `${table}-${rate}-${qps}`;
         await createLedgerTable(dynamoDb.url, process.env.POSTERN_LEDGER);
-        rates.push(await measureRate(proxy, { rate, qps }, seconds, readDelay));
+        rates.push(await measureRate(proxy, { rate, qps }, seconds, readClockDelay));
       }
     return { times, rates };
   } finally {

@@ -9,21 +9,21 @@ export type Fault =
   /** The connection breaks before the request arrives. */
   | "reset"
   /** The request is carried out, and the connection breaks before the answer. */
-  | "lost"
+  | "lost answer"
   /** The request is carried out, and the connection breaks in the middle of the answer. */
-  | "half"
+  | "half an answer"
   /** The request is carried out, and the answer is an internal error. */
-  | "error"
+  | "internal error"
   /** The request is carried out, and no answer comes. */
-  | "silence"
-  /** The request is carried out, then `after` is called, and the connection breaks. */
-  | { after: () => void }
+  | "no answer"
+  /** The request is carried out, then this function is called, and the connection breaks. */
+  | { callAfterwards: () => void }
   /** The connection breaks, and the request is carried out after this many milliseconds. */
-  | { later: number }
+  | { carryOutAfter: number }
   /** The answer comes this many milliseconds late. */
-  | { delay: number }
-  /** The clock of DynamoDB differs by this many milliseconds. */
-  | { skew: number };
+  | { answerDelay: number }
+  /** DynamoDB's clock, which the answer's date shows, is ahead by this many milliseconds. */
+  | { clockSkew: number };
 
 /** The facts by which a fault of a request is chosen. */
 export interface RequestFacts {
@@ -138,7 +138,10 @@ const forward = async (serverUrl: string, { headers }: IncomingMessage, body: st
   return { status: answer.status, date: answer.headers.get("date") ?? "", text: await answer.text() };
 };
 
-/** Answers a request with its fault. `carryOut` sends the request to the server, and returns the server's answer. */
+/**
+ * Answers a request with its fault, as the type Fault describes it. `carryOut` sends the request to the server for
+ * DynamoDB, and returns the server's answer.
+ */
 const answerRequest = async (
   response: ServerResponse,
   carryOut: () => Promise<Answer>,
@@ -153,22 +156,26 @@ const answerRequest = async (
     send({ status: fault.status ?? 400, text: JSON.stringify({ __type, message: "a test", CancellationReasons }) });
     return;
   }
-  if (typeof fault === "object" && "later" in fault) {
+  if (typeof fault === "object" && "carryOutAfter" in fault) {
+    // The client can't know that the request is still carried out.
     response.destroy();
-    await wait(fault.later);
+    await wait(fault.carryOutAfter);
   }
   const result = await carryOut();
-  if (fault === "silence") return;
-  if (typeof fault === "object" && "after" in fault) fault.after();
-  if (fault === "lost" || (typeof fault === "object" && "after" in fault)) return void response.destroy();
-  if (fault === "error") return void send({ status: 500, text: "{}" });
-  if (fault === "half") {
+  if (fault === "no answer") return;
+  if (fault === "lost answer") return void response.destroy();
+  if (typeof fault === "object" && "callAfterwards" in fault) {
+    fault.callAfterwards();
+    return void response.destroy();
+  }
+  if (fault === "internal error") return void send({ status: 500, text: "{}" });
+  if (fault === "half an answer") {
     response.writeHead(result.status, { "content-length": Buffer.byteLength(result.text), date: result.date });
     response.write(result.text.slice(0, -1));
     await wait(10);
     return void response.destroy();
   }
-  if (typeof fault === "object" && "delay" in fault) await wait(fault.delay);
-  const skew = typeof fault === "object" && "skew" in fault ? fault.skew : 0;
-  send(result, new Date(Date.parse(result.date) + skew).toUTCString());
+  if (typeof fault === "object" && "answerDelay" in fault) await wait(fault.answerDelay);
+  const clockSkew = typeof fault === "object" && "clockSkew" in fault ? fault.clockSkew : 0;
+  send(result, new Date(Date.parse(result.date) + clockSkew).toUTCString());
 };

@@ -566,9 +566,9 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
         [
           "a request that the gateway throttled",
           async () => {
-            account.throttled.add("keep-notes");
+            account.throttledRules.add("keep-notes");
             assert.equal((await createNote("east")).code, 201);
-            account.throttled.clear();
+            account.throttledRules.clear();
           },
           "1 answered 429 or 5xx by the gateway",
         ],

@@ -32,7 +32,7 @@ export interface Gateways {
   serve(stack: string, resources: StackResource[]): void;
   close(stack: string): Promise<void>;
   /** The rules whose routes of an HTTP API are throttled: the gateway answers 429. */
-  throttled: Set<string>;
+  throttledRules: Set<string>;
   /** Stops all gateways. */
   stopAll(): Promise<void>;
   /** Starts the gateways again, at the same ports. */
@@ -44,7 +44,10 @@ interface StackGateway {
   port: number;
   stack: string | undefined;
   handlers: Map<string, GatewayHandler>;
-  /** The time at which each rule got its route, or 0 once the route was used. */
+  /**
+   * The time at which each rule got its route. A new route answers 404 for a while. After its first other answer, the
+   * time becomes 0, so that the route never answers 404 again.
+   */
   routeTimes: Map<string, number>;
   gateway: ImitatedApiGateway | undefined;
 }
@@ -56,7 +59,7 @@ export const openGateways = async (
   lambda: Lambda,
   { metrics, logs }: { metrics: CloudWatch; logs: Logs },
 ): Promise<Gateways> => {
-  const throttled = new Set<string>();
+  const throttledRules = new Set<string>();
   const open = async (): Promise<StackGateway> => {
     const gateway = await openImitatedApiGateway(certificate, host, 0);
     return {
@@ -94,7 +97,7 @@ export const openGateways = async (
 
   return {
     baseUrl: first.url,
-    throttled,
+    throttledRules,
     openUrl: async (stack) => {
       const unused = gateways.find((stackGateway) => stackGateway.stack === undefined);
       const existing = findGateway(stack) ?? unused;
@@ -105,7 +108,8 @@ export const openGateways = async (
     },
     serve: (stack, resources) => {
       const stackGateway = findGateway(stack);
-      if (stackGateway) serveHandlers(stackGateway, createHandlers(resources, { lambda, metrics, logs, throttled }));
+      if (stackGateway)
+        serveHandlers(stackGateway, createHandlers(resources, { lambda, metrics, logs, throttledRules }));
     },
     close: async (stack) => {
       const stackGateway = findGateway(stack);
@@ -125,18 +129,21 @@ export const openGateways = async (
   };
 };
 
-/** The functions that the gateways call, the metrics that they count, and the logs that they write. */
+/**
+ * The functions that the gateways call, the metrics that they count, the logs that they write, and the rules for whose
+ * routes they answer 429.
+ */
 interface Backends {
   lambda: Lambda;
   metrics: CloudWatch;
   logs: Logs;
-  throttled: Set<string>;
+  throttledRules: Set<string>;
 }
 
 /** Returns a handler for each rule that has a route or a function URL among a stack's resources. */
 const createHandlers = (
   resources: StackResource[],
-  { lambda, metrics, logs, throttled }: Backends,
+  { lambda, metrics, logs, throttledRules }: Backends,
 ): Map<string, GatewayHandler> => {
   const selectResources = (type: string) => resources.filter((resource) => resource.type === `AWS::${type}`);
   const integrations = new Map(
@@ -197,7 +204,7 @@ const createHandlers = (
       const isRouted = request.method === method && request.path.split("/").length >= 4;
       const getAnswer = async (): Promise<Reply> => {
         if (!isRouted) return toReply(404, "Not Found");
-        if (throttled.has(rule) || !isWithinLimit()) return toReply(429, "Too Many Requests");
+        if (throttledRules.has(rule) || !isWithinLimit()) return toReply(429, "Too Many Requests");
         if (!isPermitted()) return toReply(500, "Internal Server Error");
         return callFunction(lambda, name, qualifier, buildGatewayEvent(request, rule), Number(TimeoutInMillis));
       };

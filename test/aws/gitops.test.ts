@@ -40,7 +40,10 @@ const rules = `
   deny-service-external-ips:
 `;
 const policyRule = "  validating-admission-policy: { settings: { policies: policies/ } }\n";
-/** Flux replaces it by the key; `%`, its default, is no valid URL. Joined, as the linter forbids ${…} in such a text. */
+/**
+ * The text in URLs that Flux replaces by the key, or by `%` if it has no key: then the URL is invalid, so the API
+ * server refuses the entry. The text is joined from two parts, because the linter forbids ${…} in quotes.
+ */
 const placeholder = ["$", "{POSTERN_KEY:=%}"].join("");
 
 describe(

@@ -45,12 +45,12 @@ export const createRandomFaults = (seed: number): ChooseFault => {
       return { refusal: "TransactionCanceledException", reasons: ["TransactionConflict"] };
     if (number < 6) return { refusal: "TransactionConflictException" };
     if (number < 8) return "reset";
-    if (number < 11) return "lost";
-    if (number < 12) return "half";
-    if (number < 13) return "error";
-    if (number < 13.5) return "silence";
-    if (number < 16) return { later: random.drawBelow(300) };
-    if (number < 20) return { delay: random.drawBelow(50) };
+    if (number < 11) return "lost answer";
+    if (number < 12) return "half an answer";
+    if (number < 13) return "internal error";
+    if (number < 13.5) return "no answer";
+    if (number < 16) return { carryOutAfter: random.drawBelow(300) };
+    if (number < 20) return { answerDelay: random.drawBelow(50) };
     return undefined;
   };
 };

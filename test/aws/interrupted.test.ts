@@ -13,7 +13,7 @@ import { requireBinaries } from "../control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
-import { buildProgram, deployTree, openDeploymentJobOfTree, openStageAs, type TreeDeployment } from "../trees.ts";
+import { buildProgram, type CatalogueDeployment, deployCatalogue, openCatalogueJob, openStageAs } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import type { RecordedCall } from "./aws-service.ts";
 import { findAllowingStatement, listIamCalls, readAccess, region } from "./rights.ts";
@@ -78,21 +78,21 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
       checkout.load<typeof import("../../infra/rollout/versions/case-runs.ts")>("infra/rollout/versions/case-runs.ts"),
     probe: () => checkout.load<typeof import("../../infra/clusters/probe.ts")>("infra/clusters/probe.ts"),
   };
-  const writeTree = async (
+  const writeCatalogue = async (
     name: string,
     stamp: string,
     ruleConfig: string,
     cases = buildCases(stamp),
-  ): Promise<TreeDeployment> => {
+  ): Promise<CatalogueDeployment> => {
     await checkout.rule("stamp-notes", buildRule(stamp), cases, `trees/${name}`);
     return { folder: checkout.folder, name, ruleConfig, kubeconfig, ca: account.ca, mark: "" };
   };
 
   /**
-   * Asserts that the live version passes the cases of one of the trees, and that every entry answers a probe. Asserts
-   * nothing while there are no entries.
+   * Asserts that the live version passes the cases of one of the catalogues, and that every entry answers a probe.
+   * Asserts nothing while there are no entries.
    */
-  const checkLiveVersion = async (trees: TreeDeployment[], when: string) => {
+  const checkLiveVersion = async (catalogues: CatalogueDeployment[], when: string) => {
     const paths = ["mutating", "validating"].map(
       (kind) => `/apis/admissionregistration.k8s.io/v1/${kind}webhookconfigurations/postern`,
     );
@@ -104,8 +104,8 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
     const { version, weights } = await functions.readAlias("stamp-notes");
     assert.deepEqual(weights, {}, when);
     const faultsByTree = await Promise.all(
-      trees.map(async (tree) => {
-        const [listed] = (await openDeploymentJobOfTree(tree, "observer")).catalogue;
+      catalogues.map(async (catalogue) => {
+        const [listed] = (await openCatalogueJob(catalogue, "observer")).catalogue;
         assert.ok(listed);
         return (await runCases(functions, listed, version)).faults;
       }),
@@ -128,13 +128,13 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
   }
   /** Starts a deployment with the access key `caller` and with a clock that is `ahead` milliseconds ahead. */
   const startDeployment = (
-    tree: TreeDeployment,
+    catalogue: CatalogueDeployment,
     caller: string,
     ahead: number,
     /** A function that is called before and after each change. If it returns false, the change isn't made. */
     gate: (deployment: Deployment, when: "before" | "after") => boolean,
   ): Deployment => {
-    const program = buildProgram({ ...tree, kubeconfig: join(checkout.folder, "front.yaml") }, caller, ahead);
+    const program = buildProgram({ ...catalogue, kubeconfig: join(checkout.folder, "front.yaml") }, caller, ahead);
     const { PATH = "" } = process.env;
     const child = spawn(process.execPath, ["--input-type=module", "--eval", program], {
       cwd: checkout.folder,
@@ -174,22 +174,22 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
     account.s3.clockOffset += lockTermMilliseconds + 2_000;
   };
   const usesPackageAgain = true;
-  const resume = (tree: TreeDeployment) => deployTree(tree, "resumer", usesPackageAgain);
-  const deployNew = (tree: TreeDeployment) => deployTree(tree, "tester", !usesPackageAgain);
+  const resume = (catalogue: CatalogueDeployment) => deployCatalogue(catalogue, "resumer", usesPackageAgain);
+  const deployNew = (catalogue: CatalogueDeployment) => deployCatalogue(catalogue, "tester", !usesPackageAgain);
 
   it("after a kill at any change, only tested versions are live; a second run completes the changes", async (test) => {
-    const treeOne = await writeTree("one", "one", "{ timeoutSeconds: 3, warm: 1 }");
-    const treeTwo = await writeTree("two", "two", "{ timeoutSeconds: 4, warm: 2 }");
+    const catalogueOne = await writeCatalogue("one", "one", "{ timeoutSeconds: 3, warm: 1 }");
+    const catalogueTwo = await writeCatalogue("two", "two", "{ timeoutSeconds: 4, warm: 2 }");
     /** Asserts that only the live version has warm environments, and as many as the configuration states. */
-    const checkWarm = (tree: TreeDeployment, when: string) => {
+    const checkWarm = (catalogue: CatalogueDeployment, when: string) => {
       const fn = account.lambda.functions.get("postern-test-stamp-notes");
       const warm = [...(fn?.provisioned ?? [])].map(([version, { count }]) => [version, count]);
-      assert.deepEqual(warm, [[fn?.aliases.get("live")?.version, tree.name === "one" ? 1 : 2]], when);
+      assert.deepEqual(warm, [[fn?.aliases.get("live")?.version, catalogue.name === "one" ? 1 : 2]], when);
     };
-    const broken = await writeTree("broken", "three", "{ timeoutSeconds: 5 }", buildCases("other"));
-    assert.match(await deployNew(treeTwo), /release r1 is live/);
-    assert.match(await deployNew(treeOne), /release r2 is live/);
-    await checkLiveVersion([treeOne], "at first");
+    const broken = await writeCatalogue("broken", "three", "{ timeoutSeconds: 5 }", buildCases("other"));
+    assert.match(await deployNew(catalogueTwo), /release r1 is live/);
+    assert.match(await deployNew(catalogueOne), /release r2 is live/);
+    await checkLiveVersion([catalogueOne], "at first");
     const isChosen = choosePart("interruptions", 2);
     const parts = isChosen(0) && isChosen(1) ? 1 : 2;
     // A deployment leaves a lock unless it is killed before its first change.
@@ -198,10 +198,10 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
     for (let limit = 0, ended = false; !ended; limit += 1) {
       if (!isChosen(limit)) continue;
       rounds += 1;
-      const tree = { ...(rounds % 2 === 0 ? treeOne : treeTwo), mark: String(limit) };
+      const catalogue = { ...(rounds % 2 === 0 ? catalogueOne : catalogueTwo), mark: String(limit) };
       const ahead = clocks[rounds % clocks.length] ?? 0;
       // The process is killed when it tries to make one more change than the limit.
-      const deployment = startDeployment(tree, `killed-${limit}`, ahead, ({ changes, send }, when) => {
+      const deployment = startDeployment(catalogue, `killed-${limit}`, ahead, ({ changes, send }, when) => {
         const isOver = when === "before" && changes() === limit;
         if (isOver) send("SIGKILL");
         return !isOver;
@@ -211,28 +211,28 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
       const when = `killed after ${limit} changes, with a clock ${ahead / 1000} s ahead (${output})`;
       if (output === undefined) killed += 1;
       else assert.match(output, /release r\d+ is live/);
-      await checkLiveVersion([treeOne, treeTwo], when);
+      await checkLiveVersion([catalogueOne, catalogueTwo], when);
       // The lock expires by S3's clock, whatever the clock of the deployment shows.
       if (!ended && limit > 0) {
-        await assert.rejects(resume(tree), /^Error: this stage is locked by .* \(postern deploy\)/, when);
+        await assert.rejects(resume(catalogue), /^Error: this stage is locked by .* \(postern deploy\)/, when);
         refused += 1;
       }
       expireLock();
-      assert.match(await resume(tree), /release r\d+ is live/, when);
-      await checkLiveVersion([tree], `${when}, and run again`);
-      checkWarm(tree, when);
+      assert.match(await resume(catalogue), /release r\d+ is live/, when);
+      await checkLiveVersion([catalogue], `${when}, and run again`);
+      checkWarm(catalogue, when);
       // Also between the two runs, a broken version must not become live.
       if (rounds % 8 === 1) {
         await assert.rejects(deployNew(broken), /the new versions fail their cases/);
-        await checkLiveVersion([treeOne, treeTwo], `after ${limit} changes, and a broken version`);
+        await checkLiveVersion([catalogueOne, catalogueTwo], `after ${limit} changes, and a broken version`);
       }
 
       // A process that was stopped until its lock expired must notice that another process has taken the lock, and must
       // change nothing more.
       if (rounds % 4 !== 2 || ended) continue;
-      const otherTree = { ...(rounds % 2 === 0 ? treeTwo : treeOne), mark: `${limit}-other` };
+      const otherCatalogue = { ...(rounds % 2 === 0 ? catalogueTwo : catalogueOne), mark: `${limit}-other` };
       const asleep = Promise.withResolvers<void>();
-      const sleeper = startDeployment(otherTree, `stopped-${limit}`, -ahead, ({ changes, send }, when) => {
+      const sleeper = startDeployment(otherCatalogue, `stopped-${limit}`, -ahead, ({ changes, send }, when) => {
         if (when === "after" && changes() === limit) {
           send("SIGSTOP");
           asleep.resolve();
@@ -241,7 +241,7 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
       });
       await asleep.promise;
       expireLock();
-      assert.match(await resume(tree), /release r\d+ is live|nothing to do/, `asleep after ${limit} changes`);
+      assert.match(await resume(catalogue), /release r\d+ is live|nothing to do/, `asleep after ${limit} changes`);
       sleeper.send("SIGCONT");
       const sentence = String(await sleeper.output);
       assert.equal(sleeper.changes(), limit, `awake after ${limit} changes (${sentence})`);
@@ -252,7 +252,7 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
           sentence,
           /^(another command is changing stamp-notes|cluster shop failed its checks|release r\d+ is live)/,
         );
-      await checkLiveVersion([tree], `asleep after ${limit} changes, and another run meanwhile`);
+      await checkLiveVersion([catalogue], `asleep after ${limit} changes, and another run meanwhile`);
       stopped += 1;
     }
     const counts = `${killed} deployments were killed, ${refused} others refused, ${stopped} slept, ${noticed} noticed`;

@@ -26,14 +26,15 @@ const reasons = { throttled: "ThrottlingError", conflicts: "TransactionConflict"
 /**
  * Adds to DynamoDB Local three properties of DynamoDB: the time of a call, a limit of units for an item, and conflicts.
  * From its arrival to its answer, a transaction that writes or checks items conflicts with other writes of these items.
- * Any write conflicts with transactions that read its items. Of two requests in conflict, the later one is cancelled:
+ * Any write conflicts with transactions that read its items. Of two requests in conflict, the one that arrived later is
+ * cancelled. However, if a write arrives while a transaction reads its items, the transaction is cancelled:
  * https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling
  */
-export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusal, number> } => {
+export const createItemLimits = (): { chooseFault: ChooseFault; counts: Record<Refusal, number> } => {
   const uses = new Map<string, ItemUse>();
   const counts = { throttled: 0, conflicts: 0 };
 
-  const choose: ChooseFault = async (operation, _, { items, answered }) => {
+  const chooseFault: ChooseFault = async (operation, _, { items, answered }) => {
     const isTransaction = operation.startsWith("Transact");
     const kind = operation.includes("Get") ? "read" : "write";
     const second = Math.floor(Date.now() / 1000);
@@ -77,5 +78,5 @@ export const createItemLimits = (): { choose: ChooseFault; counts: Record<Refusa
       ? { refusal: "TransactionCanceledException", reasons: [reasons[refusal]] }
       : { refusal: refusals[refusal] };
   };
-  return { choose, counts };
+  return { chooseFault, counts };
 };

@@ -5,13 +5,16 @@ import type { AddressInfo } from "node:net";
 import { isMap, parseJson } from "#lib/json.ts";
 import type { ServerCertificate } from "../../infra/keys/keys.ts";
 
-// One server that imitates the API servers of many clusters. It stores the objects that deployments write, and answers
-// all other reads with empty lists. A request's bearer token is the name of its cluster. Admission policies have no
-// effect, as if their plugin was off.
+// One server that imitates the API servers of many clusters. It stores the objects that `postern deploy` writes, and
+// answers all other reads with empty lists. Admission policies have no effect, as if their plugin was off.
 
+/** A server that imitates the API servers of many clusters in little memory. */
 export interface LightClusters {
   url: string;
-  /** The clusters that refuse the probes of deployments, as if their plugin ValidatingAdmissionPolicy was on. */
+  /**
+   * The names of the clusters that seem to apply admission policies. To find out, `postern deploy` writes a policy that
+   * refuses one object, the probe, and tries to create this object. These clusters refuse it; all others accept it.
+   */
   clustersWithPolicies: Set<string>;
   stop(): Promise<void>;
 }

@@ -27,7 +27,7 @@ interface Resource {
   Type: string;
   Properties: Record<string, unknown>;
 }
-/** What osls has packaged. */
+/** What osls, the fork of the Serverless Framework, has packaged for a stage. */
 interface Packaged {
   resources: [string, Resource][];
   /** The contents of the templates and of the state file. */

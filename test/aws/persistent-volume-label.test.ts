@@ -51,7 +51,7 @@ describe("the rule persistent-volume-label", () => {
       const failure = new Failure(503, `EC2 did not return the zone of volume "vol-1": it ${sentence}`);
       await assert.rejects(evaluateVolume("vol-1", capabilities), failure);
     });
-  it("the rule refuses a string that is longer than an id without a call to EC2", async () => {
+  it("the rule refuses, without a call to EC2, a string that is longer than an id", async () => {
     const longId = `vol-${"a".repeat(100_000)}`;
     assert.ok(
       String(await evaluateVolume(longId, createRecordedCapabilities({}))).endsWith(

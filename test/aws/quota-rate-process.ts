@@ -16,18 +16,18 @@ import { slowClocks } from "./slow-clock.ts";
 import { findDynamoDb } from "./tools.ts";
 
 /** This process's clocks are slowed down: in real time, only an idle machine could send the highest rates. */
-const readDelay = slowClocks(5);
+const readClockDelay = slowClocks(5);
 /** Returns the fault that makes DynamoDB's clock as late as this process's clock. The ledger requires equal clocks. */
-const slowDynamoDbClock = () => ({ skew: -readDelay() });
+const delayDynamoDbClock = () => ({ clockSkew: -readClockDelay() });
 /** The default quota of an account: 1000 functions may run at the same time. */
 const mostFunctions = 1000;
 const rule = "workload-quota";
 const createRuleFunction = await openRuleForRates(rule);
 
-/** Returns a function of the rule with a quota for each of these namespaces, by name, in a cluster without objects. */
-const createFunction = (namespaces: Record<string, string>, hard: { pods: number }): SendReview => {
+/** Returns a function of the rule with these quotas, each for one namespace, in a cluster without objects. */
+const createFunction = (namespaceByQuota: Record<string, string>, hard: { pods: number }): SendReview => {
   const openCapabilities = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, tell: () => {} });
-  const quotas = Object.entries(namespaces).map(([name, namespace]) => ({ name, namespaces: [namespace], hard }));
+  const quotas = Object.entries(namespaceByQuota).map(([name, namespace]) => ({ name, namespaces: [namespace], hard }));
   return createRuleFunction({ quotas }, (...review) => ({
     ...openCapabilities(...review),
     get: async () => undefined,
@@ -67,8 +67,9 @@ const measureRate = async (
   { rate, quotas }: Pick<ChargeRate, "rate" | "quotas">,
   seconds: number,
 ): Promise<ChargeRate> => {
-  const { choose, counts } = createItemLimits();
-  proxy.setFaults(async (...request) => (await choose(...request)) ?? slowDynamoDbClock());
+  const { chooseFault: refuseBeyondLimits, counts } = createItemLimits();
+  // If DynamoDB's limits don't refuse a request, its answer has the time of this process's slow clock.
+  proxy.setFaults(async (...request) => (await refuseBeyondLimits(...request)) ?? delayDynamoDbClock());
   const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
   const senders = Array.from({ length: Math.min(mostFunctions, rate * seconds) }, () =>
     createFunction(Object.fromEntries(namespaces.map((namespace) => [namespace, namespace])), { pods: 1_000_000 }),
@@ -84,10 +85,11 @@ const measureRate = async (
 /** Counts the read and write units that a review of each sort costs in DynamoDB. */
 const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const namespace = "units";
-  const send = createFunction({ [namespace]: namespace, "one of two": "pair", "two of two": "pair" }, { pods: 20 });
-  proxy.setFaults(slowDynamoDbClock);
+  const namespaceByQuota = { [namespace]: namespace, "one of two": "pair", "two of two": "pair" };
+  const send = createFunction(namespaceByQuota, { pods: 20 });
+  proxy.setFaults(delayDynamoDbClock);
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
-  /** Stores reservations for objects that no longer exist. */
+  /** Stores reservations for objects that were deleted: "released" is the phase of a reservation after the deletion. */
   const reserveForMissingObjects = async (count: number) => {
     const places = Array.from({ length: count }, (_, index) =>
       locate(namespace, benchCluster, `apps/deployments/${namespace}/gone-${index}`),
@@ -116,7 +118,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   for (const [what, request, expected, prepare] of sorts) {
     await prepare?.();
     // This also resets the counted units.
-    proxy.setFaults(slowDynamoDbClock);
+    proxy.setFaults(delayDynamoDbClock);
     const answer = await send(request);
     if (answer !== expected) throw new Error(`${what} was ${answer}`);
     const { read, write } = proxy.units;

@@ -123,7 +123,7 @@ before(async () => {
   await checkout.rule("spin-notes", buildNoteRule(""), cases);
   await checkout.rule("leave-notes", buildNoteRule(""), cases);
   await checkout.rule("warn-notes", buildNoteRule('return "notes are out";'), cases);
-  // The earlier version's `build` has no option --to.
+  // The commit "one" is the earlier version of the rules. Its `build` has no option --to.
   const buildSource = await readFile(join(checkout.folder, "infra/commands/build.ts"), "utf8");
   await checkout.write("infra/commands/build.ts", buildSource.replace("    to: {", "    into: {"));
   const names = ["require-owner", "stamp-notes", "read-limits", "spin-notes", "leave-notes", "warn-notes"];
@@ -133,7 +133,7 @@ before(async () => {
   await runGit("add", ".");
   await runGit("commit", "--quiet", "--message=one");
   await runGit("tag", "one");
-  // The hash is that of an empty tree.
+  // The commit "empty" has no files, and so no postern.yaml: the hash is that of an empty tree.
   const { stdout: emptyCommit } = await runGit(
     "commit-tree",
     "-m",
@@ -141,27 +141,31 @@ before(async () => {
     "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
   );
   await runGit("branch", "empty", emptyCommit.trim());
+  // The packages of the commit "locked" can't be installed, because its package-lock.json is invalid.
   await checkout.write("package-lock.json", "{}");
   await runGit("add", "package-lock.json");
   await runGit("commit", "--quiet", "--message=locked");
   await runGit("tag", "locked");
+  // The last commit of the branch "main" can't be built, because a rule has no rule.ts.
   await runGit("rm", "--quiet", "package-lock.json");
   await rm(join(checkout.folder, "functions/require-owner/rule.ts"));
   await runGit("add", "--force", "node_modules");
   await runGit("commit", "--quiet", "--all", "--message=broken");
+  // The folder "old" is another checkout, of the commit "one".
   await runGit("worktree", "add", "--quiet", "old", "one");
   await symlink(join(checkout.folder, "node_modules"), join(checkout.folder, "old/node_modules"));
 
+  // The working tree has the later version of the rules.
   await checkout.write("infra/commands/build.ts", buildSource);
   await checkout.rule("require-owner", buildOwnerRule("metadata.labels must name an owner"), cases);
   await checkout.rule("stamp-notes", buildStampRule("two"), buildStampCases("two"));
-  await checkout.rule(
-    "read-limits",
-    buildLimitRule(
-      'if (note.metadata?.name === "l" && (await limit({ name: "max", namespace: "shop" }))) return; if (!(await user({ user: { username: "jane" }, verb: "get", resource: "pods" })).allowed) return "no";',
-    ),
-    cases,
-  );
+  // The later version of read-limits asks for answers that aren't recorded: for the note "l", a LimitRange; for other
+  // notes, the rights of a user.
+  const codeWithReads = `
+    if (note.metadata?.name === "l" && (await limit({ name: "max", namespace: "shop" }))) return;
+    const review = await user({ user: { username: "jane" }, verb: "get", resource: "pods" });
+    if (!review.allowed) return "no";`;
+  await checkout.rule("read-limits", buildLimitRule(codeWithReads), cases);
   await checkout.rule("spin-notes", buildNoteRule(harmfulCode), cases);
   await rm(join(checkout.folder, "functions/leave-notes"), { recursive: true });
   const changedRules = rules.replace("  leave-notes: {}\n", "").replace("warn-notes: {}", "warn-notes: { mode: warn }");

@@ -48,7 +48,7 @@ export type LambdaCall = (
 ) => Promise<Properties>;
 
 interface ResourceServices {
-  act: LambdaCall;
+  callLambda: LambdaCall;
   /** Throws if the caller has no right to an action on a path of API Gateway. */
   requireGatewayRight(action: string, path: string, context: Record<string, string>): void;
   lambda: Lambda;
@@ -61,9 +61,9 @@ interface ResourceServices {
 
 const account = "123456789012";
 
-/** Returns a function that finds the kind of a resource type. `act` calls Lambda. */
+/** Returns a function that finds the kind of a resource type. */
 export const openKinds = ({
-  act,
+  callLambda,
   requireGatewayRight,
   lambda,
   logs,
@@ -82,7 +82,7 @@ export const openKinds = ({
   /** The `change` of a kind whose resources can only be replaced. */
   const requireReplacement = async () => undefined;
   const describeFunction = async (name: string): Promise<PhysicalResource> => {
-    const { FunctionArn } = await act("GetFunctionConfiguration", name);
+    const { FunctionArn } = await callLambda("GetFunctionConfiguration", name);
     return { physical: name, attributes: { Arn: String(FunctionArn) } };
   };
 
@@ -96,8 +96,8 @@ export const openKinds = ({
   };
   const reserve = async (name: string, before: Properties, { ReservedConcurrentExecutions }: Properties) => {
     if (before.ReservedConcurrentExecutions === ReservedConcurrentExecutions) return;
-    if (ReservedConcurrentExecutions === undefined) await act("DeleteFunctionConcurrency", name);
-    else await act("PutFunctionConcurrency", name, { ReservedConcurrentExecutions });
+    if (ReservedConcurrentExecutions === undefined) await callLambda("DeleteFunctionConcurrency", name);
+    else await callLambda("PutFunctionConcurrency", name, { ReservedConcurrentExecutions });
   };
 
   const kinds: Record<string, ResourceKind> = {
@@ -106,7 +106,7 @@ export const openKinds = ({
         const name = String(properties.FunctionName ?? defaultName);
         const { Code, Architectures } = properties;
         const configuration = selectConfiguration(properties);
-        await act("CreateFunction", name, { FunctionName: name, Code, Architectures, ...configuration });
+        await callLambda("CreateFunction", name, { FunctionName: name, Code, Architectures, ...configuration });
         await waitUntilIdle(name);
         await reserve(name, {}, properties);
         return describeFunction(name);
@@ -116,17 +116,17 @@ export const openKinds = ({
         const selectCode = ({ Code, Architectures }: Properties) => ({ Code, Architectures });
         await waitUntilIdle(name);
         if (!isDeepStrictEqual(selectCode(before), selectCode(after))) {
-          await act("UpdateFunctionCode", name, { ...Object(after.Code), Architectures: after.Architectures });
+          await callLambda("UpdateFunctionCode", name, { ...Object(after.Code), Architectures: after.Architectures });
           await waitUntilIdle(name);
         }
         if (!isDeepStrictEqual(selectConfiguration(before), selectConfiguration(after))) {
-          await act("UpdateFunctionConfiguration", name, selectConfiguration(after));
+          await callLambda("UpdateFunctionConfiguration", name, selectConfiguration(after));
           await waitUntilIdle(name);
         }
         await reserve(name, before, after);
         return describeFunction(name);
       },
-      remove: async (name) => void (await act("DeleteFunction", name).catch(ignoreMissing)),
+      remove: async (name) => void (await callLambda("DeleteFunction", name).catch(ignoreMissing)),
     },
 
     "AWS::Lambda::Version": {
@@ -134,7 +134,7 @@ export const openKinds = ({
         const { name } = parseFunctionName(String(FunctionName));
         await waitUntilIdle(name);
         const before = lambda.functions.get(name)?.published;
-        const { Version, FunctionArn } = await act("PublishVersion", name, { CodeSha256, Description });
+        const { Version, FunctionArn } = await callLambda("PublishVersion", name, { CodeSha256, Description });
         if (String(before) === String(Version))
           throw new AwsError(
             409,
@@ -149,38 +149,41 @@ export const openKinds = ({
       change: requireReplacement,
       remove: async (arn) => {
         const { name, qualifier = "" } = parseFunctionName(arn);
-        await act("DeleteFunction", name, {}, { Qualifier: qualifier }).catch(ignoreMissing);
+        await callLambda("DeleteFunction", name, {}, { Qualifier: qualifier }).catch(ignoreMissing);
       },
     },
 
     "AWS::Lambda::Alias": {
       make: async (properties) => {
         const { name } = parseFunctionName(String(properties.FunctionName));
-        const { AliasArn } = await act("CreateAlias", name, { Name: properties.Name, ...buildAliasInput(properties) });
+        const { AliasArn } = await callLambda("CreateAlias", name, {
+          Name: properties.Name,
+          ...buildAliasInput(properties),
+        });
         return { physical: String(AliasArn), attributes: { AliasArn: String(AliasArn) } };
       },
       change: async (physical, before, after) => {
         if (before.FunctionName !== after.FunctionName || before.Name !== after.Name) return undefined;
         const { name, qualifier = "" } = parseFunctionName(physical);
-        await act("UpdateAlias", name, buildAliasInput(after), { Name: qualifier });
+        await callLambda("UpdateAlias", name, buildAliasInput(after), { Name: qualifier });
         return { physical, attributes: { AliasArn: physical } };
       },
       remove: async (physical) => {
         const { name, qualifier = "" } = parseFunctionName(physical);
-        await act("DeleteAlias", name, {}, { Name: qualifier }).catch(ignoreMissing);
+        await callLambda("DeleteAlias", name, {}, { Name: qualifier }).catch(ignoreMissing);
       },
     },
 
     "AWS::Lambda::Permission": {
       make: async ({ FunctionName, ...statement }, { name: StatementId }) => {
         const { name, qualifier } = parseFunctionName(String(FunctionName));
-        await act("AddPermission", name, { StatementId, ...statement }, toQuery(qualifier));
+        await callLambda("AddPermission", name, { StatementId, ...statement }, toQuery(qualifier));
         return { physical: StatementId, attributes: { Id: StatementId } };
       },
       change: requireReplacement,
       remove: async (StatementId, { FunctionName }) => {
         const { name, qualifier } = parseFunctionName(String(FunctionName));
-        await act("RemovePermission", name, {}, { StatementId, ...toQuery(qualifier) }).catch(ignoreMissing);
+        await callLambda("RemovePermission", name, {}, { StatementId, ...toQuery(qualifier) }).catch(ignoreMissing);
       },
     },
 
@@ -189,14 +192,14 @@ export const openKinds = ({
         const { name } = parseFunctionName(String(TargetFunctionArn));
         const FunctionUrl = `${await gateways.openUrl(stack)}/`;
         const query = toQuery(Qualifier === undefined ? undefined : String(Qualifier));
-        const { FunctionArn } = await act("CreateFunctionUrlConfig", name, { AuthType, FunctionUrl }, query);
+        const { FunctionArn } = await callLambda("CreateFunctionUrlConfig", name, { AuthType, FunctionUrl }, query);
         return { physical: String(FunctionArn), attributes: { FunctionUrl, FunctionArn: String(FunctionArn) } };
       },
       change: requireReplacement,
       remove: async (_, { TargetFunctionArn, Qualifier }) => {
         const { name } = parseFunctionName(String(TargetFunctionArn));
         const query = toQuery(Qualifier === undefined ? undefined : String(Qualifier));
-        await act("DeleteFunctionUrlConfig", name, {}, query).catch(ignoreMissing);
+        await callLambda("DeleteFunctionUrlConfig", name, {}, query).catch(ignoreMissing);
       },
     },
 

@@ -64,10 +64,12 @@ export const sendAtRate = async (
   };
   const running: Promise<void>[] = [];
   const start = performance.now();
-  for (let sent = 0, next = 0; sent < rate * seconds; await wait(1))
-    for (; next <= performance.now() - start && sent < rate * seconds; sent++) {
+  const reviewCount = rate * seconds;
+  // Each millisecond, the inner loop sends the reviews that are due: `dueTime` is the time of the next one.
+  for (let sent = 0, dueTime = 0; sent < reviewCount; await wait(1))
+    for (; dueTime <= performance.now() - start && sent < reviewCount; sent++) {
       // The intervals of a Poisson process have an exponential distribution.
-      next -= (Math.log(1 - random.draw()) * 1000) / rate;
+      dueTime -= (Math.log(1 - random.draw()) * 1000) / rate;
       waiting.push(performance.now());
       const send = idle.pop();
       if (send) running.push(work(send));

@@ -49,8 +49,19 @@ const unusedRights: Record<string, string> = {
 };
 
 const { types, accessEntry, refusedToDeploy, refusedToRead, refusedToFunctions } = readRows<{
-  /** What CloudFormation does for a type: `actions` on the resources `on`, and others on any or on tagged resources. */
-  types: Record<string, { on: string[]; actions: string[]; anywhere?: string[]; tagged?: Call[] }>;
+  /** The calls of CloudFormation for each type of resource. */
+  types: Record<
+    string,
+    {
+      /** The ARNs of the resources that `actions` are called for. */
+      on: string[];
+      actions: string[];
+      /** Actions that take no resource. */
+      anywhere?: string[];
+      /** Other calls, most of which are allowed only with the tags that their context states. */
+      tagged?: Call[];
+    }
+  >;
   /** A call that the role for deployments may make. `refusedToDeploy` has similar calls that are refused. */
   accessEntry: Call;
   refusedToDeploy: Call[];

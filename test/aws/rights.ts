@@ -49,15 +49,16 @@ export const readAccess = async (values: Record<string, string | string[]> = {})
     "AWS::Partition": "aws",
     "AWS::NoValue": nothing,
   };
-  const buildRoleArn = (id: string) => `arn:aws:iam::${accountId}:stack/${id}`;
+  /** Builds a text in place of the ARN of any resource, such as a policy. `role` below reads the id after the slash. */
+  const buildPlaceholderArn = (id: string) => `arn:aws:iam::${accountId}:stack/${id}`;
   const scope: Scope = {
     ref: (id) => {
       if (id in pseudo) return pseudo[id];
-      if (!(id in parameters)) return buildRoleArn(id);
+      if (!(id in parameters)) return buildPlaceholderArn(id);
       const value = values[id] ?? parameters[id].Default;
       return parameters[id].Type === "CommaDelimitedList" ? [value].flat() : value;
     },
-    attribute: (id) => buildRoleArn(id),
+    attribute: (id) => buildPlaceholderArn(id),
   };
   const isMet = (condition: unknown): boolean => {
     const [[name, argument] = ["", undefined]] = Object.entries(Object(condition));

@@ -37,14 +37,16 @@ const readPinnedVersion = (tool: string): string => {
 /** A command with its first arguments, or the reason why the tool is missing. */
 export type Tool = { command: string[] } | { missing: string };
 
+type ToolCommands = Record<"installed" | "onPath" | "versionOnPath", string[]>;
+
 /**
  * Finds a Python tool: the one that `npm run aws` installed, else one on PATH if it has the pinned version. `installed`
- * and `onPath` are the commands of these two tools; `versionCommand` prints the version of the tool on PATH.
+ * and `onPath` are the commands of these two tools; `versionOnPath` prints the version of the tool on PATH.
  */
-const findTool = (name: string, installed: string[], onPath: string[], versionCommand: string[]): Tool => {
+const findTool = (name: string, { installed, onPath, versionOnPath }: ToolCommands): Tool => {
   const [program = "", ...rest] = installed;
   if (existsSync(getMarkerFile())) return { command: [join(getVenvFolder(), "bin", program), ...rest] };
-  const [versionProgram = "", ...words] = versionCommand;
+  const [versionProgram = "", ...words] = versionOnPath;
   const answer = spawnSync(versionProgram, words, { encoding: "utf8" });
   const [found] = answer.status === 0 ? (/\d[\w.]*$/.exec(answer.stdout.trim()) ?? []) : [];
   const wanted = readPinnedVersion(name);
@@ -54,7 +56,12 @@ const findTool = (name: string, installed: string[], onPath: string[], versionCo
   return { missing: `${problem}: npm run aws installs it` };
 };
 
-export const findCfnLint = (): Tool => findTool("cfn-lint", ["cfn-lint"], ["cfn-lint"], ["cfn-lint", "--version"]);
+export const findCfnLint = (): Tool =>
+  findTool("cfn-lint", {
+    installed: ["cfn-lint"],
+    onPath: ["cfn-lint"],
+    versionOnPath: ["cfn-lint", "--version"],
+  });
 
 /** Throws an error with the problems that cfn-lint finds in templates. */
 export const lint = async (...templates: string[]): Promise<void> => {
@@ -67,7 +74,11 @@ export const lint = async (...templates: string[]): Promise<void> => {
 const motoVersion = "import importlib.metadata as m; print(m.version('moto'))";
 export const findMoto = (): Tool => {
   const module = ["-m", "moto.server"];
-  return findTool("moto", ["python", ...module], ["python3", ...module], ["python3", "-c", motoVersion]);
+  return findTool("moto", {
+    installed: ["python", ...module],
+    onPath: ["python3", ...module],
+    versionOnPath: ["python3", "-c", motoVersion],
+  });
 };
 
 /** The folder of Lambda's runtime client, under which every function on AWS runs. */

@@ -497,7 +497,7 @@ describe(
     const moveClock = async (milliseconds: number): Promise<Program> => {
       const laterDynamoDb = await startFaultyDynamoDb(dynamoDb.url);
       stops.push(laterDynamoDb.stop);
-      laterDynamoDb.setFaults(() => ({ skew: milliseconds }));
+      laterDynamoDb.setFaults(() => ({ clockSkew: milliseconds }));
       const clock = `const Now = Date; globalThis.Date = class extends Now {
         static now = () => Now.now() + ${milliseconds};
         constructor(...words) { super(...(words.length > 0 ? words : [Date.now()])); }
