@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { createTestFolder } from "../folders.ts";
 
 // Runs a copy of .ci/run. Its commands do nothing, except `npm run test:all`, which runs the script of each case.
-const run = fileURLToPath(new URL("../../.ci/run", import.meta.url));
+const originalScript = fileURLToPath(new URL("../../.ci/run", import.meta.url));
 const folder = await createTestFolder();
 
 before(async () => {
@@ -17,7 +17,7 @@ before(async () => {
     await writeFile(join(folder, "bin", name), `#!/usr/bin/env bash\n${does}\n`);
     await chmod(join(folder, "bin", name), 0o755);
   }
-  await cp(dirname(run), join(folder, "project/.ci"), { recursive: true });
+  await cp(dirname(originalScript), join(folder, "project/.ci"), { recursive: true });
 });
 
 /** Runs the copy of .ci/run, with this shell script in place of the tests. Returns the exit code and the last line. */
@@ -27,7 +27,8 @@ const runCi = (tests: string) => {
   return [status, stdout.trimEnd().split("\n").at(-1)];
 };
 
-// .ci/run makes ten checks besides the tests, which succeed here. The run of the tests is a check, too.
+// Besides the tests, .ci/run makes ten other checks, which all succeed here. The run of all tests counts as one more
+// check, which fails if a test fails.
 describe(".ci/run", () => {
   it(".ci/run counts the checks and the tests that passed", () => {
     assert.deepEqual(runCi('printf "ℹ pass 7\\nℹ fail 0\\nℹ cancelled 0\\n"'), [0, "18 passed, 0 failed"]);

@@ -91,9 +91,13 @@ const openTestEndpoint = () => {
 type RequestRow = [name: string, change: Change & { request?: Map; phase?: string }, code: number, sentence: string];
 const fixtures = readRows<{
   requests: RequestRow[];
+  /** The bodies of three answers of the webhook, each an AdmissionReview as JSON. */
   answers: Record<"changed" | "admitted" | "refused", string>;
-  replies: Record<string, Omit<Reply, "body" | "statusCode" | "isBase64Encoded">>;
-  reasons: Record<number, string>;
+  /** By the shape of the event, the fields that the function's reply has beside its body and status code. */
+  otherReplyFields: Record<string, Omit<Reply, "body" | "statusCode" | "isBase64Encoded">>;
+  /** The `reason` of a Kubernetes Status by its HTTP code, such as BadRequest for 400. */
+  reasonsByCode: Record<number, string>;
+  /** Keys and texts of random events. */
   keys: string[];
   texts: string[];
 }>(import.meta.filename);
@@ -229,6 +233,7 @@ const review = readFixture<{ review: { request: Map } & Map }>("direct").review;
 /** Returns the JSON of the review with these changes of its request. */
 const printReview = (request: Map) => JSON.stringify({ ...review, request: { ...review.request, ...request } });
 const printReviewOf = (name: string) => printReview({ object: { metadata: { name } } });
+/** Returns the path of a webhook's URL: the signed name of a cluster, the name of this test's rule, and the phase. */
 const toPath = (phase: string, segment = signer.segment("prod-eu")) => `/${segment}/judge/${phase}`;
 
 const printFailure = (code: number, reason: string, message: string) =>
@@ -246,7 +251,7 @@ describe("an event", () => {
         const { sendEvent, reports } = openTestEndpoint();
         assert.deepEqual(await sendEvent(event), {
           statusCode: 200,
-          ...fixtures.replies[shape],
+          ...fixtures.otherReplyFields[shape],
           body: changed,
           isBase64Encoded: false,
         });
@@ -446,7 +451,7 @@ describe("a request that is not a review", () => {
           [
             code,
             { "content-type": "application/json", ...allow },
-            printFailure(code, fixtures.reasons[code] ?? "", sentence),
+            printFailure(code, fixtures.reasonsByCode[code] ?? "", sentence),
           ],
           shape,
         );

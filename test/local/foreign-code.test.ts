@@ -29,7 +29,7 @@ interface CommandRow {
   code?: number;
   /** A pattern for standard output. */
   prints?: string;
-  /** A pattern for standard error. `begin` stands for the sentence that says how to begin. */
+  /** A pattern for standard error. `no postern.yaml` stands for missingConfigComplaint. */
   complains?: string;
   /** The files that the verb writes to the working directory. */
   writes?: string[];
@@ -37,7 +37,7 @@ interface CommandRow {
 const { withConfig, withoutConfig } = readRows<Record<"withConfig" | "withoutConfig", CommandRow[]>>(
   import.meta.filename,
 );
-const howToBegin =
+const missingConfigComplaint =
   '^there is no postern\\.yaml in this folder or above it: "postern new NAME" writes one with a rule of your own, .*\\n$';
 
 const write = async (file: string, text: string) => {
@@ -66,7 +66,12 @@ const writeRule = async (ruleFolder: string, refused?: string) => {
   await write(join(ruleFolder, "README.md"), `# ${ruleFolder.split("/").at(-1)}\n\nDenies.\n${sections}`);
 };
 
-const catalogue = JSON.stringify({ name: "acme-rules", type: "module", exports: { ".": "./rules/README.md" } });
+// A catalogue is a package of rules. Its main export may be any file: Postern finds the rules in the file's folder.
+const cataloguePackageJson = JSON.stringify({
+  name: "acme-rules",
+  type: "module",
+  exports: { ".": "./rules/README.md" },
+});
 const pod = "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec: { containers: [{ name: a, image: a }] }\n";
 const buildPolicy = (label: string) => `apiVersion: policy.kcloudlabs.io/v1alpha1
 kind: ClusterOverridePolicy
@@ -94,7 +99,7 @@ before(async () => {
     "- name: labels a pod\n  mutate: { apiVersion: v1, kind: Pod, metadata: { name: a } }\n  becomes: { apiVersion: v1, kind: Pod, metadata: { name: a, labels: { team: ours } } }\n",
   );
   await writeRule(join(teamFolder, "functions/allowed-registries"), "only registries of the team");
-  await write(join(teamFolder, "node_modules/acme-rules/package.json"), catalogue);
+  await write(join(teamFolder, "node_modules/acme-rules/package.json"), cataloguePackageJson);
   await write(join(teamFolder, "node_modules/acme-rules/rules/README.md"), "");
   await writeRule(join(teamFolder, "node_modules/acme-rules/rules/require-team"), "no team");
 
@@ -110,7 +115,7 @@ before(async () => {
   cpSync(foreignFolder, bareFolder, { recursive: true });
   await write(join(foreignFolder, "postern.yaml"), `${catalogues}rules: {}\n`);
   await write(join(foreignFolder, "policies/team.yaml"), buildPolicy("theirs"));
-  await write(join(foreignFolder, "node_modules/acme-rules/package.json"), catalogue);
+  await write(join(foreignFolder, "node_modules/acme-rules/package.json"), cataloguePackageJson);
   await write(join(foreignFolder, "node_modules/acme-rules/rules/README.md"), "");
   // Files in a working directory that tools started by Postern would use.
   const trap = `require("node:fs").appendFileSync(${JSON.stringify(ranFile)}, __filename)`;
@@ -144,8 +149,9 @@ const listFiles = async (parent: string) =>
 const requireOutput = ({ code, stdout, stderr }: ProgramOutput, row: CommandRow) => {
   assert.equal(code, row.code ?? 0, `${stdout}${stderr}`);
   assert.match(stdout, new RegExp(row.prints ?? "", "m"));
-  const complains = row.complains === "begin" ? howToBegin : row.complains;
-  if (complains !== undefined) assert.match(stderr, new RegExp(complains, "m"));
+  // Many rows expect the same long complaint, so they only name it.
+  const expectedComplaint = row.complains === "no postern.yaml" ? missingConfigComplaint : row.complains;
+  if (expectedComplaint !== undefined) assert.match(stderr, new RegExp(expectedComplaint, "m"));
 };
 
 describe("in a folder of another team", { concurrency: 2 }, () => {
@@ -198,7 +204,9 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
     });
   });
 
-  it("an older Node looks for Node 24 where Postern is installed, and not in another team's folder", async () => {
+  it("infra/node.js looks for Node 24 where Postern is installed, and not in another team's folder", async () => {
+    // With main.ts beside it, node.js looks for an installed Node, as it also does if an older Node runs it. The only
+    // one is in the other team's folder: node.js must not find it, and then uses the Node that runs this test.
     const programFolder = await createTestFolder();
     for (const file of ["node.js", "main.ts"])
       cpSync(fileURLToPath(new URL(`../../infra/${file}`, import.meta.url)), join(programFolder, file));

@@ -37,9 +37,9 @@ const listCache = async (cache: string) => (await readdir(cache)).map((name) => 
 const simpleMemory = Buffer.from('{"notServed":true}');
 
 /**
- * The bytes of a minimal WebAssembly module with the exports of the real one. `answer` returns the text `simpleMemory`.
- * For an object of one byte, `answer` fails by the instruction `unreachable`. For an object of two bytes, it loops
- * forever.
+ * The bytes of a minimal WebAssembly module with the exports of the real one. The module contains no data: from a file
+ * beside it, the loader copies `simpleMemory` to the address 0 of the module's memory. `answer` returns this text. For
+ * an object of one byte, `answer` fails by the instruction `unreachable`. For an object of two bytes, it loops forever.
  */
 const simpleModule = (() => {
   const list = (...items: number[][]) => [items.length, ...items.flat()];
@@ -55,7 +55,7 @@ const simpleModule = (() => {
   const functions = [exported("buffer", 0, 0), exported("setUp", 0, 1), exported("answer", 0, 2)];
   const failures = [...ifLengthIs(1), ...unreachable, end, ...ifLengthIs(2), ...endlessLoop, end];
   // `buffer` returns the address 4096, and `setUp` an empty text. A text is returned as its address in the upper 32
-  // bits and its length in the lower ones. The text of `answer` has the address 0.
+  // bits and its length in the lower ones. The text of `answer`, `simpleMemory`, has the address 0.
   const bodies = list(
     functionBody(0x41, 0x80, 0x20),
     functionBody(0x42, 0),

@@ -52,12 +52,14 @@ const runPostern = (...words: string[]): Promise<ProgramOutput> => {
   return runProgram(["infra/postern.js", ...words], { cwd: copy, env, timeout: 120_000 });
 };
 
-/** Prints a line for each thread that is started. */
-const threadReporter = 'process.on("worker", () => console.log("a thread started"))';
+/** Code that prints a line for each thread that its process starts. */
+const codeThatReportsThreads = 'process.on("worker", () => console.log("a thread started"))';
 
 /** Runs `npx postern serve …` until it is stopped. */
 const serve = async (...words: string[]) => {
-  const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(threadReporter)}` };
+  // Before its program, the process runs this code, which prints a line for each thread that starts.
+  const importedCode = `data:text/javascript,${encodeURIComponent(codeThatReportsThreads)}`;
+  const env = { ...process.env, NODE_OPTIONS: `--import=${importedCode}` };
   const child = spawn(process.execPath, ["infra/postern.js", "serve", "--port", "0", ...words], { cwd: copy, env });
   let printed = "";
   const listeners: (() => void)[] = [];

@@ -33,6 +33,7 @@ type FileName =
   | "workload"
   | "unreadable"
   | "withCiCommands";
+// The contents of a postern.yaml and of manifests. pipelines-check.test.yaml has them, each as one text.
 const { config, admitted, denied, assumed, undecided, workload, unreadable, withCiCommands } = readRows<
   Record<FileName, string>
 >(import.meta.filename);

@@ -24,7 +24,10 @@ const otherKinds = ["CronJob", "ConfigMap", "Ingress", "Namespace", "NetworkPoli
   "ServiceAccount",
 ]);
 
-/** Builds a usual workload: it has texts in many fields, and some texts, such as "web", in several fields. */
+/**
+ * Builds a usual workload: it has texts in many fields, and some texts, such as "web", in several fields. A rich
+ * workload also has a topology constraint, and a fault of which API servers warn.
+ */
 const buildObject = (kind: string, isRich: boolean): KubernetesObject => {
   const labels = { app: "web", "app.kubernetes.io/name": "web" };
   const spec = {
@@ -43,7 +46,7 @@ const buildObject = (kind: string, isRich: boolean): KubernetesObject => {
         resources: { requests: { cpu: "100m", memory: "512Mi" }, limits: { memory: "1Gi" } },
         ports: [{ name: "http", containerPort: 80 }],
       },
-      // Each API server warns of a second port with the same name.
+      // The fault is a second port with the same name.
       ...(isRich
         ? [{ name: "other", image: "a.example.com/other:1", ports: [{ name: "http", containerPort: 80 }] }]
         : []),
@@ -153,8 +156,8 @@ const texts = [
 ];
 
 /**
- * Generates copies of an object in which one to three texts are replaced everywhere. Most of them are texts that answer
- * patterns may replace.
+ * Generates copies of an object in which one to three texts are replaced everywhere. Most of the replaced texts are
+ * those in which similar requests may differ: the answer to one request is then derived from the answer to another.
  */
 const generateRenamed = (object: KubernetesObject): fc.Arbitrary<KubernetesObject> => {
   const edit = (value: unknown, replace: (text: string) => string): unknown => {
