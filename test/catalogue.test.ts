@@ -16,9 +16,12 @@ const catalogue = await readCatalogue();
 
 it("the catalogue has an up-to-date list of rules in functions/README.md, which npm run fix writes", async () => {
   const page = await readFile(new URL("../functions/README.md", import.meta.url), "utf8");
-  // A rule that a developer adds need not be listed. test/local/shipped.test.ts finds Postern's rules that are missing.
-  const listed = catalogue.filter(({ name, rule }) => rule.upstreamPlugin || page.includes(`](${name}/README.md)`));
-  const { present: currentPage, wanted: wantedPage } = await buildCatalogueReadme(listed);
+  // Rules with an upstream plugin are always Postern's own, and must be listed. A developer may have added other rules,
+  // so only those that are already listed must be. test/local/shipped.test.ts finds Postern's rules that are missing.
+  const mustBeListed = catalogue.filter(
+    ({ name, rule }) => rule.upstreamPlugin || page.includes(`](${name}/README.md)`),
+  );
+  const { present: currentPage, wanted: wantedPage } = await buildCatalogueReadme(mustBeListed);
   assert.equal(currentPage, wantedPage);
 });
 

@@ -84,7 +84,7 @@ describe("what a run compares with real API servers", () => {
     }
   });
 
-  it("both suites of upgrades compare an upgrade from each minor without MutatingAdmissionPolicy for some seed", () => {
+  it("from each minor without MutatingAdmissionPolicy, both suites of upgrades upgrade a cluster for some seed", () => {
     const chosen = seeds.flatMap((seed) =>
       ([0, 1] as const)
         .filter((turn) => !chooseUpgrade(turn, seed).skip)

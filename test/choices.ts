@@ -10,9 +10,9 @@ const draw = (name: string, count: number, seed: number): number =>
   createHash("sha256").update(`${name} ${seed}`).digest().readUInt32BE() % count;
 
 /**
- * Chooses a sixth of the rules by this run's seed, because each rule takes API servers seconds: one sixth for the suite
- * with the turn 0, and another one for the suite with the turn 1. `npm run parity` compares all rules as both suites
- * do.
+ * Chooses a sixth of the rules by this run's seed, because the comparison of a rule with real API servers takes some
+ * seconds. Two suites have the turns 0 and 1: each compares another sixth. `npm run parity` compares all rules as both
+ * suites do.
  */
 export const chooseSixth = <Listed extends { name: string }>(
   rules: readonly Listed[],
@@ -34,14 +34,15 @@ export const chooseOtherMinor = (seed = runSeed): string => {
 interface MinorChoice {
   /** The value of the environment variable with the size of a large run: it takes one minor, by default the newest. */
   largeRun?: string | undefined;
-  /** Of two suites with the turns 0 and 1, each takes one of the run's two minors by the seed. */
+  /** Two suites have the turns 0 and 1: each compares one of the run's two minors, by the seed. */
   turn?: 0 | 1;
   seed?: number;
 }
 
 /**
- * Returns the minors that a suite compares: the newest and another one. With a turn, and in a large run, the suite
- * takes only the minor of POSTERN_KUBERNETES, if that is set.
+ * Returns the minors that a suite compares: the newest and another one. Two suites share them by their turns, 0 and 1:
+ * each compares one of the two, or the minor of POSTERN_KUBERNETES if that is set. A large run compares only the minor
+ * of POSTERN_KUBERNETES, by default the newest.
  */
 export const chooseMinors = ({ largeRun, turn, seed = runSeed }: MinorChoice = {}): string[] => {
   const { POSTERN_KUBERNETES: wanted } = process.env;

@@ -10,7 +10,8 @@ import type { KubernetesObject } from "#lib/review.ts";
 import { rule } from "#lib/rule.ts";
 import { createRecorder, failedPatchStatus } from "./client/recorder.ts";
 
-// Tests single requests: what a guard sends to the API server, and what the program receives.
+// A guard is a client's `fetch` that applies rules to a program's writes. Tests single requests: what a guard sends to
+// the API server, and what the program receives.
 const server = "https://cluster.example:6443";
 const collectionUrl = `${server}/api/v1/namespaces/a/configmaps`;
 const objectUrl = `${collectionUrl}/one`;

@@ -68,14 +68,14 @@ const addNamespace = (object: KubernetesObject, { namespace, resource }: Admissi
 const normalizeNames = (object: unknown): unknown =>
   JSON.parse(JSON.stringify(object).replace(/"kube-api-access-\w+"/g, '"kube-api-access"'));
 
-/** Removes the selectors, because cases are requests that have already been selected for the rule. */
+/** Removes the selectors of a rule or of a variant. */
 const deleteSelectors = <R extends object>(rule: R) => {
   const { namespaceSelector: _, objectSelector: __, ...rest }: R & Partial<Pick<Rule, Selectors>> = rule;
   return rest;
 };
 type Selectors = "namespaceSelector" | "objectSelector";
 
-/** Sends the request of a rule's case as a write through a guard that has only this rule. */
+/** Sends the request of a rule's case as a write through a guard: a `fetch` that applies rules, here only this rule. */
 const sendCase = async (listed: CatalogueRule, entry: Case) => {
   const { request } = buildReview(listed, entry);
   const operation = getCaseOperation(entry);
@@ -86,6 +86,7 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
   const object = completeObject(request.object, request, name);
   const storedObject = addNamespace(completeObject(request.oldObject, request, name), request);
   const { rule } = listed;
+  // A case is a request that was already selected for the rule, so the guard must not select again.
   const { mutate: _, validate: __, ...ruleWithoutPhases } = deleteSelectors(rule);
   const variants = getVariants(rule, mergeWithDefaults(rule.settings ?? {}, entry.settings))?.map(deleteSelectors);
   const options: Guard = {
@@ -119,7 +120,7 @@ const sendCase = async (listed: CatalogueRule, entry: Case) => {
 
 for (const listed of await readCatalogue()) {
   const cases = await readCases(listed);
-  describe(`${listed.name} in a guard`, () => {
+  describe(`${listed.name} in a client that applies the rule itself`, () => {
     for (const entry of cases) {
       const reason = explainExclusion(listed, entry);
       if (reason !== undefined) continue;

@@ -33,7 +33,7 @@ const images = [
 ];
 const names = ["web", "cart", "search", "mail", "invoice"];
 
-/** Opens what each picture shows: an address of the console, and then waits for the part that is shown last. */
+/** For each picture: opens an address of the console, and waits for the part of the page that appears last. */
 const pictures: Record<string, (page: Page, open: (hash: string) => Promise<unknown>) => Promise<unknown>> = {
   live: async (_, open) => open("#live"),
   review: async (page, open) => {

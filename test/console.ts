@@ -28,7 +28,10 @@ export interface ConsoleGateway {
   stop(): Promise<void>;
 }
 
-/** Runs `postern serve` with this postern.yaml in a folder, on free ports or with these options. */
+/**
+ * Runs `postern serve` with this postern.yaml in a folder, on free ports or with these options. The path of a review is
+ * RULE/PHASE, or RULE/PHASE/VARIANT.
+ */
 export const serveWithConsole = async (
   folder: string,
   config: object,
@@ -50,19 +53,19 @@ export const serveWithConsole = async (
   const ca = await readFile(join(folder, ".postern/ca.crt"));
   // Each review has a connection of its own: the gateway may close an idle one while a slow test uses it again.
   const agent = new Agent({ ca, maxSockets: 8 });
-  // The gateway prints URLs such as https://localhost:8443/KEY/pod-security/validate: the last parts are rule and
-  // phase.
+  // The gateway prints URLs such as https://localhost:8443/KEY/pod-security/validate. For this one, `urlPaths` has the
+  // member "pod-security/validate": "/KEY/pod-security/validate".
   const urls = printed.matchAll(/https:\/\/\S+?(\/[^/\s]+\/([\w-]+\/\w+)\S*)$/gm);
-  const paths = new Map([...urls].map(([, urlPath, rulePath]) => [rulePath, urlPath]));
+  const urlPaths = new Map([...urls].map(([, urlPath, rulePath]) => [rulePath, urlPath]));
   return {
     url,
     console: /^Console: (.*)$/m.exec(printed)?.[1] ?? printed,
     send: (path, request) =>
       new Promise((resolve, reject) => {
         const headers = { "content-type": "application/json" };
-        const [, rulePath = "", variant = ""] = /^([^/]+\/[^/]+)(.*)$/.exec(path) ?? [];
+        const [, rulePath = "", slashAndVariant = ""] = /^([^/]+\/[^/]+)(.*)$/.exec(path) ?? [];
         const sent = httpsRequest(
-          `${url}${paths.get(rulePath)}${variant}`,
+          `${url}${urlPaths.get(rulePath)}${slashAndVariant}`,
           { method: "POST", agent, headers },
           async (response) => {
             const body = Buffer.concat(await Array.fromAsync(response)).toString();

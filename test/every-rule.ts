@@ -35,10 +35,12 @@ export const buildProjectOfEveryRule = async (names: readonly string[], ca: stri
   const rules = buildConfigOfEveryRule(names);
   for (const name of policyRules) {
     const folder = fileURLToPath(new URL(`../functions/${name}`, import.meta.url));
+    // Two of these rules, policy-override and policy-validate, would also read policies from the cluster.
+    const readsCluster = name.startsWith("policy-");
     const [first] = await readCases(await readRule(folder, name));
     rules[name] = {
       ...rules[name],
-      settings: { ...first?.settings, ...(name.startsWith("policy-") && { inCluster: false }) },
+      settings: { ...first?.settings, ...(readsCluster && { inCluster: false }) },
     };
   }
   // All rules together must answer the creation of a pod within the API server's time limit.

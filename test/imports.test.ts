@@ -23,17 +23,22 @@ const allowedFolders = new Map(
   ),
 );
 
-/** Reports whether a file of infra may import a module. Each may import files of lib and packages except Middy's. */
+/** Reports whether a file of infra may import a module, which `specifier` names. */
 const mayImport = (file: string, specifier: string): boolean => {
   const isInCheckout = /^(\.|#(lib|infra)\/)/.test(specifier);
+  // Every file may import packages, except Middy's.
   if (!isInCheckout) return !specifier.startsWith("@middy/");
   const path = specifier.startsWith("#") ? specifier.slice(1) : join(dirname(file), specifier);
+  // Every file may import files of lib.
   if (path.startsWith("lib/") || path === "package.json") return true;
   const { 1: importer = "" } = file.split("/");
   const { 1: imported = "" } = path.split("/");
+  // Outside of infra and lib, the table allows some folders of rules, such as functions/workload-quota.
   if (!path.startsWith("infra/")) return allowedFolders.get(importer)?.includes(dirname(path)) ?? false;
+  // Files directly in infra, such as infra/main.ts, aren't in the table.
   const isDirectlyInInfra = file.split("/").length === 2;
   if (isDirectlyInInfra) return imported === "cli" || path === "infra/node.js";
+  // Files in a folder of infra may import their own folder and those of the table.
   const allowed = allowedFolders.get(importer) ?? [];
   if (imported === importer || allowed.includes(imported)) return true;
   return allowed.includes(allFolders) && allowedFolders.has(imported);

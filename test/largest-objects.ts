@@ -9,8 +9,11 @@ const largestBytes = 1.5 * 1024 * 1024;
 /** An object as large as etcd can store, because the list or map at `path` has many elements. */
 export interface LargestObject {
   path: Path;
-  /** What differs between the elements: `nothing`, the path of a text in them, such as `key`, or `a key of PATH`. */
-  differs: string;
+  /**
+   * The part in which the elements differ from each other: "nothing" if they are all equal, or the path of a text, such
+   * as "key", or "a key of labels" if their map at the path `labels` has another key in each.
+   */
+  differingPart: string;
   build(): object;
 }
 
@@ -24,8 +27,9 @@ export const listLargestObjects = (object: object): LargestObject[] =>
       return [];
     const fill = (change: (index: number) => unknown) => () => {
       const room = largestBytes - Buffer.byteLength(JSON.stringify(object));
-      // Beside its value, an element of a list needs a comma, and a member of a map its key, too.
-      const elementBytes = Buffer.byteLength(JSON.stringify(change(100_000))) + (isList ? 1 : 10);
+      // In JSON, a comma follows an element of a list; a member of a map also has a key.
+      const otherBytes = (isList ? "," : '"key100000":,').length;
+      const elementBytes = Buffer.byteLength(JSON.stringify(change(100_000))) + otherBytes;
       const count = Math.floor(room / elementBytes);
       const elements = Array.from({ length: count }, (_, index) => change(index));
       const filled = isList ? elements : Object.fromEntries(elements.map((value, index) => [`key${index}`, value]));
@@ -33,15 +37,15 @@ export const listLargestObjects = (object: object): LargestObject[] =>
     };
     const texts = listTexts(first, []);
     return [
-      { path, differs: "nothing", build: fill(() => first) },
+      { path, differingPart: "nothing", build: fill(() => first) },
       ...texts.map((place) => ({
         path,
-        differs: place.join(".") || "the text",
+        differingPart: place.join(".") || "the text",
         build: fill((index) => replaceAt(first, place, `${readAt(first, place)}${index}`)),
       })),
       ...listTextMaps(first, []).map(([place, [key, text]]) => ({
         path,
-        differs: `a key of ${place.join(".")}`,
+        differingPart: `a key of ${place.join(".")}`,
         build: fill((index) => replaceAt(first, place, { [`${key}${index}`]: text })),
       })),
     ];

@@ -20,44 +20,55 @@ const one = (start: number, end: number | undefined, read: unknown, wrote: unkno
   start,
   ...(end !== undefined && { end }),
 });
-const none = undefined;
+/** The value of a key that is absent. */
+const absent = undefined;
+/** The end of an operation of which it is unknown whether it was done. */
+const unknownEnd = undefined;
 
 /** Histories of operations `one(start, end, read, wrote)`, and whether one order of the operations explains each. */
 const histories: [title: string, Operation[], isExplained: boolean][] = [
   ["an empty history", [], true],
-  ["changes one after the other", [one(1, 2, none, "x"), one(3, 4, "x", "y"), one(5, 6, "y", "y")], true],
-  ["changes at once in any order", [one(1, 9, "x", "y"), one(2, 8, none, "x")], true],
-  ["a lost change", [one(1, 2, none, "x"), one(3, 6, "x", "y"), one(4, 5, "x", "z")], false],
-  ["a read of an old value", [one(1, 2, none, "x"), one(3, 4, none, none)], false],
-  ["a read of an old value during the change", [one(1, 4, none, "x"), one(2, 3, none, none)], true],
-  ["values that go back", [one(1, 9, none, "x"), one(2, 3, "x", "x"), one(4, 5, none, none)], false],
+  ["changes one after the other", [one(1, 2, absent, "x"), one(3, 4, "x", "y"), one(5, 6, "y", "y")], true],
+  ["changes at once in any order", [one(1, 9, "x", "y"), one(2, 8, absent, "x")], true],
+  ["a lost change", [one(1, 2, absent, "x"), one(3, 6, "x", "y"), one(4, 5, "x", "z")], false],
+  ["a read of an old value", [one(1, 2, absent, "x"), one(3, 4, absent, absent)], false],
+  ["a read of an old value during the change", [one(1, 4, absent, "x"), one(2, 3, absent, absent)], true],
+  ["values that go back", [one(1, 9, absent, "x"), one(2, 3, "x", "x"), one(4, 5, absent, absent)], false],
   ["a read of a value from nowhere", [one(1, 2, "x", "x")], false],
-  ["an unknown change that was done", [one(1, none, none, "x"), one(8, 9, "x", "x")], true],
-  ["an unknown change that was not done", [one(1, none, none, "x"), one(8, 9, none, none)], true],
-  ["an unknown change that was done late", [one(1, none, none, "x"), one(3, 4, none, none), one(8, 9, "x", "x")], true],
-  ["an unknown change that was done before its call", [one(1, 2, "x", "x"), one(3, none, none, "x")], false],
+  ["an unknown change that was done", [one(1, unknownEnd, absent, "x"), one(8, 9, "x", "x")], true],
+  ["an unknown change that was not done", [one(1, unknownEnd, absent, "x"), one(8, 9, absent, absent)], true],
+  [
+    "an unknown change that was done late",
+    [one(1, unknownEnd, absent, "x"), one(3, 4, absent, absent), one(8, 9, "x", "x")],
+    true,
+  ],
+  ["an unknown change that was done before its call", [one(1, 2, "x", "x"), one(3, unknownEnd, absent, "x")], false],
   [
     "a change that was done twice, after it was deleted",
-    [one(1, 9, none, "x"), one(2, 3, "x", none), one(10, 11, "x", "x")],
+    [one(1, 9, absent, "x"), one(2, 3, "x", absent), one(10, 11, "x", "x")],
     false,
   ],
   [
     "an unknown change that was done twice",
-    [one(1, none, none, "x"), one(2, 3, "x", none), one(4, 5, "x", none)],
+    [one(1, unknownEnd, absent, "x"), one(2, 3, "x", absent), one(4, 5, "x", absent)],
     false,
   ],
-  ["a read of half a change", [pair(1, 2, [none, none], ["x", "y"]), pair(3, 4, ["x", none], ["x", none])], false],
+  [
+    "a read of half a change",
+    [pair(1, 2, [absent, absent], ["x", "y"]), pair(3, 4, ["x", absent], ["x", absent])],
+    false,
+  ],
   [
     "a read of half a change that goes on",
-    [pair(1, 9, [none, none], ["x", "y"]), pair(3, 4, ["x", none], ["x", none])],
+    [pair(1, 9, [absent, absent], ["x", "y"]), pair(3, 4, ["x", absent], ["x", absent])],
     false,
   ],
-  ["a change of one of two keys", [pair(1, 2, [none, none], [none, "y"]), one(3, 4, none, none)], true],
+  ["a change of one of two keys", [pair(1, 2, [absent, absent], [absent, "y"]), one(3, 4, absent, absent)], true],
   [
     "two changes that each saw the other's key before it",
     [
-      pair(1, 9, [none, none], ["x", none]),
-      pair(2, 8, [none, none], [none, "y"]),
+      pair(1, 9, [absent, absent], ["x", absent]),
+      pair(2, 8, [absent, absent], [absent, "y"]),
       pair(10, 11, ["x", "y"], ["x", "y"]),
     ],
     false,

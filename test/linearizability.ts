@@ -48,15 +48,18 @@ const hasOrder = (history: readonly Operation[]): boolean => {
     for (const [place, key] of keys.entries()) values.set(key, kept[place]);
   };
 
-  /** Returns the operations that may come next: those that began before any other one without a place had ended. */
+  /**
+   * Returns the operations that may come next in the order. They aren't in it yet, began before the earliest end of all
+   * operations that aren't in it yet, and have read the present values.
+   */
   const listNext = (): number[] => {
     const next: number[] = [];
-    let firstEnd = Number.POSITIVE_INFINITY;
+    let earliestEnd = Number.POSITIVE_INFINITY;
     for (const [index, operation] of operations.entries()) {
       if (isPlaced[index]) continue;
       const { keys, read, wrote, start, end } = operation;
-      if (start > firstEnd) break;
-      firstEnd = Math.min(firstEnd, end ?? firstEnd);
+      if (start > earliestEnd) break;
+      earliestEnd = Math.min(earliestEnd, end ?? earliestEnd);
       if (!keys.every((key, place) => values.get(key) === read[place])) continue;
       // A read that fits may come now, because it changes nothing for the others.
       if (end !== undefined && wrote.every((value, place) => value === read[place])) return [index];

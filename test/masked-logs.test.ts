@@ -36,10 +36,11 @@ describe("the log line of a review for which a script fails", () => {
     for (const phase of ["validate", "mutate"] as const)
       it(`the log line has no value of the object if CUE's message shows ${name} (${phase})`, async () => {
         const [rulesField = "", kind] = policyTypes[phase];
-        // The last line, which fails, becomes a part of a policy's script.
+        // The failing line of the script, `a: …`, needs a declaration of `object` before it, and in a policy, members
+        // that use `a` after it.
         const script = cue.replace(
           /a: .*$/,
-          (lastLine) => `object: _ @tag(object)\n${lastLine}\nvalidate: valid: a == a\npatches: [a]`,
+          (failingLine) => `object: _ @tag(object)\n${failingLine}\nvalidate: valid: a == a\npatches: [a]`,
         );
         const rule = {
           targetOperations: ["CREATE"],

@@ -23,7 +23,7 @@ it("the message about an unknown minor names the minor that is assumed instead",
   assert.equal(describeUnknownMinor("1.9"), `Kubernetes 1.9 isn't known here; ${oldestKubernetes} is assumed`);
 });
 
-it("the README and the pages name the same clusters, and postern.yaml can have only known minors", async () => {
+it("the README and the pages state the same supported minors, and postern.yaml can have only known ones", async () => {
   for (const page of ["README.md", "docs/reference/kubernetes-versions.md", "docs/reference/configuration.md"]) {
     const text = await readFile(new URL(`../${page}`, import.meta.url), "utf8");
     assert.ok(text.replace(/\s+/g, " ").includes(supportedClusters), `${page} has: ${supportedClusters}`);

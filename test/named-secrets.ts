@@ -3,13 +3,20 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 
 interface Fixture {
-  secrets: Record<"members" | "options" | "variables" | "texts" | "tokens" | "keys", string[]> & { objects: object[] };
+  /**
+   * By what makes a text a secret: the names of members, options and variables that have a secret value; and objects,
+   * texts and keys of maps in which HIDDEN stands for a secret. Tokens are secret by their prefixes.
+   */
+  secrets: Record<"members" | "options" | "variables" | "texts" | "tokenPrefixes" | "keys", string[]> & {
+    objects: object[];
+  };
+  /** What is no secret. `members` has values by names that only sound secret, such as tokenPath. */
   ordinary: { members: Record<string, string>; texts: string[] };
 }
 
 const fixture: Fixture = parse(readFileSync(new URL("fixtures/named-secrets.yaml", import.meta.url), "utf8"));
 
-/** A value with a text that is a secret, or is none. */
+/** A value that contains `text`: a secret, or a text that only looks like a secret. */
 export interface PlantedText {
   text: string;
   value: unknown;
@@ -37,7 +44,10 @@ export const tokenForms: Record<string, (bytes: Buffer) => string> = {
 export const buildToken = (form: string, number: number, seed = ""): string =>
   tokenForms[form]?.(createHash("sha512").update(`${form} ${number} ${seed}`).digest()) ?? "";
 
-/** Puts a random token where a name may stand, and where a rule may read a text. A name may be a UUID: no secret. */
+/**
+ * Lists values that contain a token, each in another place. Names of objects, hosts and images are often UUIDs, which
+ * are no secrets, so a UUID is not put there.
+ */
 const listTokenPlaces = (form: string, token: string): unknown[] => [
   { note: token },
   { note: `see ${token}.` },
@@ -52,7 +62,7 @@ const listTokenPlaces = (form: string, token: string): unknown[] => [
 
 /** Returns secrets that can be recognized by their names, their forms or the texts around them, each in a value. */
 export const listNamedSecrets = (): PlantedText[] => {
-  const { members, options, variables, objects, texts, tokens, keys } = fixture.secrets;
+  const { members, options, variables, objects, texts, tokenPrefixes, keys } = fixture.secrets;
   let count = 1000;
   /** Plants a new passphrase in what `build` returns. */
   const plant = (build: (secret: string) => unknown): PlantedText => {
@@ -73,21 +83,22 @@ export const listNamedSecrets = (): PlantedText[] => {
     ]),
     ...objects.map(fill),
     ...texts.map((note) => fill({ note })),
-    ...tokens.flatMap((start, index) => [
-      fill({ note: `${start}HIDDEN` }),
+    ...tokenPrefixes.flatMap((prefix, index) => [
+      fill({ note: `${prefix}HIDDEN` }),
       ...["note", "name"].map((key) => {
-        const text = `${start}${buildToken("24 letters and digits", index)}`;
+        const text = `${prefix}${buildToken("24 letters and digits", index)}`;
         return { text, value: { [key]: text } };
       }),
     ]),
     ...keys.map((key) => fill({ map: { [key]: true } })),
-    // Each place has another token.
-    ...Object.keys(tokenForms).flatMap((form, formIndex) =>
-      listTokenPlaces(form, "").map((_, place) => {
+    ...Object.keys(tokenForms).flatMap((form, formIndex) => {
+      const placeCount = listTokenPlaces(form, "").length;
+      // Each place has another token.
+      return Array.from({ length: placeCount }, (_, place) => {
         const text = buildToken(form, formIndex * 100 + place);
         return { text, value: listTokenPlaces(form, text)[place] };
-      }),
-    ),
+      });
+    }),
   ];
 };
 

@@ -4,17 +4,21 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 
-// The names postern, postern-kubernetes and create-postern aren't claimed in npm's registry, so a command that fetches
-// one would run a stranger's code. SECURITY.md says so. With the first release, the pages may name the packages, and
-// this test ends.
+// The names postern, postern-kubernetes and create-postern aren't claimed in npm's registry: Postern's authors haven't
+// published packages there. A command that downloads a package of such a name would run a stranger's code. SECURITY.md
+// says so. With the first release, the pages may name the packages, and this test ends.
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** Matches commands that fetch a package to install it or to run it. */
-const fetching =
+/**
+ * Matches commands that download a package to install it or to run it. A plain `npx postern` runs the installed
+ * package; with an option before the name, with create- or with a version, npx downloads it.
+ */
+const download =
   /\b(?:(?:npm|pnpm|yarn|bun)(?:\s+--?[\w-]+)*\s+(?:create|init|install|i|in|ins|add|exec|x|dlx)|(?:npx|bunx|pnpx)(?=[^;&|`]*\s-|\s+create-|\s+postern@))\b[^;&|`]*?/;
 /** Matches one of the unclaimed names, but not in a path or in a longer name. */
-const named = /(?<![\w./@-])(?:create-)?postern(?:-kubernetes)?(?![\w/-]|\.\w)/;
-const fetchesName = new RegExp(`${fetching.source}${named.source}|\\bnpm create\\b|@latest\\b`);
+const unclaimedName = /(?<![\w./@-])(?:create-)?postern(?:-kubernetes)?(?![\w/-]|\.\w)/;
+/** Also matches each command that downloads the newest version of a package, by @latest or npm create. */
+const unsafeDownload = new RegExp(`${download.source}${unclaimedName.source}|\\bnpm create\\b|@latest\\b`);
 
 /** Returns the possible commands in a text: its lines, with continued lines joined, and what is in backquotes. */
 const listCommands = (text: string): string[] => {
@@ -22,23 +26,24 @@ const listCommands = (text: string): string[] => {
   return [...text.replace(/\\\n\s*/g, " ").split("\n"), ...quoted];
 };
 
-const findFetchingCommands = (text: string): string[] =>
+/** Returns the commands in a text that download a package with an unclaimed name, or a package's newest version. */
+const findUnsafeDownloads = (text: string): string[] =>
   listCommands(text)
     // `npx postern check -o json` runs the installed postern: its options are those of postern, not of npx.
     .map((command) => command.replace(/\bnpx postern(?= [a-z])[^`;&|]*/g, ""))
-    .filter((command) => fetchesName.test(command));
+    .filter((command) => unsafeDownload.test(command));
 
-describe("no page and no message shows a command that fetches a package with an unclaimed name", () => {
+describe("no page and no message shows a command that downloads a package with an unclaimed name", () => {
   const files = globSync("{*,docs/**/*,functions/**/*,infra/**/*,lib/**/*,test/**/*.md,.github/**/*,.ci/*,.npmrc}", {
     cwd: root,
     exclude: ["node_modules", "**/node_modules/**", "dist", "package-lock.json", "postern.yaml", ".git"],
     withFileTypes: true,
   }).filter((entry) => entry.isFile() && !/\.(?:png|wasm|gz|test\.ts)$/.test(entry.name));
 
-  it("no file shows a command that fetches a package with an unclaimed name", () => {
+  it("no file shows a command that downloads a package with an unclaimed name", () => {
     assert.ok(files.length > 500);
     const found = files.flatMap(({ parentPath, name }) =>
-      findFetchingCommands(readFileSync(join(parentPath, name), "utf8")).map((command) => `${name}: ${command.trim()}`),
+      findUnsafeDownloads(readFileSync(join(parentPath, name), "utf8")).map((command) => `${name}: ${command.trim()}`),
     );
     assert.deepEqual(found, []);
   });
@@ -59,9 +64,10 @@ describe("no page and no message shows a command that fetches a package with an 
     "npx postern@latest check",
     "npx --yes postern check",
     "npx -p postern postern check",
+    // osls isn't an unclaimed name, but its newest version may be one that Postern wasn't tested with.
     "npx osls@latest package",
   ])
-    it(`the search finds ${JSON.stringify(command)}`, () => assert.notDeepEqual(findFetchingCommands(command), []));
+    it(`the search finds ${JSON.stringify(command)}`, () => assert.notDeepEqual(findUnsafeDownloads(command), []));
 
   for (const command of [
     "npx postern check pod.yaml -o json",
@@ -71,5 +77,5 @@ describe("no page and no message shows a command that fetches a package with an 
     "npm install --save-dev osls",
     "`npm install` in postern",
   ])
-    it(`the search skips ${JSON.stringify(command)}`, () => assert.deepEqual(findFetchingCommands(command), []));
+    it(`the search skips ${JSON.stringify(command)}`, () => assert.deepEqual(findUnsafeDownloads(command), []));
 });

@@ -93,15 +93,16 @@ const splitCommands = (lines: readonly string[]): string[] => {
 export const getFirstLine = (text: string): string => (text.trim().split("\n")[0] ?? "").replace(/\s+#.*$/, "");
 
 /**
- * Reports whether an output has the lines that a page shows; if `isExact`, it must have no other lines. In `shown`, "…"
- * stands for any text, and alone on a line for any lines.
+ * Reports whether an output has the lines that a page shows; if `isWholeOutput`, it must have no other lines. In
+ * `shown`, "…" stands for any text, and alone on a line for any lines. A word before "…", such as "ZUgAQ1…" for a key,
+ * may be another one in the output.
  */
-export const hasShownOutput = (shown: string, output: string, isExact: boolean): boolean => {
+export const hasShownOutput = (shown: string, output: string, isWholeOutput: boolean): boolean => {
   const lines = normalise(shown.trim().replace(/[\w-]+…/g, "…")).split("\n");
   const patterns = lines.map((line) =>
     line === "…" ? "(?:.*\n)*?" : `${line.split("…").map(RegExp.escape).join(".*?")}\n`,
   );
-  const [start, end] = isExact ? ["^", "$"] : ["(?:^|\n)", ""];
+  const [start, end] = isWholeOutput ? ["^", "$"] : ["(?:^|\n)", ""];
   return new RegExp(`${start}${patterns.join("")}${end}`).test(`${normalise(output.trim())}\n`);
 };
 
@@ -120,13 +121,14 @@ const serverCommand = /^npm start\b|^npx postern (?:serve|record)(?! --from)\b/;
 
 /**
  * Defines the tests of the pages of a tier. `start` starts the tier's servers and returns the variables that commands
- * need to find these servers. The local tier also runs the pages of other tiers, without their commands for these
- * servers, unless this is a run of all tests.
+ * need to find these servers. The local tier also runs the pages of other tiers, except their commands that need an API
+ * server. In a run of all tests, it leaves these pages to their own tiers.
  */
 export const testPages = (
   tier: PageTier,
   start: (folder: string) => Promise<{ env: Record<string, string>; path?: string; stop(): Promise<void> }>,
 ): void => {
+  // Only a run of all tests sets this variable.
   const isRunOfAllTests = Boolean(process.env.POSTERN_PARTS);
   for (const [page, blocks] of readPages()) {
     const entry = entries[page] ?? {};
@@ -148,34 +150,35 @@ const testPage = (
   findSkipReason: (command: string) => string | undefined,
   start: Parameters<typeof testPages>[1],
 ): void => {
-  const opened = Promise.withResolvers<PageReader>();
-  const reader = opened.promise;
+  // The first hook opens the terminal, in which the tests below run the page's commands.
+  const opened = Promise.withResolvers<PageTerminal>();
+  const terminal = opened.promise;
   let folder = "";
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), "postern-pages-"));
-    opened.resolve(openReader(folder, entry, start));
-    await reader;
+    opened.resolve(openTerminal(folder, entry, start));
+    await terminal;
   });
   after(async () => {
-    await (await reader).stop();
+    await (await terminal).stop();
     await rm(folder, { recursive: true, force: true });
   });
   for (const { commands, outputs } of blocks) {
     const printed: string[] = [];
     for (const command of commands)
       it(getFirstLine(command), { skip: findSkipReason(command) ?? false, timeout: 300_000 }, async () => {
-        printed.push(await (await reader).run(command, entry.exits?.[getFirstLine(command)] ?? 0));
+        printed.push(await (await terminal).run(command, entry.exits?.[getFirstLine(command)] ?? 0));
       });
     // If a command is skipped, the block's outputs aren't complete.
     for (const output of commands.some(findSkipReason) ? [] : outputs)
       it(`prints ${getFirstLine(output)}`, { skip: entry.skip?.[getFirstLine(output)] ?? false }, async () =>
-        (await reader).expectOutput(output, printed.join("")),
+        (await terminal).expectOutput(output, printed.join("")),
       );
   }
 };
 
-/** A reader of a page at a command line: a clone of the checkout, a shell, and a server in a second terminal. */
-interface PageReader {
+/** What a reader of a page uses: a clone of the checkout, a shell, and a second shell for a server. */
+interface PageTerminal {
   /** Runs a command and returns its output. A command that starts a server first stops the server that runs. */
   run(command: string, exitCode: number): Promise<string>;
   /** Fails unless the commands (`printed`) or the running server have printed what the page shows. */
@@ -183,11 +186,11 @@ interface PageReader {
   stop(): Promise<void>;
 }
 
-const openReader = async (
+const openTerminal = async (
   folder: string,
   { replace = {}, files = {} }: PageEntry,
   start: Parameters<typeof testPages>[1],
-): Promise<PageReader> => {
+): Promise<PageTerminal> => {
   const clone = join(folder, "postern");
   cloneCheckout(clone);
   for (const [file, text] of Object.entries(files)) {

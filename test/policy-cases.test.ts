@@ -61,17 +61,18 @@ describe("a policy's case", () => {
     });
 
   it("a policy's case is evaluated by rules that read policies, with the rules' configured settings", () => {
-    // `policyKeys` are settings that contain policies. The policy that validates is for only one of the rules.
     const configured = { mode: "enforce" as const, settings: { scripts: false } };
     const rules = findRulesForPolicies(catalogue, [validatePolicy], new Map([["policy-validate", configured]]));
-    const setups = rules.map((one) => [one.listed.name, one.policyKeys, Object(one.listed.rule.settings)] as const);
-    assert.deepEqual(
-      setups.map(([name, keys, { policies, scripts }]) => [name, keys, policies.length, scripts]),
-      [
-        ["policy-override", ["policies"], 0, true],
-        ["policy-validate", ["policies"], 1, false],
-      ],
-    );
+    const found = rules.map(({ listed, policyKeys: settingsWithPolicies }) => {
+      const { policies, scripts } = Object(listed.rule.settings);
+      return { rule: listed.name, settingsWithPolicies, policyCount: policies.length, scripts };
+    });
+    // A policy that validates objects is only for the rule policy-validate. Only this rule is configured, too.
+    const settingsWithPolicies = ["policies"];
+    assert.deepEqual(found, [
+      { rule: "policy-override", settingsWithPolicies, policyCount: 0, scripts: true },
+      { rule: "policy-validate", settingsWithPolicies, policyCount: 1, scripts: false },
+    ]);
   });
 
   for (const { name, given, sentence } of wrong)

@@ -29,7 +29,11 @@ const { decide, reconcile } = await openRule(join(import.meta.dirname, "..", "fu
 const clusters = ["east", "west"];
 /** The CPUs that the quota allows. */
 const hard = 20;
-/** The most CPUs that forged reviews of one cluster may reserve: half of the quota, unless it has `unseen: 100%`. */
+/**
+ * The most CPUs that forged reviews of one cluster may reserve. It is the part of a quota for objects that the rule
+ * hasn't yet read from the cluster: half of the quota, unless the quota's setting `unseen` states another part, such as
+ * 100%.
+ */
 const mostForged = hard / 2;
 
 type Deployment = ReturnType<typeof buildDeployment>;
@@ -58,7 +62,7 @@ type Step =
    * Deployment if `replicas` is undefined.
    */
   | { forge: string; replicas: number | undefined; isUpdate: boolean }
-  /** An API server stores a pending write (`commit`), or never stores it (`fail`). */
+  /** An API server stores the pending write with this index (`commit`), or never stores it (`fail`). */
   | { commit: number }
   | { fail: number }
   /** The rule recounts the objects of the cluster. With `isExpired`, the token for the next page expires. */
@@ -270,6 +274,10 @@ const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?:
 
 const names = fc.constantFrom("a", "b", "c", "d");
 const cluster = fc.constantFrom(...clusters);
+/**
+ * Generates steps. `forge` is the name of a Deployment for which an attacker sends a forged review. `commit` is the index
+ * of a pending write that an API server stores, and `fail` the index of one that it never stores.
+ */
 const steps: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 4,

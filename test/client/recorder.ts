@@ -75,8 +75,9 @@ const parseOrKeep = (text: string): unknown => {
 const applyPatch = (present: unknown, { headers, body }: Arrival): unknown => {
   if (headers.get("content-type") !== "application/json-patch+json") return mergePatch(present, body);
   try {
-    // The cast is safe, because guards send only valid operations.
-    return jsonPatch.applyPatch(structuredClone(present), body as jsonPatch.Operation[], true).newDocument;
+    // The cast is safe: applyPatch validates the operations, and throws if one is invalid or a test fails.
+    const validates = true;
+    return jsonPatch.applyPatch(structuredClone(present), body as jsonPatch.Operation[], validates).newDocument;
   } catch {
     return undefined;
   }
