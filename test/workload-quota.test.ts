@@ -275,8 +275,8 @@ const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?:
 const names = fc.constantFrom("a", "b", "c", "d");
 const cluster = fc.constantFrom(...clusters);
 /**
- * Generates steps. `forge` is the name of a Deployment for which an attacker sends a forged review. `commit` is the index
- * of a pending write that an API server stores, and `fail` the index of one that it never stores.
+ * Generates steps. `forge` is the name of a Deployment for which an attacker sends a forged review. `commit` is the
+ * index of a pending write that an API server stores, and `fail` the index of one that it never stores.
  */
 const steps: fc.Arbitrary<Step> = fc.oneof(
   {

@@ -118,8 +118,8 @@ const storageFacts: Fact[] = [
   },
 ];
 
-// Two of these facts are about a log group. For each, observeLogGroup creates another stack with a log group, removes the
-// group from the stack, imports it again, and deletes the stack.
+// Two of these facts are about a log group. For each, observeLogGroup creates another stack with a log group, removes
+// the group from the stack, imports it again, and deletes the stack.
 const stackFacts: Fact[] = [
   {
     id: "stack-created-once",
