@@ -3,7 +3,7 @@ import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "
 import { parse } from "../../lib/cel/parser/parser.ts";
 import { newestMinor } from "../control-plane/binaries.ts";
 import { generateTasks, generateTexts, type Task, writeValue } from "./generate.ts";
-import { type Difference, findReason, type Kind, kinds } from "./known-differences.ts";
+import { type Difference, findKnownReason, type Kind, kinds } from "./known-differences.ts";
 import { evaluateTask } from "./postern.ts";
 import { type Answer, startEvaluator, type UpstreamEvaluator } from "./upstream.ts";
 
@@ -56,7 +56,10 @@ const sort = (value: unknown): unknown => {
 /** Returns the position of the first syntax error in issues, such as `1:5`. */
 const findSyntaxError = (issues: string) => /^ERROR: <input>:(\d+:\d+): Syntax error: /m.exec(issues)?.[1];
 
-/** Replaces the text of a syntax error by its position. An error of a policy's variable begins with other words. */
+/**
+ * Replaces the text of a syntax error, which begins with `ERROR: <input>`, by the position of the error. In the error
+ * of a policy's variable, other words stand before that text; they are kept.
+ */
 const toComparable = (error: string | undefined) => {
   const position = error === undefined ? undefined : findSyntaxError(error.replace(/.*?(?=ERROR: <input>)/s, ""));
   return position === undefined ? error : `${error?.replace(/ERROR: <input>.*/s, "")}${position}`;
@@ -130,7 +133,7 @@ export const compare = async (
     const decided = await dropUndecided(evaluator, different);
     comparison.undecided += different.length - decided.length;
     for (const difference of decided) {
-      const reason = findReason(difference, print);
+      const reason = findKnownReason(difference, print);
       if (reason === undefined) comparison.differences.push(difference);
       else comparison.known.set(reason, (comparison.known.get(reason) ?? 0) + 1);
     }
@@ -209,8 +212,9 @@ const listShorter = (text: string): string[] => {
     const inner = text.slice(start + 1, end);
     const parts = splitArguments(inner);
     const replaceParts = (newParts: string[]) => text.slice(0, start + 1) + newParts.join(", ") + text.slice(end);
-    // What is in the brackets, and the text without what comes after, before or in the brackets.
+    // What is in the brackets: all of it, and each of the parts between commas.
     for (const part of [inner, ...parts]) found.add(part);
+    // The text up to the closing bracket, the text from the opening bracket on, and the text without the brackets.
     found.add(text.slice(0, end + 1));
     found.add(text.slice(start));
     found.add(text.slice(0, start) + text.slice(end + 1));
@@ -224,13 +228,15 @@ const listShorter = (text: string): string[] => {
       for (const simpler of [...simpleValues, ...listInner(part)]) found.add(replaceParts(parts.with(index, simpler)));
     }
   }
+  // What comes before and after an operator, or a member such as `.name`.
   for (const { index, 0: operator } of text.matchAll(/ (?:[-+*/%<>?:]|[=!<>]=|&&|\|\||in) |\.\w+/g)) {
     found.add(text.slice(0, index).trim());
     found.add(text.slice(index + operator.length).trim());
   }
+  // The text with a shorter value instead of a text, a number or a path such as `object.spec`.
   for (const { index, 0: token } of text.matchAll(/'[^']*'|"[^"]*"|\d[\w.]*|object[.\w]+/g))
-    for (const one of ["1", "'a'", "1.0", "x"])
-      if (one.length < token.length) found.add(text.slice(0, index) + one + text.slice(index + token.length));
+    for (const value of ["1", "'a'", "1.0", "x"])
+      if (value.length < token.length) found.add(text.slice(0, index) + value + text.slice(index + token.length));
   return [...found]
     .filter((one) => one !== "" && one.length < text.length)
     .sort((one, other) => one.length - other.length);
@@ -260,10 +266,10 @@ const shrink = async (evaluator: UpstreamEvaluator, difference: Difference): Pro
     const shorter = candidates.find(
       (one) =>
         !isPanic(one.upstream) &&
-        // Upstream repeated its answer.
+        // Upstream gave the same answer each time.
         !one.upstream.others &&
         findDifferenceKind(one.upstream, one.postern) === kind &&
-        findReason(one, print) === undefined,
+        findKnownReason(one, print) === undefined,
     );
     if (!shorter) return smallest;
     smallest = shorter;
@@ -367,6 +373,7 @@ if (import.meta.main) {
   const { values } = parseArgs({
     options: {
       minor: { type: "string", default: newestMinor },
+      // The number of compared pairs: an expression and the object for which it is evaluated.
       pairs: { type: "string", default: "20000" },
       texts: { type: "string" },
       seed: { type: "string", default: "1" },

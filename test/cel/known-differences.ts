@@ -164,7 +164,7 @@ const knownDifferences: readonly KnownDifference[] = [
 ];
 
 /** Returns the reason why a difference is accepted; undefined if the difference isn't known. */
-export const findReason = (difference: Difference, print: (value: unknown) => string): string | undefined =>
+export const findKnownReason = (difference: Difference, print: (value: unknown) => string): string | undefined =>
   knownDifferences.find(
     ({ until = difference.minor, matches }) =>
       parseMinor(difference.minor) <= parseMinor(until) && matches(difference, print),

@@ -22,16 +22,16 @@ type Purpose = "object" | "patch" | "patch with atomic values";
 export const generatePair = (
   random: Random,
   schema: ObjectSchema,
-  header: { apiVersion: string; kind: string },
+  typeMeta: { apiVersion: string; kind: string },
 ): { object: JsonMap; patch: JsonMap } => {
   const generator = new ObjectGenerator(random, schema.types);
-  const object = { ...toMap(generator.generate(schema.root, "object", 7)), ...header };
+  const object = { ...toMap(generator.generate(schema.root, "object", 7)), ...typeMeta };
   const choice = random.draw();
   const patch = toMap(generator.generate(schema.root, choice < 0.1 ? "patch with atomic values" : "patch", 7));
   // An object of a built-in kind must fit its Go type. A custom object may be older than its schema.
-  if (header.apiVersion === "example.org/v1" && random.decide(0.03)) spoil(random, object);
+  if (typeMeta.apiVersion === "example.org/v1" && random.decide(0.03)) spoil(random, object);
   for (let times = choice > 0.75 ? 1 + random.drawBelow(2) : 0; times > 0; times--) spoil(random, patch);
-  return { object: { ...object, ...header }, patch };
+  return { object: { ...object, ...typeMeta }, patch };
 };
 
 /** Generates values of the types in a schema. `depth` limits how deeply lists and maps are nested. */

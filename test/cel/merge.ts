@@ -46,7 +46,7 @@ export interface MergeDifference {
 interface KindSchema {
   file: string;
   schema: ObjectSchema;
-  header: { apiVersion: string; kind: string };
+  typeMeta: { apiVersion: string; kind: string };
 }
 
 /** Writes the schemas of all kinds to a folder: those of built-in kinds, and those of generated definitions. */
@@ -61,15 +61,15 @@ const writeKindSchemas = async (folder: string, seed: number): Promise<KindSchem
   for (const { path, ...gvk } of builtInKinds) {
     const schema = findSchema(gvk, []);
     if (!schema) throw new Error(`${gvk.kind} has no schema`);
-    const header = { apiVersion: path.replace(/^apis?\//, ""), kind: gvk.kind };
-    kindSchemas.push({ file: await write(path, schemas[path]), schema, header });
+    const typeMeta = { apiVersion: path.replace(/^apis?\//, ""), kind: gvk.kind };
+    kindSchemas.push({ file: await write(path, schemas[path]), schema, typeMeta });
   }
   for (let index = 0; index < builtInKinds.length * definitionsPerKind; index++) {
     const definition = generateDefinition(seed * 1000 + index);
     const schema = findSchema({ group: "example.org", version: "v1", kind: "Thing" }, [definition]);
     if (!schema) throw new Error("the generated definition has no schema");
     const file = await write(`definition-${index}`, definition);
-    kindSchemas.push({ file, schema, header: { apiVersion: "example.org/v1", kind: "Thing" } });
+    kindSchemas.push({ file, schema, typeMeta: { apiVersion: "example.org/v1", kind: "Thing" } });
   }
   return kindSchemas;
 };
@@ -122,6 +122,7 @@ const isSameAnswer = (upstream: MergeAnswer, postern: { value?: unknown; error?:
 };
 
 export interface MergeComparison {
+  /** The numbers of pairs of an object and a patch for which upstream returns a merged object, and an error. */
   values: number;
   errors: number;
   /** Pairs that differ only because upstream refuses objects with fields that its schema doesn't have. */
@@ -143,8 +144,8 @@ export const compareMerges = async (
     const comparison: MergeComparison = { values: 0, errors: 0, known: 0, differences: [] };
     for (let done = 0; done < pairs; ) {
       const tasks = Array.from({ length: Math.min(500, pairs - done) }, (_, index) => {
-        const { file, schema, header } = random.pick((done + index) % 2 === 0 ? builtIn : generated);
-        return { file, schema, ...generatePair(random, schema, header) };
+        const { file, schema, typeMeta } = random.pick((done + index) % 2 === 0 ? builtIn : generated);
+        return { file, schema, ...generatePair(random, schema, typeMeta) };
       });
       done += tasks.length;
       const answers = await evaluator.merge(

@@ -64,7 +64,8 @@ const createCompiler = (mode: Task["mode"], minor: string): PolicyCompiler =>
     { paramKind: {} },
     {
       ...scopes[mode].options,
-      // In stored expressions, the newest version accepts functions of the next version. The comparison uses them, too.
+      // The Go program evaluates stored expressions. Of the compared minors, only the newest accepts functions in them
+      // that new expressions may use only from the next minor on.
       kubernetes: minor === newestMinor ? `1.${parseMinor(minor) + 1}` : minor,
     },
   );

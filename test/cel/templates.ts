@@ -192,13 +192,16 @@ export const templates: Readonly<Record<string, readonly string[]>> = {
   `,
 };
 
-/** Templates of any type. */
+/**
+ * Templates for values of any type, `T`. `K` is a type of keys, `N` a type of numbers, `C` a type whose values can be
+ * compared, and `S` a type whose values can be added. `$index` is an int, so `$N` is sometimes a wrong index.
+ */
 export const anyTemplates: readonly string[] = list`
   $bool ? $T : $T  $dyn ? $T : $T  ($T)  [$T][0]  $list(T)[$index]  $list(T)[$N]  {'a': $T}.a  {'a': $T}['a']
   $map(K,T)[$K]  $optional(T).value()  $optional(T).orValue($T)  $list(T).first().orValue($T)
   $optional(optional(T)).value().orValue($T)
 `;
-/** Templates of the types that `min` and `max` take. */
+/** Templates for the types that `min` and `max` take. */
 export const orderedTemplates: readonly string[] = list`$list(C).min()  $list(C).max()`;
 export const summableTemplates: readonly string[] = list`$list(S).sum()`;
 

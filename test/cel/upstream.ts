@@ -12,7 +12,9 @@ export interface Answer {
   /** The error if a valid expression can't be compiled to a program. */
   creation?: string;
   type?: string;
-  /** The name of the type in errors about the type of a whole expression, if it differs from `type`. */
+  /**
+   * The type as some errors print it, if that differs from `type`: `google.protobuf.Duration` instead of `duration`.
+   */
   printed?: string;
   /** The value as JSON. Values of different types have different JSON. */
   value?: unknown;
