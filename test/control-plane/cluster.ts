@@ -76,8 +76,8 @@ export const bootCluster = async (
     "--log-level=error",
   ]);
   const auditLog = options.audit ? await openAuditLog(folder) : undefined;
-  const start = (pluginsSinceRestart: string[] = []) => {
-    const flags = buildServerFlags(folder, etcdPort, port, options, pluginsSinceRestart);
+  const start = (pluginsAddedByRestart: string[] = []) => {
+    const flags = buildServerFlags(folder, etcdPort, port, options, pluginsAddedByRestart);
     return startServer(apiserver, [...flags, ...(auditLog?.flags ?? [])]);
   };
 
@@ -204,12 +204,13 @@ const openTokens = async (folder: string, groups: Record<string, readonly string
   return { renewTokens, getToken: (user: string) => tokens.get(user) ?? "" };
 };
 
+/** Returns kube-apiserver's flags. A restart can turn on `pluginsAddedByRestart`, besides the plugins in `enable`. */
 const buildServerFlags = (
   folder: string,
   etcdPort: number,
   port: number,
   { rbac, enable = [], disable, flags = [] }: TestClusterOptions,
-  pluginsSinceRestart: string[],
+  pluginsAddedByRestart: string[],
 ) => [
   `--etcd-servers=http://127.0.0.1:${etcdPort}`,
   "--bind-address=127.0.0.1",
@@ -222,7 +223,7 @@ const buildServerFlags = (
   "--service-account-issuer=https://kubernetes.default.svc",
   "--service-cluster-ip-range=10.0.0.0/24",
   `--authorization-mode=${rbac ? "RBAC" : "AlwaysAllow"}`,
-  ...buildPluginFlags([...enable, ...pluginsSinceRestart], disable),
+  ...buildPluginFlags([...enable, ...pluginsAddedByRestart], disable),
   ...flags,
 ];
 

@@ -17,6 +17,8 @@ export interface RunningProgram {
  * server that refuses all requests would not end: it would wait for answers to its own requests.
  */
 export const startProgram = (program: string, args: string[], env: Record<string, string> = {}): RunningProgram => {
+  // Descriptor 3 is the pipe from this process, which the program doesn't inherit. `cat` ends when the pipe closes;
+  // then the shell kills the program.
   const guard = `exec 3<&0; "$@" </dev/null 3<&- & child=$!
     { cat <&3; kill -9 "$child"; } >/dev/null 2>&1 & wait "$child"`;
   const child: ChildProcess = spawn("sh", ["-c", guard, "sh", program, ...args], {

@@ -92,7 +92,7 @@ describe("the types of Kubernetes objects", () => {
     );
   });
 
-  it("the types of Kubernetes objects are in a file for each version that is stable or that one mentions", () => {
+  it("the types of Kubernetes objects have a file for each stable version, and for versions that these name", () => {
     const files = buildTypeFiles({
       definitions: {
         "io.k8s.api.batch.v1.JobSpec": {
