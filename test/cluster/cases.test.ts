@@ -51,20 +51,22 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
 
   for (const { listed, cases, outcomes } of rowsOfRules) {
     it(`the cases of ${listed.name} get their stated outcomes, and the answers of the rule's plugin`, async (test) => {
-      const { differences, asSaid, beside, alone } = await servers.check(listed, cases);
-      for (const { name, reason } of beside?.leftOut ?? [])
+      const { differences, asStated, pluginComparison, whyNotCompared } = await servers.check(listed, cases);
+      for (const { name, reason } of pluginComparison?.leftOut ?? [])
         test.diagnostic(`not compared with the plugin: "${name}": ${reason}`);
-      if (alone !== undefined) test.diagnostic(alone);
+      if (whyNotCompared !== undefined) test.diagnostic(whyNotCompared);
       assert.equal(differences.map(({ name, from, diff }) => `${name} (${from})\n${diff}`).join("\n"), "");
       // An older API server may not serve the kinds of newer plugins.
-      assert.ok(asSaid > 0 || alone !== undefined);
-      assert.ok(beside === undefined || beside.equal + Object.keys(beside.known).length > 0);
+      assert.ok(asStated > 0 || whyNotCompared !== undefined);
+      assert.ok(
+        pluginComparison === undefined || pluginComparison.equal + Object.keys(pluginComparison.known).length > 0,
+      );
     });
     if (outcomes.length > 0)
       it(`cases of ${listed.name} that were recorded from a removed plugin get the recorded outcomes`, async () => {
-        const { differences, notReceivable } = await servers.check(listed, outcomes);
+        const { differences, notSent } = await servers.check(listed, outcomes);
         assert.equal(differences.map(({ name, diff }) => `${name}\n${diff}`).join("\n"), "");
-        assert.deepEqual(notReceivable, []);
+        assert.deepEqual(notSent, []);
       });
   }
 
@@ -74,8 +76,8 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
      */
     const checkChanged = async (rule: string, change: (entry: Case) => Case) => {
       const { listed, cases } = rowsOfRules.find(({ listed }) => listed.name === rule) ?? assert.fail();
-      const { asSaid, differences } = await servers.check(listed, cases.slice(0, 1).map(change));
-      assert.equal(asSaid, 0);
+      const { asStated, differences } = await servers.check(listed, cases.slice(0, 1).map(change));
+      assert.equal(asStated, 0);
       return differences.map(({ diff }) => diff).join("\n");
     };
     const rule = "deny-service-external-ips";

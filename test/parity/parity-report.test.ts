@@ -37,15 +37,15 @@ describe("the results of cases", () => {
   });
 
   it("the results of cases say why a rule has no plugin with which its answers are compared", () => {
-    const { beside: _, ...withoutComparison } = equalCases;
-    const withoutPlugin = { ...withoutComparison, alone: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
+    const { pluginComparison: _, ...withoutComparison } = equalCases;
+    const withoutPlugin = { ...withoutComparison, whyNotCompared: "Kubernetes v1.35.4 has no plugin AlwaysPullImages" };
     assert.match(
       describeCaseResults([withoutPlugin]),
       /^- always-pull-images: Kubernetes v1.35.4 has no plugin AlwaysPullImages$/m,
     );
   });
 
-  it("the results of cases show both answers for each difference, and are good only without differences", () => {
+  it("the results of cases show both answers for each difference, and are as expected only without any", () => {
     const text = describeCaseResults([equalCases, unequalCases]);
     assert.ok(
       text.includes(
@@ -53,7 +53,9 @@ describe("the results of cases", () => {
       ),
     );
     assert.ok(text.includes(`a-rule, "admits": the API server's answer (+) differs from upstream (-)\n- yes\n+ no\n`));
-    const results = [[equalCases], [equalCases, unequalCases], [{ ...unequalCases, differences: [] }]];
+    const unequalOutcomes = { ...unequalCases, differences: [] };
+    assert.equal(unequalOutcomes.outcomes?.differences.length, 1);
+    const results = [[equalCases], [equalCases, unequalCases], [unequalOutcomes]];
     assert.deepEqual(results.map(areAsExpected), [true, false, false]);
   });
 });
@@ -160,8 +162,8 @@ describe("the page of results", () => {
 
   it("the page of results keeps a line if a later run only lists an API server's errors in another order", () => {
     const insert = (text: string, errors: string) => {
-      const notReceivable = [{ name: "has no name", reason: `Pod "a" is invalid: ${errors}` }];
-      return insertParityReport(text, { ...run, runs: [{ ...newest, cases: [{ ...equalCases, notReceivable }] }] });
+      const notSent = [{ name: "has no name", reason: `Pod "a" is invalid: ${errors}` }];
+      return insertParityReport(text, { ...run, runs: [{ ...newest, cases: [{ ...equalCases, notSent }] }] });
     };
     const before = insert(fullPage, "[spec: Required, status: Wrong]");
     assert.ok(before.includes("[spec: Required, status: Wrong]"));

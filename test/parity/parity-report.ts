@@ -46,7 +46,10 @@ export const buildParityTableRow = ({
   ...buildCallCells({ calls }),
 ];
 
-/** Returns the cells of a row with the numbers of calls, and the percentage of calls that matchConditions save. */
+/**
+ * Returns the cells of a row with the numbers of calls, and the percentage of calls that matchConditions save. `acted`
+ * is the number of calls in which the rule refused or changed an object.
+ */
 const buildCallCells = ({ calls }: Partial<PortParityResult> = {}): (string | number)[] => {
   if (!calls) return ["-", "-", "-", "-"];
   const { made, acted, withoutConditions } = calls;
@@ -107,10 +110,10 @@ export const describeCaseResults = (results: RuleCaseResults[]): string => {
   const aligned = results.map((one) =>
     buildCaseRow(one).map((cell, at) => (at > 0 ? cell.padStart(titles[at]?.length ?? 0) : cell)),
   );
-  const { notReceivable, leftOut } = listExceptions(results);
+  const { notSent, leftOut } = listExceptions(results);
   return [
     `\n${formatTable([titles, ...aligned])}`,
-    ...(notReceivable.length > 0 ? [`\n${notReceivableTitle}:\n\n${notReceivable.join("\n")}\n`] : []),
+    ...(notSent.length > 0 ? [`\n${notSentTitle}:\n\n${notSent.join("\n")}\n`] : []),
     ...(leftOut.length > 0 ? [`\n${leftOutTitle}:\n\n${leftOut.join("\n")}\n`] : []),
     ...results.flatMap(({ rule, outcomes, differences }) =>
       [...differences, ...(outcomes?.differences ?? [])].map((difference) => describeCase(rule, difference)),
@@ -127,18 +130,11 @@ const caseHeadings = [
   "recorded answers",
 ];
 
-const buildCaseRow = ({
+const buildCaseRow = ({ rule, cases, asStated, notSent, pluginComparison, outcomes }: RuleCaseResults): string[] => [
   rule,
-  cases,
-  asSaid,
-  notReceivable,
-  beside: pluginComparison,
-  outcomes,
-}: RuleCaseResults): string[] => [
-  rule,
-  ...[cases, asSaid, notReceivable.length].map(String),
+  ...[cases, asStated, notSent.length].map(String),
   pluginComparison ? String(pluginComparison.equal + sumCounts(pluginComparison.known)) : "-",
-  outcomes ? String(outcomes.asSaid) : "-",
+  outcomes ? String(outcomes.asStated) : "-",
 ];
 
 const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
@@ -147,17 +143,17 @@ const describeCase = (rule: string, { name, from, diff }: CaseDifference) => {
 };
 
 const knownTitle = "Known differences, with their rules";
-const notReceivableTitle =
-  "Cases that the API server can't send to the rule as they are, with the reason or its refusal";
+const notSentTitle =
+  "Cases that an API server can't send to the rule unchanged, with the reason or the API server's refusal";
 const leftOutTitle = "Cases that aren't compared with the plugin, with the reason";
 
-/** Returns two lists in Markdown: cases that can't be sent as they are, and cases that are not sent to a plugin. */
-const listExceptions = (results: RuleCaseResults[]): { notReceivable: string[]; leftOut: string[] } => {
-  const describe = (rule: string, cases: RealServerCaseResults["notReceivable"] = []) =>
+/** Returns two lists in Markdown: cases that can't be sent unchanged, and cases that aren't compared with a plugin. */
+const listExceptions = (results: RuleCaseResults[]): { notSent: string[]; leftOut: string[] } => {
+  const describe = (rule: string, cases: RealServerCaseResults["notSent"] = []) =>
     cases.map(({ name, reason }) => `- ${rule}, "${name}": ${hideLongValues(reason)}`);
   return {
-    notReceivable: results.flatMap(({ rule, notReceivable }) => describe(rule, notReceivable)),
-    leftOut: results.flatMap(({ rule, alone: whyNotCompared, beside: pluginComparison }) => [
+    notSent: results.flatMap(({ rule, notSent }) => describe(rule, notSent)),
+    leftOut: results.flatMap(({ rule, whyNotCompared, pluginComparison }) => [
       ...(whyNotCompared === undefined ? [] : [`- ${rule}: ${whyNotCompared}`]),
       ...describe(rule, pluginComparison?.leftOut),
     ]),
@@ -319,7 +315,7 @@ const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, oldText: string):
     });
     return merged.length > 0 ? [`### ${title}\n\n${merged.join("\n")}`] : [];
   };
-  const { notReceivable, leftOut } = listExceptions(cases);
+  const { notSent, leftOut } = listExceptions(cases);
   return [
     "## Cases",
     `This table counts the [cases](../reference/glossary.md#rules) of every rule, sent to kube-apiserver ${kubernetes}:\n\n- \`answered as stated\`: the rule gave the answer that the case states;\n- \`not sent\`: the API server can't send the case to the rule as it is;\n- \`answered as by the plugin\`: the compiled-in plugin gave the same answer, except for known differences;\n- \`recorded answers\`: the rule gave an answer that was recorded from a plugin which Kubernetes has removed;\n- "-": nothing was compared.`,
@@ -327,7 +323,7 @@ const describeCasesOfEveryRule = ({ runs, names }: ParityRuns, oldText: string):
       caseHeadings,
       names.flatMap((name) => [rows.get(name) ?? []].filter(({ length }) => length > 0)),
     ),
-    ...mergeItems(notReceivableTitle, notReceivable),
+    ...mergeItems(notSentTitle, notSent),
     ...mergeItems(leftOutTitle, leftOut),
   ].join("\n\n");
 };

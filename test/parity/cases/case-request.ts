@@ -43,7 +43,7 @@ export const buildCaseRequest = async (
 
   const given = entry[getCasePhase(entry)] ?? {};
   const { name: statedName, generateName } = { ...entry.oldObject?.metadata, ...given.metadata };
-  // Objects of other kinds, such as SubjectAccessReviews, have no names.
+  // Objects of kinds that the API server doesn't store, such as SubjectAccessReviews, have no names.
   const isKindStored = main.verbs.includes("get");
   const isNameGenerated = statedName === undefined && generateName !== undefined;
   const name = statedName ?? generateName?.replace(/-$/, "") ?? "a";
@@ -85,11 +85,14 @@ export const buildCaseRequest = async (
   };
 };
 
-/** Returns a case's object with the fields that it lacks and that the API server requires. */
+/**
+ * Returns a case's object with the fields that it lacks and that the API server requires: fields of the parts that it
+ * has, such as its containers, and whole parts that it lacks.
+ */
 export const addApiRequiredFields = (object: KubernetesObject, namespace: string | undefined): JsonMap =>
   mergeWithDefaults(
-    requiredFields[object.kind ?? ""]?.(namespace) ?? {},
-    fillRequiredFields(object.kind ?? "", object),
+    minimalObjects[object.kind ?? ""]?.(namespace) ?? {},
+    completeParts(object.kind ?? "", object),
   ) as JsonMap;
 
 /** Removes the uid and resourceVersion, which the API server sets, and adds the name if the object has none. */
@@ -134,6 +137,8 @@ const findResource = async (
     return listing.find(({ name }) => name === path);
   };
   const found = (await find()) ?? (await createDefinition(admin, resource, kind, find));
+  // The default members are those of a new custom resource. Discovery states `group` and `version` only for a kind of
+  // another API version than the resource, such as Scale.
   const { group, version, ...rest } = { kind, namespaced: true, verbs: ["get"], ...found };
   return { ...rest, apiVersion: version === undefined ? apiVersion : [group, version].filter(Boolean).join("/") };
 };
@@ -177,6 +182,8 @@ const getExistingObject = (entry: Case, subResource: string | undefined): Kubern
   const operation = getCaseOperation(entry);
   if (operation === "CREATE") return subResource === undefined ? undefined : {};
   if (operation === "CONNECT") return {};
+  // A case has its object under the name of its phase (`mutate` or `validate`). In a DELETE, that is the deleted
+  // object.
   const old = operation === "DELETE" ? entry[getCasePhase(entry)] : entry.oldObject;
   if (subResource !== "scale") return old;
   // A Scale omits replicas if they are 0; for a workload, omitted replicas mean 1.
@@ -208,8 +215,8 @@ const selectorAndTemplate = {
   template: { metadata: { labels }, spec: { containers: [{ name: "a", image }] } },
 };
 
-/** For each kind, the fields without which the API server accepts no object. */
-const requiredFields: Record<string, (namespace: string | undefined) => JsonMap> = {
+/** For each kind, an object that has only the fields without which the API server accepts no object. */
+const minimalObjects: Record<string, (namespace: string | undefined) => JsonMap> = {
   Binding: () => ({ target: { kind: "Node", name: "n1" } }),
   Deployment: () => ({ spec: selectorAndTemplate }),
   Event: (namespace) => ({ involvedObject: { namespace } }),
@@ -230,10 +237,10 @@ const requiredFields: Record<string, (namespace: string | undefined) => JsonMap>
 };
 
 /**
- * Adds required fields inside an object: names, images and limits of extended resources to a pod's containers,
+ * Adds required fields to parts of an object: names, images and limits of extended resources to a pod's containers,
  * scheduling policies to pod groups and their templates, a source to a volume.
  */
-const fillRequiredFields = (kind: string, object: KubernetesObject): object => {
+const completeParts = (kind: string, object: KubernetesObject): object => {
   const { spec } = Object(object);
   if (kind === "Workload" && Array.isArray(spec?.podGroupTemplates)) {
     const podGroupTemplates = spec.podGroupTemplates.map((one: JsonMap) => ({

@@ -134,8 +134,9 @@ export const serveSetups = async (
   await using opening = new AsyncDisposableStack();
   const { path: folder } = opening.use(await mkdtempDisposable(join(tmpdir(), "postern-cases-")));
   const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-  const { detector, stop } = await openScriptedWebhookEndpoints(certificate);
-  opening.defer(stop);
+  // The detector detects when the API server uses changed webhook configurations.
+  const { detector, stop: stopDetector } = await openScriptedWebhookEndpoints(certificate);
+  opening.defer(stopDetector);
   const observer = createTestObserverRule();
   const setupsWithObserver = [...setups.values(), { name: "observer", rules: { observer: {} } }];
   const clusters = Object.fromEntries(
@@ -157,7 +158,7 @@ export const serveSetups = async (
   opening.defer(served.stop);
 
   // The API server calls configurations in the order of their names. The observer's is called `z`, so that the observer
-  // sees the changes that all others make.
+  // sees the changes that all others make. It also gets vital requests, which keep a control plane alive.
   const last = includeVitalRequests(served.manifests({ name: "z", cluster: "observer" }));
   await createTestWebhookConfigurations(admin, observer.restrictToTestRequests(extendWebhookTimeoutsForTests(last)));
   const caseServer: ObservedTestServer = { admin, observer };
@@ -194,6 +195,9 @@ const buildManifests = (
   { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,
 ): WebhookManifests => {
+  // In postern.yaml, each setup is a cluster with the name of the setup. Only the setup of a group of ports has no
+  // phase: it calls all variants of the rules. A setup for cases without a variant calls the rule as if it had no
+  // variants.
   const withoutVariants = phase !== undefined && variant === undefined;
   const manifests = build({ name, cluster: name, withoutVariants }).flatMap((manifest): WebhookManifests => {
     if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];

@@ -34,11 +34,11 @@ export interface RealServerCaseResults {
   rule: string;
   cases: number;
   /** The number of cases with the outcome that they state. */
-  asSaid: number;
+  asStated: number;
   /** Cases that no API server can send to a webhook as they are, with reasons. */
-  notReceivable: { name: string; reason: string }[];
+  notSent: { name: string; reason: string }[];
   /** The comparison with the plugin that the rule reimplements, only for cases that have the plugin's settings. */
-  beside?: {
+  pluginComparison?: {
     equal: number;
     /** The numbers of cases with known differences, by the reason. */
     known: Record<string, number>;
@@ -46,7 +46,7 @@ export interface RealServerCaseResults {
     leftOut: { name: string; reason: string }[];
   };
   /** The reason why the cases are not compared with a plugin. */
-  alone?: string;
+  whyNotCompared?: string;
   differences: CaseDifference[];
 }
 
@@ -105,14 +105,15 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     return setup;
   };
   const check = (listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults> => {
-    const [port] = listPluginPorts([listed]);
+    const [portOfPlugin] = listPluginPorts([listed]);
     const whyNotCompared =
-      port && (explainMissingUpstreamServer(port, plugins.all, binaries) ?? explainIncomparable(port));
-    const group = port && whyNotCompared === undefined ? getPluginServerName(port) : undefined;
+      portOfPlugin &&
+      (explainMissingUpstreamServer(portOfPlugin, plugins.all, binaries) ?? explainIncomparable(portOfPlugin));
+    const group = portOfPlugin && whyNotCompared === undefined ? getPluginServerName(portOfPlugin) : undefined;
     const pluginServer = group === undefined ? undefined : upstream.get(group);
-    const comparable =
-      port && group !== undefined && pluginServer ? { port, setupKey: group, pluginServer } : undefined;
-    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, whyNotCompared, comparable });
+    const comparedPlugin =
+      portOfPlugin && group !== undefined && pluginServer ? { portOfPlugin, setupKey: group, pluginServer } : undefined;
+    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, whyNotCompared, comparedPlugin });
   };
   const running = opening.move();
   return { admin: ours.admin, check, stop: () => running.disposeAsync() };
@@ -126,34 +127,41 @@ interface RuleContext {
   getSetup(key: string): CaseRulesWithSettings;
   /** The reason why the cases are not compared with a plugin. */
   whyNotCompared: string | undefined;
-  /** If the cases are compared: `setupKey` is that of the setup with the plugin's settings. */
-  comparable: { port: PluginPort; setupKey: string; pluginServer: TestClusterClient } | undefined;
+  /**
+   * The plugin with which the cases are compared: the rule that reimplements it, the key of the setup with the plugin's
+   * settings, and the API server with the plugin.
+   */
+  comparedPlugin: { portOfPlugin: PluginPort; setupKey: string; pluginServer: TestClusterClient } | undefined;
 }
 
 /** Sends the cases of a rule to the API server that calls the rule, and to the API server with the plugin, if any. */
 const checkRule = async (
   listed: CatalogueRule,
   cases: Case[],
-  { served, minor, getSetup, whyNotCompared, comparable }: RuleContext,
+  { served, minor, getSetup, whyNotCompared, comparedPlugin }: RuleContext,
 ): Promise<RealServerCaseResults> => {
-  const pluginComparison: RealServerCaseResults["beside"] = comparable && { equal: 0, known: {}, leftOut: [] };
+  const pluginComparison: RealServerCaseResults["pluginComparison"] = comparedPlugin && {
+    equal: 0,
+    known: {},
+    leftOut: [],
+  };
   const results: RealServerCaseResults = {
     rule: listed.name,
     cases: cases.length,
-    asSaid: 0,
-    notReceivable: [],
+    asStated: 0,
+    notSent: [],
     differences: [],
-    ...(pluginComparison && { beside: pluginComparison }),
-    ...(whyNotCompared && { alone: whyNotCompared }),
+    ...(pluginComparison && { pluginComparison }),
+    ...(whyNotCompared && { whyNotCompared }),
   };
   const setups = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
-  await served.callOnly([...setups, ...(comparable ? [getSetup(comparable.setupKey)] : [])]);
+  await served.callOnly([...setups, ...(comparedPlugin ? [getSetup(comparedPlugin.setupKey)] : [])]);
   for (const [index, stated] of cases.entries()) {
     const { name } = stated;
     const entry = { ...stated, kubernetes: minor };
     const reason = await explainUnsendable(listed, stated, entry);
     if (reason !== undefined) {
-      results.notReceivable.push({ name, reason });
+      results.notSent.push({ name, reason });
       continue;
     }
     const setup = getSetup(buildCaseSetupKey(listed, entry));
@@ -169,14 +177,15 @@ const checkRule = async (
       setup.name,
     );
     if ("reason" in finding) {
-      results.notReceivable.push({ name, reason: finding.reason });
+      results.notSent.push({ name, reason: finding.reason });
       continue;
     }
-    if (finding.diff === undefined) results.asSaid += 1;
+    if (finding.diff === undefined) results.asStated += 1;
     else results.differences.push({ name, from: "case", diff: finding.diff });
 
-    if (!comparable || !pluginComparison || !hasPluginEquivalentSettings(comparable.port, entry)) continue;
-    const { pluginServer, setupKey } = comparable;
+    if (!comparedPlugin || !pluginComparison || !hasPluginEquivalentSettings(comparedPlugin.portOfPlugin, entry))
+      continue;
+    const { pluginServer, setupKey } = comparedPlugin;
     const moved = { ...question, entry: renameNamespaces(entry, namespace) };
     const comparison = await compareCaseWithUpstreamPlugin(
       served.caseServer,
@@ -210,7 +219,7 @@ const explainUnsendable = async (
   const isWrong = await hasOtherOutcome(listed, caseOfMinor);
   if (listed.rule.since && isWrong)
     return `the case states the answer of Kubernetes ${stated.kubernetes ?? newestMinor}`;
-  // A case that is wrong even at the time that it states is sent, so that it is reported.
+  // If a case is wrong even at its own time (`now`), it is sent all the same, so that the mistake is reported.
   if (!isWrong && (await hasOtherOutcome(listed, { ...caseOfMinor, now: new Date().toISOString() })))
     return "the case sets the time (`now`), and the rule answers otherwise at the time of the test";
   if (!buildReview(listed, caseOfMinor).request.userInfo.username) return "a user without a name sends no request";

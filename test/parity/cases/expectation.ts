@@ -64,11 +64,11 @@ const checkCaseWith = async (
   if (!best?.withoutRule.seen[phase]) return { reason: getFirstMessageLine(tries[0]?.withoutRule.answer.body) };
 
   const { shape, withoutRule } = best;
-  const ours = await sendCase(server, question, given, shape, setup);
+  const withRule = await sendCase(server, question, given, shape, setup);
   // If a mutating webhook refuses an object before its validation, the API server's own warnings may be missing.
   const isRefusedEarly = phase === "mutate" && entry.refused !== undefined;
   const serverWarnings = withoutRule.answer.warnings.filter(
-    (text) => !isRefusedEarly || ours.answer.warnings.includes(text),
+    (text) => !isRefusedEarly || withRule.answer.warnings.includes(text),
   );
   const warnings = [...serverWarnings, ...(entry.warnings ?? [])];
   const becomes = entry.becomes && (await sendCase(server, question, entry.becomes, shape));
@@ -76,19 +76,21 @@ const checkCaseWith = async (
   const wanted = isRefusalExpected
     ? toExpectedRefusal(listed, entry, warnings)
     : { ...toStored(becomes ?? withoutRule), warnings };
-  const actual = isRefusalExpected && !isAccepted(ours.answer) ? toActualRefusal(ours) : toStored(ours);
+  const actual = isRefusalExpected && !isAccepted(withRule.answer) ? toActualRefusal(withRule) : toStored(withRule);
   if (isDeepStrictEqual(wanted, actual)) return { shape };
 
   // An API server drops fields that its version doesn't know, so they never reach the rule.
-  const [dropped] = findAdded(given, withoutRule.seen[phase]?.object);
-  if (dropped) return { reason: `the API server drops ${formatPath(dropped)}` };
-  const added = await findAddedFieldThatExplains(question, withoutRule, ours);
+  const [droppedField] = findFieldsOnlyInFirst(given, withoutRule.seen[phase]?.object);
+  if (droppedField) return { reason: `the API server drops ${formatPath(droppedField)}` };
+  const added = await findAddedFieldThatExplains(question, withoutRule, withRule);
   return added ? { reason: `the API server always adds ${added}` } : { shape, diff: formatAnswerDiff(wanted, actual) };
 };
 
 /**
- * Returns an answer with the stored object, or with the object that validation refused. The object's managedFields are
- * removed: they have the fields that a client sends, but not those that a webhook sets.
+ * Returns an answer with the stored object, or with the object that validation refused (code 422): the observer has
+ * seen it, as the last mutating webhook. The object's managedFields are removed: they have the fields that a client
+ * sends, but not those that a webhook sets. So they differ even if a rule sets exactly what the test sends as the
+ * expected object.
  */
 const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableServerAnswer => {
   const { answer } = turn;
@@ -115,10 +117,12 @@ const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithRevie
 const findAddedFieldThatExplains = async (
   { listed, entry }: CaseToSend,
   withoutRule: SentCaseWithReviews,
-  ours: SentCaseWithReviews,
+  withRule: SentCaseWithReviews,
 ): Promise<string | undefined> => {
   const phase = getCasePhase(entry);
-  const received = phase === "mutate" ? withoutRule.seen.mutate : ours.seen.validate;
+  // The review that the rule got, as the observer saw it. The observer is called after a mutating rule, so it sees the
+  // object that such a rule got only in the request for which the rule wasn't called.
+  const received = phase === "mutate" ? withoutRule.seen.mutate : withRule.seen.validate;
   const review = buildReview(listed, entry);
   if (entry.becomes || !received) return;
   if (describeCaseDifferences(entry, await evaluateCase(listed, entry, review)).length > 0) return;
@@ -127,11 +131,11 @@ const findAddedFieldThatExplains = async (
     (await evaluateCase(listed, entry, { ...review, request })).outcome.status?.message;
   const refusal = await evaluateRefusal(received);
   if (refusal === entry.refused) return;
-  const isAsAnswered = isAccepted(ours.answer)
+  const isAsAnswered = isAccepted(withRule.answer)
     ? refusal === undefined
-    : ours.answer.body.message === `${buildDenialPrefix(listed, entry)}${refusal}`;
+    : withRule.answer.body.message === `${buildDenialPrefix(listed, entry)}${refusal}`;
   if (!isAsAnswered) return;
-  for (const path of findAdded(received.object, entry[phase])) {
+  for (const path of findFieldsOnlyInFirst(received.object, entry[phase])) {
     const object = structuredClone(received.object);
     deleteAt(object, path);
     if ((await evaluateRefusal({ ...received, object })) === entry.refused) return formatPath(path);
@@ -140,13 +144,13 @@ const findAddedFieldThatExplains = async (
 
 type Path = (string | number)[];
 
-/** Finds the paths of fields that an object has and the case omits. */
-const findAdded = (object: unknown, given: unknown): Path[] => {
-  if (!isContainer(object) || !isContainer(given)) return [];
-  return Object.entries(object).flatMap(([name, value]): Path[] => {
-    const key = Array.isArray(object) ? Number(name) : name;
-    if (!Object.hasOwn(given, key)) return [[key]];
-    return findAdded(value, Reflect.get(given, key)).map((path) => [key, ...path]);
+/** Finds the paths of fields that the first object has and the second object lacks. */
+const findFieldsOnlyInFirst = (first: unknown, second: unknown): Path[] => {
+  if (!isContainer(first) || !isContainer(second)) return [];
+  return Object.entries(first).flatMap(([name, value]): Path[] => {
+    const key = Array.isArray(first) ? Number(name) : name;
+    if (!Object.hasOwn(second, key)) return [[key]];
+    return findFieldsOnlyInFirst(value, Reflect.get(second, key)).map((path) => [key, ...path]);
   });
 };
 

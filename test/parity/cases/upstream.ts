@@ -67,14 +67,14 @@ export const explainIncomparable = ({ rule }: PluginPort): string | undefined =>
  * server, but only one of them may decide about missing namespaces. A plugin that refuses everything shares none.
  */
 export const getPluginServerName = ({ name, rule }: PluginPort): string => {
+  // A rule that must have exemptions reimplements a plugin that refuses everything.
   if (rule.exemptionRequired) return `plugins-${name}`;
   // An API server calls validating plugins one after another, and webhooks in parallel. If two plugins
   // refuse a request, the messages may differ. So these two plugins are not in the server of most plugins.
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "plugins-namespace-lifecycle";
-  // The other servers have ServiceAccount on, which would refuse a kubelet's pod before NodeRestriction does.
-  if (name === "node-restriction") return "plugins-namespace-lifecycle";
-  // The last server below also has Priority on, which from Kubernetes 1.37 on sets the priority of pod groups, too.
-  if (name === "pod-group-protection") return "plugins-namespace-lifecycle";
+  // The server plugins-namespace-auto-provision has ServiceAccount, which would refuse a kubelet's pod before
+  // NodeRestriction does, and Priority, which from Kubernetes 1.37 on also sets the priority of pod groups.
+  if (["node-restriction", "pod-group-protection"].includes(name)) return "plugins-namespace-lifecycle";
   // The plugins of these rules report a missing namespace themselves, so NamespaceAutoProvision must not create it.
   if (["namespace-exists", "pod-node-selector", "pod-toleration-restriction"].includes(name))
     return "plugins-namespace-exists";
@@ -110,7 +110,8 @@ export const buildUpstreamServerOptions = (
         const moved = renameNamespaces(entry, caseNamespace);
         for (const namespace of listCaseNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
         const request = await buildCaseRequest(listed, moved, caseNamespace, as("admin"));
-        // A PriorityClass would affect other cases, so it is created only while its case is sent.
+        // A PriorityClass would affect other cases, so it is created only while its case is sent. A rule that reads
+        // PriorityClasses matches no other kind without a namespace.
         const isPriorityClass = request.namespace === undefined && readsResource(listed.rule, "priorityclasses");
         if (!isPriorityClass) await prepareCaseObjectOrGetRefusal(as("admin"), request, {});
       }
@@ -193,9 +194,10 @@ export const compareCaseWithUpstreamPlugin = async (
   const message = getFirstMessageLine(body).replaceAll(question.namespace, "…");
   const fault = code === 500 && isAsExpected ? `the plugin answers 500: ${message}` : undefined;
   const [ourLacks = [], upstreamLacks = []] = [ours.admin, upstream].map((one) => lacks.get(one));
-  // A case is left out if objects could not be created, unless both servers lack the same ones and answer differently.
-  const mayBeLeftOut = comparison.verdict !== "different" || !isDeepStrictEqual(ourLacks, upstreamLacks);
-  const lacking = mayBeLeftOut ? (ourLacks[0] ?? upstreamLacks[0]) : undefined;
-  const leftOut = lacking ?? fault ?? (varies ? "upstream's answers vary" : undefined);
+  // A case is left out if objects could not be created for it. But if both servers lack the same objects, that doesn't
+  // explain why they answer differently.
+  const isUnexplained = comparison.verdict === "different" && isDeepStrictEqual(ourLacks, upstreamLacks);
+  const missingObject = isUnexplained ? undefined : (ourLacks[0] ?? upstreamLacks[0]);
+  const leftOut = missingObject ?? fault ?? (varies ? "upstream's answers vary" : undefined);
   return { ...comparison, ...(leftOut !== undefined && { leftOut }) };
 };
