@@ -90,13 +90,15 @@ for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 1 }))
         }
       };
       await createPolicies(admin, addVersionedCondition(validatingPolicySet), minor);
-      const surroundings = mutatingPolicySet.surroundings.filter(
-        (object) => !validatingPolicySet.surroundings.includes(object),
+      const neededObjects = mutatingPolicySet.neededObjects.filter(
+        (object) => !validatingPolicySet.neededObjects.includes(object),
       );
       const isOn = isEffectiveByDefault("MutatingAdmissionPolicy", minor);
       const withoutHarmful = { ...mutatingPolicySet, policies: keepHarmless(mutatingPolicySet.policies, minor) };
-      const mutating = isOn ? {} : { policies: [], lastPolicy: [], refused: [] };
-      await createPolicies(admin, { ...addVersionedCondition(withoutHarmful), ...mutating, surroundings }, minor);
+      const mutating: Partial<PolicySet> = isOn
+        ? {}
+        : { policies: [], readinessPolicyAndBinding: [], refusedKinds: [] };
+      await createPolicies(admin, { ...addVersionedCondition(withoutHarmful), ...mutating, neededObjects }, minor);
       initialObjects = await cluster.readLists(tables.state);
     });
     after(() => cluster?.stop());

@@ -54,8 +54,8 @@ interface Sample {
   different?: Pair[];
 }
 type StatedAnswer = { code: number; body: object; warnings?: string[]; audit?: Record<string, string> };
-/** `after` is the answer of the rule's server to an earlier request. */
-type Pair = Record<"upstream" | "ours", StatedAnswer> & { after?: StatedAnswer };
+/** `earlierOurs` is the rule's answer to an earlier request, which explains some differences. */
+type Pair = Record<"upstream" | "ours", StatedAnswer> & { earlierOurs?: StatedAnswer };
 
 const samples: Sample[] = parse(readFileSync(new URL("compare-answers.yaml", import.meta.url), "utf8"));
 const ports = listPluginPorts(await readCatalogue()).map(({ name }) => name);
@@ -65,10 +65,10 @@ describe("a comparison", () => {
     it(`a comparison ${name}`, () => {
       const toPairs = (pairs: Pair[]) =>
         pairs.map(
-          ({ upstream, ours, after }): AnswerPair => [
+          ({ upstream, ours, earlierOurs }): AnswerPair => [
             answer(upstream.code, upstream.body, upstream.warnings, upstream.audit),
             answer(ours.code, ours.body, ours.warnings, ours.audit),
-            after && [answer(after.code, after.body)],
+            earlierOurs && [answer(earlierOurs.code, earlierOurs.body)],
           ],
         );
       for (const one of everyPort ? ports : [rule])

@@ -466,8 +466,9 @@ const knownDifferences: KnownDifference[] = [
 const quotaRefusal = /^(.* is forbidden: )(?:exceeded quota|failed quota|status unknown for quota): ([^:,]+)[:,]/;
 
 /**
- * Deletes from the plugin's answer the audit annotations that only PodSecurity writes: for exempt requests and for
- * privileged namespaces, the API server doesn't call the rule `pod-security`. `actual` is the rule's answer.
+ * Deletes from the plugin's answer the audit annotations that only PodSecurity writes. For exempt requests and
+ * privileged namespaces, the API server doesn't call the rule `pod-security`. An invalid label of a namespace is not
+ * passed to the rule, which gets only the levels that the labels state. `actual` is the rule's answer.
  */
 const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {
   const isOnlyOfPlugin = ([key, value]: [string, string]) =>
@@ -527,14 +528,17 @@ const splitDiffs = (answer: ComparableServerAnswer) => {
     if (typeof value !== "string") return value;
     const [text = "", diff] = value.split(/\n(?=@@ -[\s\S]*$)/);
     if (diff !== undefined) diffs.push(value.slice(text.length + 1));
-    // Kubernetes 1.33 shows Go's structures. Its diffs of them leave out unchanged fields, so they aren't compared.
     return text
       .replace(/(?<= value: )(\[\]|\{\})/g, "null")
       .replace(/(?<= value: [\w.*[\]]+)\{\}/g, "(nil)")
-      .replace(/\n {2}[\w.]+\{\n[\s\S]*?\n {2}\}(?=\n|$)/g, "\n(a diff)");
+      .replace(innerDiff, "\n(a diff)");
   });
   return { diffs, rest };
 };
+/**
+ * Matches a diff of Go's structures in a text of Kubernetes 1.33. It leaves out unchanged fields, so it isn't compared.
+ */
+const innerDiff = /\n {2}[\w.]+\{\n[\s\S]*?\n {2}\}(?=\n|$)/g;
 
 /**
  * Reports whether two diffs of the same old object lead to the same new object. `wanted` may have empty lists or maps
@@ -604,7 +608,9 @@ const sortTolerations = (
 const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
 /**
- * Replaces the toleration that the plugin adds by that of the RuntimeClass `impatient`, which surroundings.yaml has.
+ * Replaces the toleration of 300 seconds that DefaultTolerationSeconds adds by that of the RuntimeClass `impatient`,
+ * which surroundings.yaml has. The plugin adds its toleration before RuntimeClass adds this one, and the rule is called
+ * later.
  */
 const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
   const key = "node.kubernetes.io/not-ready";
@@ -658,11 +664,12 @@ export const comparePluginAndPortAnswers = (
   actual: ComparableServerAnswer,
   { earlierActual = [], earlierWanted = [], denials = [] }: ComparisonContext = {},
 ): ParityComparisonResult => {
-  const adjusted = adjustFailures(wanted, actual, minor);
+  // Upstream's audit annotation may have only one of several failures; then the rule's other failures are added to it.
+  const completed = addFailuresOfRule(wanted, actual, minor);
   // If several policies deny a request, upstream returns one of their denials at random, and so does the rule. If
   // upstream's denial is one of those of the rule, then any of them is accepted.
-  const isDenialOfRule = denials.some((denial) => isSame(adjustFailures(wanted, denial, minor), denial));
-  const acceptedAnswers = isDenialOfRule ? [adjusted, ...denials] : [adjusted];
+  const isDenialOfRule = denials.some((denial) => isSame(addFailuresOfRule(wanted, denial, minor), denial));
+  const acceptedAnswers = isDenialOfRule ? [completed, ...denials] : [completed];
   if (acceptedAnswers.some((answer) => isSame(answer, actual))) return { verdict: "equal" };
   const known = knownDifferences.find(
     ({ rules, since = { "1.0": true }, isInAudit, explains }) =>
@@ -681,7 +688,7 @@ export const comparePluginAndPortAnswers = (
  * the rule's annotation has the failures of all policies. If upstream's failure is one of the rule's failures, returns
  * upstream's answer with all failures of the rule; otherwise returns upstream's answer unchanged.
  */
-const adjustFailures = (
+const addFailuresOfRule = (
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,
   minor: string,

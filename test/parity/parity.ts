@@ -195,7 +195,10 @@ const deleteConditions = ({ matchConditions: _, variants, ...rule }: PluginPort[
   };
 };
 
-/** Returns the options of the generator: each namespace as often as its weight says, and the planned sequences. */
+/**
+ * Returns the options of the generator: each namespace as often as its weight says, and the scenarios. `own` stands for
+ * a new namespace of each sequence, which the generator calls undefined.
+ */
 const buildGeneratorOptions = ({ namespaces = {}, scenarios: names = [] }: PortComparisonConfig) => ({
   namespaces: Object.entries(namespaces).flatMap(([name, weight]) =>
     Array<string | undefined>(weight).fill(name === "own" ? undefined : name),
@@ -253,7 +256,7 @@ const serve = async (
     const exempt = { namespaces: [], ...(rule.exemptionRequired && { users: ["nobody"] }) };
     return [name, { failurePolicy: "Fail", exempt, settings }];
   });
-  const rules = { ...Object.fromEntries(setups), spoiler: {} };
+  const rules = { ...Object.fromEntries(setups), [competingRule.name]: {} };
   const yaml = JSON.stringify({ rules, clusters: { local: { kubernetes: minor } } });
   const { reports, manifests, stop } = await serveTestRules([...ports, competingRule], yaml, host);
   const names = new Set(ports.map(({ name }) => name));
@@ -314,7 +317,10 @@ const createDenialCollector = () => {
   };
 };
 
-/** Sends all sequences to one server, adds the audit annotations to the answers, and deletes the remaining objects. */
+/**
+ * Sends all sequences to one server, adds the audit annotations to the answers, and deletes the remaining objects.
+ * `takeDenials` returns the refusals that webhook entries sent for a sequence since its last call.
+ */
 const sendAndClear = async (
   sequences: NamedSequence[],
   { as, readAuditAnnotations }: TestCluster,
@@ -331,7 +337,10 @@ const sendAndClear = async (
   return turnsBySequence;
 };
 
-/** Sends all sequences to one server, several in parallel. */
+/**
+ * Sends all sequences to one server, several in parallel. `takeDenials` returns the refusals that webhook entries sent
+ * for a sequence since its last call; they are added to the answers.
+ */
 const sendAll = async (
   sequences: NamedSequence[],
   as: GetClient,
@@ -395,7 +404,10 @@ const listDenials = (turn: RequestWithAnswer, sequence: string): ComparableServe
     return toComparable({ ...turn, answer: { ...turn.answer, code: status.code, body } }, sequence);
   });
 
-/** A property for fast-check. After `runs.left` runs, further runs send nothing. */
+/**
+ * A property for fast-check, which runs it again and again to shorten a sequence. Only the next `runs.left` runs send
+ * requests; the caller sets this number. Further runs pass at once, so that fast-check ends.
+ */
 interface Property {
   property: IAsyncProperty<[RequestSequence]>;
   runs: { left: number };
@@ -416,9 +428,10 @@ const createProperty = (
   },
 ): Property => {
   let count = 0;
+  // The caller sets how many runs may send their sequence.
   const runs = { left: 0 };
   const property = fc.asyncProperty(sequence, async (sequence) => {
-    // A sequence that isn't sent counts as equal, so that shrinking ends.
+    // A sequence that isn't sent counts as equal, so that fast-check stops shortening it.
     if (runs.left-- <= 0) return;
     const name = `t${count++}`;
     const sequences = [{ sequence, name }];
@@ -473,6 +486,10 @@ const explain = async (
   return differences;
 };
 
+/**
+ * Describes a difference for the report. `found` says whether it appeared when the rule was called without
+ * matchConditions, and whether it appeared again when the requests were repeated.
+ */
 const toDifference = (
   verdict: StepVerdict,
   found: Pick<ParityDifference, "withoutConditions" | "recurs">,

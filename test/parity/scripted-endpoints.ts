@@ -84,7 +84,11 @@ export interface ConfigurationUseDetector {
   sendProbe: (admin: TestClusterClient) => ReturnType<TestClusterClient>;
 }
 
-/** Returns a detector whose added entries call the endpoint at `url`. The endpoint's certificate has this CA. */
+/**
+ * Returns a detector. `announce` adds to a configuration an entry that calls the endpoint at `url` with a new word. The
+ * endpoint answers with a warning, the word. So if the API server's answer to a probe has this warning, it uses the
+ * configuration. The endpoint's certificate has this CA.
+ */
 const createDetector = (url: string, ca: string): ConfigurationUseDetector => {
   let count = 0;
   const announce = (manifest: Configuration) => {

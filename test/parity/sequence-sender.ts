@@ -41,19 +41,20 @@ export const sendSequence = async (
   as: GetClient,
   takeDenials: (sequence: string) => readonly Status[] = () => [],
 ): Promise<{ turns: RequestWithAnswer[]; remainingPaths: string[] }> => {
-  const { kind, namespace = name, existingObject, generateName, prefix = "", steps } = sequence;
+  const { kind, namespace = name, existingObject, generateName, namePrefix = "", steps } = sequence;
   const { namespaced, kind: kindName, ...usual } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
   const { apiVersion = usual.apiVersion } = sequence;
-  const home = `/api/v1/namespaces/${namespace}`;
+  const namespacePath = `/api/v1/namespaces/${namespace}`;
   const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: RequestWithAnswer[] = [];
   // With generateName, no object has this name: the first create replaces it by the generated name.
-  let current = existingObject ?? (generateName ? `${name}-none` : prefix + name);
+  let objectName = existingObject ?? (generateName ? `${name}-none` : namePrefix + name);
   const createdNames = new Set<string>();
 
+  // The subresource `ephemeralcontainers` has the whole Pod as its object, so the Pod itself is read.
   const readStored = async (step: SequenceRequest & { verb: "replace" }) => {
     const suffix = step.subresource && step.subresource !== "ephemeralcontainers" ? `/${step.subresource}` : "";
-    const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${current}${suffix}` });
+    const { code, body } = await as("admin")({ method: "GET", path: `${collection}/${objectName}${suffix}` });
     return code === 200 ? body : undefined;
   };
   /**
@@ -68,15 +69,15 @@ export const sendSequence = async (
   };
   const quotas = sequence.quotas && (await createQuotas(sequence.quotas, namespace, as("admin")));
   for (const step of steps) {
-    const object = `${collection}/${current}`;
+    const object = `${collection}/${objectName}`;
     const end = Date.now() + 60_000;
-    while (createdNames.has(current) && !(await isCopyCurrent(object))) {
+    while (createdNames.has(objectName) && !(await isCopyCurrent(object))) {
       if (Date.now() > end) throw new Error(`the API server's copy of ${object} stays older than what is stored`);
       await wait(5);
     }
-    const paths = { home, namespace, collection, object };
+    const paths = { namespacePath, namespace, collection, object };
     const isKindStored = kind !== "localsubjectaccessreviews";
-    const context = { ...paths, isKindStored, name, current, generateName, readStored, first: steps[0] };
+    const context = { ...paths, isKindStored, name, objectName, generateName, readStored, first: steps[0] };
     const built = await buildCall(existingObject === undefined ? step : { ...step, dryRun: true }, context);
     const call = await replaceUidPlaceholders(built, as("admin"));
     // A closed connection counts as an answer with code 0: a panic of the API server closes the connection.
@@ -85,15 +86,15 @@ export const sendSequence = async (
     });
     const { name: answeredName } = Object(answer.body.metadata);
     if (answer.code === 201 && answer.body.kind === kindName && answeredName && !step.dryRun) {
-      current = answeredName;
+      objectName = answeredName;
       createdNames.add(answeredName);
     }
-    turns.push({ call: { ...call, user: step.user }, answer, name: current, denials: takeDenials(name) });
+    turns.push({ call: { ...call, user: step.user }, answer, name: objectName, denials: takeDenials(name) });
   }
   const paths = [
     ...[...createdNames].map((one) => `${collection}/${one}`),
     ...(quotas ?? []),
-    ...(sequence.namespace === undefined ? [home] : []),
+    ...(sequence.namespace === undefined ? [namespacePath] : []),
   ];
   const remainingPaths: string[] = [];
   for (const path of paths) if ((await as("admin")({ method: "GET", path })).code === 200) remainingPaths.push(path);
@@ -109,7 +110,7 @@ const createQuotas = async (
   name: string,
   admin: TestClusterClient,
 ): Promise<string[]> => {
-  const home = `/api/v1/namespaces/${name}`;
+  const namespacePath = `/api/v1/namespaces/${name}`;
   await admin({ method: "POST", path: "/api/v1/namespaces", body: { metadata: { name } } });
   const noSecrets = { hard: { secrets: "0" } };
   const all = [
@@ -117,14 +118,23 @@ const createQuotas = async (
     { name: "refuses-secrets", spec: noSecrets, status: { ...noSecrets, used: { secrets: "0" } } },
   ];
   for (const { name, spec } of all)
-    await admin({ method: "POST", path: `${home}/resourcequotas`, body: { metadata: { name }, spec } });
+    await admin({ method: "POST", path: `${namespacePath}/resourcequotas`, body: { metadata: { name }, spec } });
   const contentType = "application/merge-patch+json";
   for (const { name, status } of all)
-    await admin({ method: "PATCH", path: `${home}/resourcequotas/${name}/status`, body: { status }, contentType });
-  const probe = { method: "POST", path: `${home}/secrets?dryRun=All`, body: { metadata: { name: "s" } } } as const;
+    await admin({
+      method: "PATCH",
+      path: `${namespacePath}/resourcequotas/${name}/status`,
+      body: { status },
+      contentType,
+    });
+  const probe = {
+    method: "POST",
+    path: `${namespacePath}/secrets?dryRun=All`,
+    body: { metadata: { name: "s" } },
+  } as const;
   for (const end = Date.now() + 60_000; (await admin(probe)).code !== 403; await wait(5))
     if (Date.now() > end) throw new Error(`the quotas of namespace ${name} have no effect`);
-  return all.map(({ name }) => `${home}/resourcequotas/${name}`);
+  return all.map(({ name }) => `${namespacePath}/resourcequotas/${name}`);
 };
 
 /** Deletes an object that remains after a sequence. Removes its finalizers, because they would keep the object. */
@@ -136,6 +146,7 @@ export const deleteWithFinalizers = async (path: string, as: GetClient): Promise
   // Most objects have no finalizers, so the request above has already deleted them.
   if (code === 404 || (code === 200 && !name && !Object(body.metadata).finalizers)) return;
   const contentType = "application/merge-patch+json";
+  // A webhook of the test changes pods with this annotation. Such a change would be refused, and with it this update.
   const metadata = { finalizers: null, annotations: { [competingWebhookAnnotation]: null } };
   await as("admin")({ method: "PATCH", path, body: { metadata }, contentType });
   await as("admin")(deletion);
@@ -147,7 +158,7 @@ export const deleteWithFinalizers = async (path: string, as: GetClient): Promise
 interface StepContext {
   namespace: string;
   /** The API path of the namespace that the sequence uses. */
-  home: string;
+  namespacePath: string;
   /** False for kinds that the API server answers but doesn't store, such as LocalSubjectAccessReview. */
   isKindStored: boolean;
   /** The API path of the collection of objects. */
@@ -157,7 +168,7 @@ interface StepContext {
   /** The name of the sequence. */
   name: string;
   /** The current name of the sequence's object. */
-  current: string;
+  objectName: string;
   generateName: boolean;
   /** The first request of the sequence, which creates the object. */
   first: SequenceRequest | undefined;
@@ -167,7 +178,7 @@ interface StepContext {
 
 /** Returns the API request of a step. */
 const buildCall = async (step: SequenceRequest, context: StepContext): Promise<TestClusterRequest> => {
-  const { collection, object, current, generateName, name } = context;
+  const { namespacePath, collection, object, objectName, generateName, name } = context;
   const query = (parameters: Record<string, string> = {}) => {
     const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();
     return all && `?${all}`;
@@ -175,15 +186,16 @@ const buildCall = async (step: SequenceRequest, context: StepContext): Promise<T
   const subresource = "subresource" in step && step.subresource ? `/${step.subresource}` : "";
   switch (step.verb) {
     case "create": {
-      const resource = step.into === undefined ? collection : `${context.home}/${step.into}`;
+      const resource = step.otherResource === undefined ? collection : `${namespacePath}/${step.otherResource}`;
       const path = `${subresource ? `${object}${subresource}` : resource}${query()}`;
-      const isNameGenerated = generateName && !subresource && step.into === undefined;
-      const nameField = isNameGenerated ? { generateName: `${name}-` } : { name: current };
+      const isNameGenerated = generateName && !subresource && step.otherResource === undefined;
+      const nameField = isNameGenerated ? { generateName: `${name}-` } : { name: objectName };
+      // An object that isn't stored, such as a LocalSubjectAccessReview, has no name.
       if (!context.isKindStored) return { method: "POST", path, body: addNamespace(step.body, context.namespace) };
       return { method: "POST", path, body: addName(step.body, name, nameField) };
     }
     case "replace": {
-      const before = (await context.readStored(step)) ?? addName(getBody(context.first), name, { name: current });
+      const before = (await context.readStored(step)) ?? addName(getBody(context.first), name, { name: objectName });
       return { method: "PUT", path: `${object}${subresource}${query()}`, body: applyEdits(before, step.edits) };
     }
     case "patch": {
@@ -192,7 +204,7 @@ const buildCall = async (step: SequenceRequest, context: StepContext): Promise<T
     }
     case "apply": {
       const path = `${object}${subresource}${query({ fieldManager: step.manager, ...(step.force && { force: "true" }) })}`;
-      const body = addName(step.body, name, { name: current });
+      const body = addName(step.body, name, { name: objectName });
       return { method: "PATCH", path, body, contentType: "application/apply-patch+yaml" };
     }
     case "delete":
@@ -202,7 +214,7 @@ const buildCall = async (step: SequenceRequest, context: StepContext): Promise<T
       return { method: "DELETE", path: `${collection}${query(selector)}` };
     }
     case "look":
-      return { method: "GET", path: step.at === undefined ? context.home : `${context.home}/${step.at}` };
+      return { method: "GET", path: step.at === undefined ? namespacePath : `${namespacePath}/${step.at}` };
   }
 };
 

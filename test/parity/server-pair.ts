@@ -64,7 +64,7 @@ export const bootParityServerPair = async (
     mergeWithDefaults(config.settings ?? {}, {
       ...(backend && { backend: await readServiceKubeconfig(backend.images) }),
       // The rule finds the schemas of custom kinds among its policies.
-      ...(set && { policies: [...set.policies, ...set.surroundings.filter(isCustomKind)] }),
+      ...(set && { policies: [...set.policies, ...set.neededObjects.filter(isCustomKind)] }),
     }),
   );
   const plugins = await listPlugins(binaries);
@@ -90,13 +90,16 @@ export const bootParityServerPair = async (
       flags: [...commonOptions.flags, ...configurationFlags],
       ...(latePlugin ? { late: latePlugin } : { enable: [plugin] }),
     },
-    { ...commonOptions, disable: [...disabledPlugins, ...plugins.defaultOn.filter((name) => name === plugin)] },
+    { ...commonOptions, disable: [...disabledPlugins, ...(plugins.defaultOn.includes(plugin) ? [plugin] : [])] },
   ]);
   for (const { stop } of clusters) stack.defer(stop);
   const [upstream, ours] = clusters as [TestCluster, TestCluster];
   if (config.rbac) await grantRights(port, ruleSettings, ours);
   if (set)
-    await Promise.all([createPolicies(upstream.admin, set, binaries.minor), createPolicySurroundings(ours.admin, set)]);
+    await Promise.all([
+      createPolicies(upstream.admin, set, binaries.minor),
+      createObjectsThatPoliciesNeed(ours.admin, set),
+    ]);
 
   const { server, ca, getToken } = ours;
   const connections = { local: { server, ca, credentials: { token: getToken(reader) } } };
@@ -122,7 +125,7 @@ const createObject = async (admin: TestClusterClient, body: KubernetesObject) =>
 const isCustomKind = ({ kind }: KubernetesObject) => kind === "CustomResourceDefinition";
 const policySets = { validating: validatingPolicySet, mutating: mutatingPolicySet };
 
-/** Builds an object of each kind that the last policy of a set refuses. It is used to find out when policies apply. */
+/** Builds an object of each kind that a set's last policy refuses. Once they are refused, all policies are in use. */
 const buildRefusedObjects = ({ refusedKinds }: PolicySet) =>
   refusedKinds.map((kind) => ({
     ...kind,
@@ -130,27 +133,30 @@ const buildRefusedObjects = ({ refusedKinds }: PolicySet) =>
   }));
 
 /** Creates the objects to which policies refer: parameters and CustomResourceDefinitions. */
-const createPolicySurroundings = async (admin: TestClusterClient, set: PolicySet) => {
-  for (const object of set.surroundings) await createObject(admin, object);
+const createObjectsThatPoliciesNeed = async (admin: TestClusterClient, set: PolicySet) => {
+  for (const object of set.neededObjects) await createObject(admin, object);
   // The refused objects include one of each custom kind that the policies match.
   for (const path of buildRefusedObjects(set).map(getCollectionPath))
-    await waitUntil("a custom kind is not served", async () => (await admin({ method: "GET", path })).code === 200);
+    await waitUntil(
+      "timed out: a custom kind is still not served",
+      async () => (await admin({ method: "GET", path })).code === 200,
+    );
 };
 
 /**
  * Creates policies, and the objects to which they refer, in a cluster. Waits until the cluster evaluates the policies.
  */
 export const createPolicies = async (admin: TestClusterClient, set: PolicySet, minor: string) => {
-  await createPolicySurroundings(admin, set);
-  for (const object of [...set.policies, ...set.lastPolicy]) {
+  await createObjectsThatPoliciesNeed(admin, set);
+  for (const object of [...set.policies, ...set.readinessPolicyAndBinding]) {
     const { apiVersion = "", kind = "" } = object;
     await createObject(admin, { ...object, apiVersion: getServedVersion(kind, apiVersion, minor) ?? apiVersion });
   }
   for (const body of buildRefusedObjects(set))
-    await waitUntil("the API server does not evaluate its policies", async () => {
+    await waitUntil("timed out: the API server still does not evaluate its policies", async () => {
       const path = `${getCollectionPath(body)}?dryRun=All`;
       const { body: answer } = await admin({ method: "POST", path, body });
-      return String(answer.message).includes(set.lastMessage);
+      return String(answer.message).includes(set.readinessMessage);
     });
 };
 

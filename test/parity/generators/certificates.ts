@@ -53,22 +53,26 @@ export const pickCertificateRequest = (...names: (keyof typeof testCertificateRe
 
 const bundles = await Promise.all([1, 2].map(async () => generateAuthorityCertificate(await generatePrivateKey())));
 
+/** The users of changes: mostly users with fewer rights than `admin`. */
 const tenant = pickOne<RequestUser>("jane", "jane", "admin", "system:node:n1");
 const buildChange = (...edits: Arbitrary<FieldEdit>[]) =>
   assignUser(tenant, buildPatchStep(pickOne("json", "merge"), undefined, ...edits));
 const buildSubresourceChange = (subresource: string, ...edits: Arbitrary<FieldEdit>[]) =>
   assignUser(tenant, buildPatchStep(pickOne("json", "merge"), subresource, ...edits));
-/** Builds sequences about an object that is created with every right, and changed by users with fewer rights. */
+/**
+ * Builds sequences about an object that mostly `admin` creates, who has every right, and mostly users with fewer rights
+ * change. The name of the object begins with `namePrefix`.
+ */
 const buildTenantScenario = (
   kind: RequestSequence["kind"],
   body: Arbitrary<JsonMap>,
   changes: Arbitrary<SequenceRequest>[],
-  prefix?: string,
+  namePrefix?: string,
 ) =>
   buildScenario(kind, generateCreateStep(body), changes, {
     generateName: false,
     last: deleteNowStep,
-    ...(prefix !== undefined && { prefix }),
+    ...(namePrefix !== undefined && { namePrefix }),
   });
 
 const label = generateFieldEdit("metadata.labels.app", pickOne("x", "y"));

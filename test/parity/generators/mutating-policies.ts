@@ -15,13 +15,13 @@ import {
 
 // Generates MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's
 // name. The API server calls several policies in random order. So most objects choose one policy; some choose two whose
-// order doesn't matter, because one of them is invoked again. Objects of a subresource have no labels, so one policy
-// changes all of them.
+// order doesn't matter, because one of them is invoked again. A Scale, which is sent to the subresource `scale`, has no
+// labels, so a policy without a selector changes every Scale.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const annotate = (value: string) => `[JSONPatch{op: "add", path: "/metadata/annotations", value: ${value}}]`;
 
-/** An expression, or several that belong together. */
+/** One mutation, or several that a policy has in this order. */
 type Mutations = string | readonly string[];
 
 /**
@@ -35,7 +35,10 @@ interface MutatedKind {
 }
 
 const addAnnotation = '[JSONPatch{op: "add", path: "/metadata/annotations/team", value: "a"}]';
-/** Mutations that can be applied to objects of any kind. Some of them are errors. */
+/**
+ * Mutations that can be applied to objects of any kind. Some of them are errors. A list stands for several mutations
+ * that a policy has in this order.
+ */
 const anyMutations: readonly Mutations[] = [
   [annotate("{}"), addAnnotation],
   [annotate("{}"), `has(object.metadata.annotations) ? ${addAnnotation} : ${annotate('{"team": "b"}')}`],
@@ -303,6 +306,7 @@ const mutatingPolicies: readonly KubernetesObject[] = policies.flatMap((policy, 
     policyName: metadata.name,
     matchResources: { objectSelector: { matchLabels: { app: "y" } } },
   };
+  // The second binding has no parameters, and would match nothing more if the first one had no `matchResources`.
   const hasSecond = parts.hasSecondBinding && paramRef === undefined && matchResources !== undefined;
   return [
     { apiVersion, kind: "MutatingAdmissionPolicy", metadata, spec },
@@ -347,7 +351,7 @@ const fixedPolicies: readonly KubernetesObject[] = [
  * Refuses objects with the label `policy: last`. It is created last, so once it refuses, the API server uses all
  * policies.
  */
-const lastPolicy = buildPolicyWithBinding(
+const readinessPolicyAndBinding = buildPolicyWithBinding(
   "MutatingAdmissionPolicy",
   "last",
   {
@@ -357,7 +361,7 @@ const lastPolicy = buildPolicyWithBinding(
       resourceRules: kinds.map(({ rule }) => ({ ...rule, operations: ["CREATE"] })),
       objectSelector: { matchLabels: { policy: "last" } },
     },
-    // The parameter `most` is 2. No object has a member with this name, so the patch fails with `lastMessage`.
+    // The parameter `most` is 2. No object has a member with this name, so the patch fails with `readinessMessage`.
     mutations: [toMutation('[JSONPatch{op: "remove", path: "/" + params.data.most}]')],
   },
   { paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
@@ -400,9 +404,9 @@ const gadgetKind = buildKindDefinition("Gadget", {
 /** The set of MutatingAdmissionPolicies that comparisons use. */
 export const mutatingPolicySet: PolicySet = {
   policies: [...mutatingPolicies, ...fixedPolicies],
-  lastPolicy,
-  lastMessage: "nonexistent key: 2",
-  surroundings: [gadgetKind, ...validatingPolicySet.surroundings],
+  readinessPolicyAndBinding,
+  readinessMessage: "nonexistent key: 2",
+  neededObjects: [gadgetKind, ...validatingPolicySet.neededObjects],
   refusedKinds: [
     { apiVersion: "v1", kind: "ConfigMap" },
     { apiVersion: "apps/v1", kind: "Deployment" },

@@ -70,7 +70,7 @@ const buildKubeletScenario = (
   namespace = "default",
 ) => buildScenario(kind, buildCreate(body), changes, { namespace, last: deleteNowStep });
 
-/** Generates fields of pod specs. A kubelet may create no pod with most of them. */
+/** Generates fields of pod specs. Most of them are forbidden in pods that a kubelet creates. */
 const podSpecFields = pickOne<JsonMap>(
   ...Array<JsonMap>(6).fill({}),
   { serviceAccountName: "default" },
@@ -249,7 +249,10 @@ const resourceSlice = pickOne<JsonMap>(
   spec: buildSlice(node),
 }));
 
-/** Generates requests for the certificate of a pod, most of them for a pod on node n1. */
+/**
+ * Generates requests for the certificate of a pod, most of them for a pod on node n1. `shown-on-n1` is a mirror pod,
+ * `plain-on-n1` has no service account, and `gone` doesn't exist.
+ */
 const podCertificate = fc
   .record({
     nodeName: pickOne("n1", "n1", "n1", "n1", "n1", "n2"),
@@ -267,6 +270,7 @@ const podCertificate = fc
     signerName: pickOne("example.com/one", "example.com/one", "example.com/two", "example.com/three"),
   })
   .map(({ hasOtherUid, accountOfUid, ...spec }): JsonMap => {
+    // The service account `quiet` is in the namespace `accounted`.
     const namespace = accountOfUid === "quiet" ? "accounted" : "default";
     const serviceAccountUID = referToUid(`/api/v1/namespaces/${namespace}/serviceaccounts/${accountOfUid}`);
     const uids = { podUID: referToPodUid(hasOtherUid ? "on-n2" : spec.podName), serviceAccountUID };

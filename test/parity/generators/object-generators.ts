@@ -21,9 +21,9 @@ import {
 interface Odds {
   mayBeInvalid: boolean;
   /** Generates a valid value; if objects may be invalid, in one of 15 cases an invalid value. */
-  mostly<T, U>(valid: Arbitrary<T>, invalid: Arbitrary<U>): Arbitrary<T | U>;
+  mostlyValid<T, U>(valid: Arbitrary<T>, invalid: Arbitrary<U>): Arbitrary<T | U>;
   /** Returns these generators if objects may be invalid, otherwise none. */
-  ifInvalid<T>(arbitraries: T[]): T[];
+  ifMayBeInvalid<T>(arbitraries: T[]): T[];
 }
 
 const storageKinds: readonly GeneratedKind[] = [
@@ -33,7 +33,8 @@ const storageKinds: readonly GeneratedKind[] = [
 ];
 
 /** Returns a pod spec without restartPolicy and activeDeadlineSeconds: templates of Deployments can't have these. */
-const deleteRunOnceFields = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: JsonMap): JsonMap => spec;
+const omitRestartPolicyAndDeadline = ({ restartPolicy: _, activeDeadlineSeconds: __, ...spec }: JsonMap): JsonMap =>
+  spec;
 
 const labels = fc.dictionary(pickOne("app", "tier", "example.com/team"), pickOne("a", "b", ""), { maxKeys: 2 });
 const annotations = fc.oneof(
@@ -42,8 +43,8 @@ const annotations = fc.oneof(
 );
 
 /** Builds generators of image names and pull policies. */
-const buildImages = ({ mostly }: Odds) => {
-  const image = mostly(
+const buildImages = ({ mostlyValid }: Odds) => {
+  const image = mostlyValid(
     pickOne(
       "app",
       "app:1",
@@ -54,13 +55,13 @@ const buildImages = ({ mostly }: Odds) => {
     ),
     pickOne("", " app", "UPPER/App:1"),
   );
-  const pullPolicy = mostly(pickOne("Always", "IfNotPresent", "Never"), pickOne("", "Sometimes"));
+  const pullPolicy = mostlyValid(pickOne("Always", "IfNotPresent", "Never"), pickOne("", "Sometimes"));
   return { image, pullPolicy };
 };
 
 /** Builds a generator of the resources of a container. */
-const buildResources = ({ mostly, ifInvalid }: Odds) => {
-  const quantity = mostly(pickOne("1", "2", "0", "4k"), pickOne("-1", "one", "1.5", "1e3", "0.0001", "", "1Ki"));
+const buildResources = ({ mostlyValid, ifMayBeInvalid }: Odds) => {
+  const quantity = mostlyValid(pickOne("1", "2", "0", "4k"), pickOne("-1", "one", "1.5", "1e3", "0.0001", "", "1Ki"));
   const ordinary = {
     cpu: pickOne("1", "100m", "0.5", "1e-1", "1.500"),
     memory: pickOne("1Gi", "128Mi", "1e9", "1G", "64.5Mi"),
@@ -99,7 +100,7 @@ const buildResources = ({ mostly, ifInvalid }: Odds) => {
         requests: amounts,
       })),
     },
-    ...ifInvalid([
+    ...ifMayBeInvalid([
       generatePartialObjects({ requests: generatePartialObjects(makeMembersRare({ ...extended, ...unusual })) }),
       generatePartialObjects({ limits: generatePartialObjects(makeMembersRare({ ...ordinary, ...unusual })) }),
     ]).map((arbitrary) => ({ weight: 1, arbitrary })),
@@ -107,10 +108,10 @@ const buildResources = ({ mostly, ifInvalid }: Odds) => {
 };
 
 /** Builds a generator of probes. */
-const buildProbe = ({ mostly }: Odds) =>
+const buildProbe = ({ mostlyValid }: Odds) =>
   fc
     .tuple(
-      mostly(
+      mostlyValid(
         pickOne<JsonMap>(
           { httpGet: { path: "/", port: 80 } },
           { tcpSocket: { port: 80 } },
@@ -120,13 +121,16 @@ const buildProbe = ({ mostly }: Odds) =>
         ),
         fc.constant({}),
       ),
-      generatePartialObjects({ periodSeconds: mostly(pickOne(1, 10), pickOne(-1)), failureThreshold: pickOne(1, 3) }),
+      generatePartialObjects({
+        periodSeconds: mostlyValid(pickOne(1, 10), pickOne(-1)),
+        failureThreshold: pickOne(1, 3),
+      }),
     )
     .map(([handler, numbers]) => ({ ...handler, ...numbers }));
 
 /** Builds generators of the security contexts of containers and of pods. */
-const buildSecurityContexts = ({ mostly }: Odds) => {
-  const securityContext = mostly(
+const buildSecurityContexts = ({ mostlyValid }: Odds) => {
+  const securityContext = mostlyValid(
     pickOne<JsonMap>(
       {},
       { privileged: true },
@@ -145,7 +149,7 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
     ),
   );
 
-  const podSecurityContext = mostly(
+  const podSecurityContext = mostlyValid(
     pickOne<JsonMap>(
       {},
       { runAsUser: 1 },
@@ -164,14 +168,14 @@ const buildSecurityContexts = ({ mostly }: Odds) => {
 
 /** Builds generators of lists of containers, init containers and ephemeral containers. */
 const buildContainers = (odds: Odds) => {
-  const { mayBeInvalid, mostly } = odds;
+  const { mayBeInvalid, mostlyValid } = odds;
   const { image, pullPolicy } = buildImages(odds);
   const [resources, probe] = [buildResources(odds), buildProbe(odds)];
   const { securityContext } = buildSecurityContexts(odds);
   const buildContainer = (name: string): Arbitrary<JsonMap> =>
     generateWholeObjects({
-      name: mostly(fc.constant(name), pickOne("Bad_Name", "c0")),
-      image: mostly(image, fc.constant(undefined)),
+      name: mostlyValid(fc.constant(name), pickOne("Bad_Name", "c0")),
+      image: mostlyValid(image, fc.constant(undefined)),
       imagePullPolicy: presentOrAbsent(pullPolicy, "3:1"),
       ...makeMembersRare({
         resources,
@@ -184,7 +188,7 @@ const buildContainers = (odds: Odds) => {
         env: buildList(generateWholeObjects({ name: pickOne("A", "B"), value: pickOne("x", "") })),
         ports: buildList(
           generateWholeObjects({
-            containerPort: mostly(pickOne(80, 443), pickOne(0)),
+            containerPort: mostlyValid(pickOne(80, 443), pickOne(0)),
             protocol: presentOrAbsent(pickOne("UDP")),
           }),
         ),
@@ -204,10 +208,11 @@ const buildContainers = (odds: Odds) => {
   const initContainers = fc
     .tuple(buildContainerList("i", 1, 2), pickOne(undefined, undefined, "Always"))
     .map(([containers, restartPolicy]) => {
-      // Only init containers that keep running may have probes.
-      const ofRunning = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
-      const deleted = restartPolicy || mayBeInvalid ? [] : ofRunning.map((member) => [member, undefined]);
-      return containers.map((one) => omitUndefinedMembers({ ...one, ...Object.fromEntries(deleted), restartPolicy }));
+      // Only init containers that keep running, with the restartPolicy Always, may have these members.
+      const membersOfRunning = ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy"];
+      const omitted = restartPolicy || mayBeInvalid ? [] : membersOfRunning;
+      const omittedMembers = Object.fromEntries(omitted.map((member) => [member, undefined]));
+      return containers.map((one) => omitUndefinedMembers({ ...one, ...omittedMembers, restartPolicy }));
     });
   const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, presentOrAbsent(pullPolicy, "3:1"));
   const ephemeralContainers = buildList(
@@ -218,13 +223,13 @@ const buildContainers = (odds: Odds) => {
 
 /** Generates volumes. They are named by position, `v0` and `v1`, but an invalid second volume is also named `v0`. */
 const buildVolumes = (odds: Odds) => {
-  const { mostly } = odds;
+  const { mostlyValid } = odds;
   const { image, pullPolicy } = buildImages(odds);
   return buildList(
     fc
       .tuple(
-        mostly(fc.constant(undefined), fc.constant("v0")),
-        mostly(
+        mostlyValid(fc.constant(undefined), fc.constant("v0")),
+        mostlyValid(
           fc.oneof(
             generateWholeObjects({
               image: generateWholeObjects({ reference: image, pullPolicy: presentOrAbsent(pullPolicy, "3:1") }),
@@ -248,8 +253,8 @@ const buildVolumes = (odds: Odds) => {
 };
 
 /** Builds a generator of the affinity of a pod. */
-const buildAffinity = ({ mostly }: Odds) => {
-  const topologyKey = mostly(
+const buildAffinity = ({ mostlyValid }: Odds) => {
+  const topologyKey = mostlyValid(
     pickOne("kubernetes.io/hostname", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"),
     pickOne("", "not valid/", "Kubernetes.io/hostname"),
   );
@@ -258,7 +263,7 @@ const buildAffinity = ({ mostly }: Odds) => {
     labelSelector: pickOne<unknown>({ matchLabels: { app: "a" } }, {}, undefined),
     namespaces: presentOrAbsent(pickOne(["default"])),
   });
-  const preferred = generateWholeObjects({ weight: mostly(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
+  const preferred = generateWholeObjects({ weight: mostlyValid(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
   const podTerms = generatePartialObjects({
     requiredDuringSchedulingIgnoredDuringExecution: buildList(term, 3),
     preferredDuringSchedulingIgnoredDuringExecution: buildList(preferred, 2),
@@ -275,7 +280,7 @@ const buildAffinity = ({ mostly }: Odds) => {
 };
 
 /** Builds a generator of tolerations: valid ones of several forms, and invalid ones. */
-const buildToleration = ({ ifInvalid }: Odds) => {
+const buildToleration = ({ ifMayBeInvalid }: Odds) => {
   const lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
   return fc.oneof(
     {
@@ -305,7 +310,7 @@ const buildToleration = ({ ifInvalid }: Odds) => {
         effect: pickOne(undefined, "NoExecute", "NoSchedule"),
       }),
     },
-    ...ifInvalid([
+    ...ifMayBeInvalid([
       generatePartialObjects({
         key: pickOne("", "example.com/gpu", "not valid"),
         operator: pickOne("", "Exists", "Lt", "In"),
@@ -319,7 +324,7 @@ const buildToleration = ({ ifInvalid }: Odds) => {
 
 /** Builds generators of pod specs and of their parts. */
 const buildPods = (odds: Odds) => {
-  const { mostly } = odds;
+  const { mostlyValid } = odds;
   const parts = buildContainers(odds);
   const { buildContainerList, initContainers, ephemeralContainers } = parts;
   const [volumes, affinity, toleration] = [buildVolumes(odds), buildAffinity(odds), buildToleration(odds)];
@@ -329,25 +334,25 @@ const buildPods = (odds: Odds) => {
   const podSpec: Arbitrary<JsonMap> = fc
     .tuple(
       generateWholeObjects({
-        containers: mostly(buildContainerList("c", 1, 3), fc.constant([])),
+        containers: mostlyValid(buildContainerList("c", 1, 3), fc.constant([])),
         initContainers: presentOrAbsent(initContainers),
         volumes: presentOrAbsent(volumes),
         affinity: presentOrAbsent(affinity, "2:1"),
         tolerations: presentOrAbsent(tolerations, "2:1"),
         ...makeMembersRare({
           nodeSelector: pickOne({ a: "b" }),
-          activeDeadlineSeconds: mostly(pickOne(100), pickOne(0)),
+          activeDeadlineSeconds: mostlyValid(pickOne(100), pickOne(0)),
           terminationGracePeriodSeconds: pickOne(0, 5),
-          restartPolicy: mostly(pickOne("Always", "Never", "OnFailure"), pickOne("Maybe")),
-          priorityClassName: mostly(pickOne("system-node-critical", undefined), pickOne("none-such")),
-          runtimeClassName: mostly(fc.constant(undefined), pickOne("none-such")),
-          hostNetwork: mostly(fc.constant(undefined), pickOne(true)),
+          restartPolicy: mostlyValid(pickOne("Always", "Never", "OnFailure"), pickOne("Maybe")),
+          priorityClassName: mostlyValid(pickOne("system-node-critical", undefined), pickOne("none-such")),
+          runtimeClassName: mostlyValid(fc.constant(undefined), pickOne("none-such")),
+          hostNetwork: mostlyValid(fc.constant(undefined), pickOne(true)),
           securityContext: podSecurityContext,
           resources: pickOne<JsonMap | undefined>({ limits: { cpu: "64" } }, {}, undefined, undefined),
           automountServiceAccountToken: fc.boolean(),
           topologySpreadConstraints: pickOne([{ maxSkew: 1, topologyKey: "zone", whenUnsatisfiable: "DoNotSchedule" }]),
         }),
-        ephemeralContainers: mostly(fc.constant(undefined), ephemeralContainers),
+        ephemeralContainers: mostlyValid(fc.constant(undefined), ephemeralContainers),
       }),
       // A pod with a scheduling gate has no node.
       pickOne<JsonMap>({}, {}, {}, { nodeName: "n1" }, { schedulingGates: [{ name: "example.com/gate" }] }),
@@ -358,11 +363,14 @@ const buildPods = (odds: Odds) => {
 type Pods = ReturnType<typeof buildPods>;
 
 /** Builds generators of Service specs and of external IP addresses. */
-const buildServices = ({ mostly }: Odds) => {
-  const ip = mostly(pickOne("192.0.2.1", "192.0.2.2", "2001:db8::1"), pickOne("127.0.0.1", "", "host", "192.0.2.1"));
+const buildServices = ({ mostlyValid }: Odds) => {
+  const ip = mostlyValid(
+    pickOne("192.0.2.1", "192.0.2.2", "2001:db8::1"),
+    pickOne("127.0.0.1", "", "host", "192.0.2.1"),
+  );
   const externalIPs = fc.array(ip, { maxLength: 3 });
   const serviceSpec = generateWholeObjects({
-    ports: mostly(
+    ports: mostlyValid(
       pickOne(
         [{ port: 80 }],
         [{ port: 53, protocol: "UDP" }],
@@ -377,8 +385,8 @@ const buildServices = ({ mostly }: Odds) => {
     ...makeMembersRare({
       selector: labels,
       clusterIP: pickOne("None"),
-      sessionAffinity: mostly(pickOne("ClientIP", "None"), pickOne("Else")),
-      type: mostly(pickOne("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"), pickOne("Odd")),
+      sessionAffinity: mostlyValid(pickOne("ClientIP", "None"), pickOne("Else")),
+      type: mostlyValid(pickOne("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"), pickOne("Odd")),
       externalName: pickOne("a.example.com"),
       internalTrafficPolicy: pickOne("Local"),
       publishNotReadyAddresses: fc.boolean(),
@@ -389,19 +397,19 @@ const buildServices = ({ mostly }: Odds) => {
 };
 type Services = ReturnType<typeof buildServices>;
 
-const buildFinalizers = ({ mostly }: Odds) => {
+const buildFinalizers = ({ mostlyValid }: Odds) => {
   const protections = ["pv", "pvc", "vac"].map((short) => `kubernetes.io/${short}-protection`);
-  return fc.uniqueArray(mostly(pickOne("example.com/keep", ...protections), pickOne("keep", "not valid/")), {
+  return fc.uniqueArray(mostlyValid(pickOne("example.com/keep", ...protections), pickOne("keep", "not valid/")), {
     maxLength: 3,
   });
 };
 
-const buildTaints = ({ mostly }: Odds) =>
+const buildTaints = ({ mostlyValid }: Odds) =>
   buildList(
     generateWholeObjects({
-      key: mostly(pickOne("node.kubernetes.io/not-ready", "dedicated"), pickOne("", "not valid")),
+      key: mostlyValid(pickOne("node.kubernetes.io/not-ready", "dedicated"), pickOne("", "not valid")),
       value: pickOne(undefined, "", "x"),
-      effect: mostly(pickOne("NoSchedule", "NoExecute", "PreferNoSchedule"), pickOne("Never")),
+      effect: mostlyValid(pickOne("NoSchedule", "NoExecute", "PreferNoSchedule"), pickOne("Never")),
     }),
     3,
   );
@@ -409,28 +417,36 @@ const buildTaints = ({ mostly }: Odds) =>
 const storage = pickOne("1Gi", "2Gi", "1e9", "0.5Gi");
 
 /** Builds generators of Deployments, StatefulSets and Jobs. */
-const buildWorkloadSpecs = ({ mayBeInvalid, mostly }: Odds, { podSpec }: Pods) => {
+const buildWorkloadSpecs = ({ mayBeInvalid, mostlyValid }: Odds, { podSpec }: Pods) => {
   /** Generates a Deployment's or StatefulSet's spec: the fields that both have, and those in `members`. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
-      .tuple(labels, podSpec, mostly(pickOne(0, 1, 3, undefined), pickOne(-1)), generateWholeObjects(members))
+      .tuple(labels, podSpec, mostlyValid(pickOne(0, 1, 3, undefined), pickOne(-1)), generateWholeObjects(members))
       .map(([labels, spec, replicas, moreFields]): JsonMap => {
         const matchLabels = { app: "a", ...labels };
-        const template = { metadata: { labels: matchLabels }, spec: mayBeInvalid ? spec : deleteRunOnceFields(spec) };
+        const template = {
+          metadata: { labels: matchLabels },
+          spec: mayBeInvalid ? spec : omitRestartPolicyAndDeadline(spec),
+        };
         return { spec: omitUndefinedMembers({ replicas, selector: { matchLabels }, template, ...moreFields }) };
       });
 
   return {
     deployments: buildWorkload({ strategy: presentOrAbsent(pickOne({ type: "Recreate" }, {}), "1:4") }),
     statefulsets: buildWorkload({
-      serviceName: mostly(pickOne("a"), pickOne("", undefined)),
-      podManagementPolicy: presentOrAbsent(mostly(pickOne("Parallel"), pickOne("Odd")), "1:4"),
+      serviceName: mostlyValid(pickOne("a"), pickOne("", undefined)),
+      podManagementPolicy: presentOrAbsent(mostlyValid(pickOne("Parallel"), pickOne("Odd")), "1:4"),
     }),
     jobs: generateWholeObjects({
       spec: fc
-        .tuple(podSpec, pickOne(undefined, 1, 3), mostly(pickOne(undefined, 4), pickOne(-1)), pickOne(undefined, true))
+        .tuple(
+          podSpec,
+          pickOne(undefined, 1, 3),
+          mostlyValid(pickOne(undefined, 4), pickOne(-1)),
+          pickOne(undefined, true),
+        )
         .map(([spec, parallelism, completions, suspend]) => {
-          const template = { spec: { ...deleteRunOnceFields(spec), restartPolicy: "Never" } };
+          const template = { spec: { ...omitRestartPolicyAndDeadline(spec), restartPolicy: "Never" } };
           return omitUndefinedMembers({ parallelism, completions, suspend, template });
         }),
     }),
@@ -438,10 +454,10 @@ const buildWorkloadSpecs = ({ mayBeInvalid, mostly }: Odds, { podSpec }: Pods) =
 };
 
 /** Builds generators of the kinds of storage. */
-const buildStorageSpecs = ({ mostly }: Odds) => ({
+const buildStorageSpecs = ({ mostlyValid }: Odds) => ({
   persistentvolumeclaims: generateWholeObjects({
     spec: generateWholeObjects({
-      accessModes: mostly(pickOne(["ReadWriteOnce"], ["ReadOnlyMany"]), pickOne([], ["Never"])),
+      accessModes: mostlyValid(pickOne(["ReadWriteOnce"], ["ReadOnlyMany"]), pickOne([], ["Never"])),
       resources: storage.map((storage) => ({ requests: { storage } })),
       ...makeMembersRare({
         storageClassName: pickOne("fast", ""),
@@ -455,12 +471,12 @@ const buildStorageSpecs = ({ mostly }: Odds) => ({
   }),
   persistentvolumes: generateWholeObjects({
     spec: generateWholeObjects({
-      capacity: mostly(
+      capacity: mostlyValid(
         storage.map((storage) => ({ storage })),
         fc.constant({}),
       ),
-      accessModes: mostly(fc.constant(["ReadWriteOnce"]), fc.constant([])),
-      hostPath: mostly(fc.constant({ path: "/x" }), fc.constant(undefined)),
+      accessModes: mostlyValid(fc.constant(["ReadWriteOnce"]), fc.constant([])),
+      hostPath: mostlyValid(fc.constant({ path: "/x" }), fc.constant(undefined)),
       ...makeMembersRare({
         persistentVolumeReclaimPolicy: pickOne("Delete", "Retain"),
         storageClassName: pickOne("fast"),
@@ -471,14 +487,14 @@ const buildStorageSpecs = ({ mostly }: Odds) => ({
     }),
   }),
   volumeattributesclasses: generateWholeObjects({
-    driverName: mostly(pickOne("example.com"), pickOne("", "Not Valid")),
-    parameters: mostly(pickOne({ a: "b" }), pickOne({}, undefined)),
+    driverName: mostlyValid(pickOne("example.com"), pickOne("", "Not Valid")),
+    parameters: mostlyValid(pickOne({ a: "b" }), pickOne({}, undefined)),
   }),
 });
 
 /** Builds generators of the fields of objects beside apiVersion, kind and metadata, by kind. */
 const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<GeneratedKind, Arbitrary<JsonMap>> => {
-  const { mostly } = odds;
+  const { mostlyValid } = odds;
   const taints = buildTaints(odds);
   return {
     ...buildWorkloadSpecs(odds, pods),
@@ -486,14 +502,14 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
     pods: generateWholeObjects({ spec: pods.podSpec }),
     services: generateWholeObjects({ spec: serviceSpec }),
     configmaps: generatePartialObjects({
-      data: fc.dictionary(mostly(pickOne("a", "b"), pickOne("a b")), pickOne("x", ""), { maxKeys: 2 }),
+      data: fc.dictionary(mostlyValid(pickOne("a", "b"), pickOne("a b")), pickOne("x", ""), { maxKeys: 2 }),
       immutable: fc.boolean(),
     }),
     nodes: generatePartialObjects({
       spec: generatePartialObjects({
         taints,
         unschedulable: fc.boolean(),
-        podCIDR: mostly(pickOne("10.1.0.0/24"), pickOne("x")),
+        podCIDR: mostlyValid(pickOne("10.1.0.0/24"), pickOne("x")),
       }),
       status: generatePartialObjects({
         capacity: pickOne({ cpu: "1" }),
@@ -502,21 +518,24 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
     }),
     ingresses: generateWholeObjects({
       spec: generateWholeObjects({
-        defaultBackend: mostly(pickOne({ service: { name: "a", port: { number: 80 } } }), pickOne(undefined, {})),
-        ingressClassName: presentOrAbsent(mostly(pickOne("web", "inner", "missing"), pickOne("", "not valid")), "1:3"),
+        defaultBackend: mostlyValid(pickOne({ service: { name: "a", port: { number: 80 } } }), pickOne(undefined, {})),
+        ingressClassName: presentOrAbsent(
+          mostlyValid(pickOne("web", "inner", "missing"), pickOne("", "not valid")),
+          "1:3",
+        ),
       }),
     }),
     namespaces: generatePartialObjects({
       spec: pickOne({ finalizers: ["kubernetes"] }, { finalizers: ["example.com/keep"] }, {}),
     }),
     priorityclasses: generateWholeObjects({
-      value: mostly(pickOne(0, 5, 1000, -1), pickOne(2_000_000_000, undefined)),
+      value: mostlyValid(pickOne(0, 5, 1000, -1), pickOne(2_000_000_000, undefined)),
       globalDefault: presentOrAbsent(fc.boolean()),
-      preemptionPolicy: presentOrAbsent(mostly(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
+      preemptionPolicy: presentOrAbsent(mostlyValid(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
     }),
     podgroups: generateWholeObjects({
       spec: generateWholeObjects({
-        schedulingPolicy: mostly(
+        schedulingPolicy: mostlyValid(
           pickOne<JsonMap>({ basic: {} }, { gang: { minCount: 2 } }),
           pickOne({}, { gang: {}, basic: {} }),
         ),
@@ -588,7 +607,7 @@ const buildEdits = (
   pods: Pods,
   { ip, externalIPs }: Services,
 ): Record<GeneratedKind, Arbitrary<FieldEdit>[]> => {
-  const { mostly, ifInvalid } = odds;
+  const { mostlyValid, ifMayBeInvalid } = odds;
   const { image, pullPolicy, affinity, toleration, tolerations, ephemeralContainers } = pods;
   const taints = buildTaints(odds);
   const ofTemplate = [
@@ -603,9 +622,9 @@ const buildEdits = (
       ),
       generateFieldEdit("spec.tolerations.-", toleration),
       generateFieldEdit("spec.tolerations.-", toleration),
-      generateFieldEdit("spec.activeDeadlineSeconds", mostly(pickOne(1, 50), pickOne(1000, undefined))),
-      generateFieldEdit("spec.schedulingGates", mostly(fc.constant([]), fc.constant(undefined))),
-      ...ifInvalid([
+      generateFieldEdit("spec.activeDeadlineSeconds", mostlyValid(pickOne(1, 50), pickOne(1000, undefined))),
+      generateFieldEdit("spec.schedulingGates", mostlyValid(fc.constant([]), fc.constant(undefined))),
+      ...ifMayBeInvalid([
         generateFieldEdit("spec.containers.0.imagePullPolicy", pullPolicy),
         generateFieldEdit("spec.tolerations", presentOrAbsent(tolerations)),
         generateFieldEdit("spec.tolerations.0.tolerationSeconds", pickOne(1, undefined)),
@@ -655,7 +674,7 @@ const buildEdits = (
       generateFieldEdit("spec.tls", pickOne([{ hosts: ["a.example.com"] }])),
     ],
     jobs: [
-      generateFieldEdit("spec.parallelism", mostly(pickOne(0, 1, 2, 5), pickOne(-1))),
+      generateFieldEdit("spec.parallelism", mostlyValid(pickOne(0, 1, 2, 5), pickOne(-1))),
       generateFieldEdit("spec.parallelism", pickOne(3, undefined)),
       generateFieldEdit("spec.suspend", fc.boolean()),
     ],
@@ -675,11 +694,11 @@ const buildSubresources = (
   odds: Odds,
   { image, resources, ephemeralContainers }: Pods,
 ): Record<GeneratedKind, Record<string, Arbitrary<FieldEdit>>> => {
-  const { mostly } = odds;
+  const { mostlyValid } = odds;
   const taints = buildTaints(odds);
   const ofWorkload = {
-    scale: generateFieldEdit("spec.replicas", mostly(pickOne(0, 1, 5), pickOne(-1))),
-    status: generateFieldEdit("status.replicas", mostly(pickOne(1), pickOne(-1))),
+    scale: generateFieldEdit("spec.replicas", mostlyValid(pickOne(0, 1, 5), pickOne(-1))),
+    status: generateFieldEdit("status.replicas", mostlyValid(pickOne(1), pickOne(-1))),
   };
   return {
     pods: {
@@ -692,7 +711,7 @@ const buildSubresources = (
         generateFieldEdit("spec.containers.0.image", image),
       ),
       status: fc.oneof(
-        generateFieldEdit("status.phase", mostly(pickOne("Running", "Succeeded"), pickOne("Odd"))),
+        generateFieldEdit("status.phase", mostlyValid(pickOne("Running", "Succeeded"), pickOne("Odd"))),
         generateFieldEdit("status.message", pickOne("a")),
         generateFieldEdit("spec.containers.0.image", image),
       ),
@@ -717,7 +736,7 @@ const buildSubresources = (
     statefulsets: ofWorkload,
     ingresses: { status: generateFieldEdit("status.loadBalancer", pickOne({ ingress: [{ ip: "192.0.2.7" }] }, {})) },
     jobs: { status: generateFieldEdit("status.active", pickOne(1, 2)) },
-    namespaces: { status: generateFieldEdit("status.phase", mostly(pickOne("Active"), pickOne("Odd"))) },
+    namespaces: { status: generateFieldEdit("status.phase", mostlyValid(pickOne("Active"), pickOne("Odd"))) },
     priorityclasses: {},
     podgroups: {},
     localsubjectaccessreviews: {},
@@ -725,15 +744,15 @@ const buildSubresources = (
 };
 
 /**
- * Returns generators of objects and edits. A pod has so many parts that hardly any pod would be valid if each part were
- * sometimes invalid. So with `mayBeInvalid` each part is sometimes invalid, and without it all parts are valid.
+ * Returns generators of objects and edits. With `mayBeInvalid`, each part of an object is sometimes invalid. Then
+ * hardly any pod is valid, because a pod has so many parts. So comparisons also use generators without `mayBeInvalid`.
  */
 export const createObjectGenerators = ({ mayBeInvalid }: Pick<Odds, "mayBeInvalid">) => {
   const odds: Odds = {
     mayBeInvalid,
-    mostly: (valid, invalid) =>
+    mostlyValid: (valid, invalid) =>
       mayBeInvalid ? fc.oneof({ weight: 14, arbitrary: valid }, { weight: 1, arbitrary: invalid }) : valid,
-    ifInvalid: (arbitraries) => (mayBeInvalid ? arbitraries : []),
+    ifMayBeInvalid: (arbitraries) => (mayBeInvalid ? arbitraries : []),
   };
   const [pods, services] = [buildPods(odds), buildServices(odds)];
   return {

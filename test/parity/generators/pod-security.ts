@@ -7,7 +7,7 @@ import {
   buildScenario,
   generateCreateStep,
   labelSteps,
-  wrapEdit,
+  wrapInList,
 } from "./scenario-parts.ts";
 import {
   buildList,
@@ -73,9 +73,9 @@ const containerSecurityContext = fc
   )
   .map(([fields, moreFields]): JsonMap => {
     const { allowPrivilegeEscalation, ...context } = { ...fields, ...moreFields };
-    // API validation refuses a privileged container without privilege escalation.
-    const isLimited = !context.privileged && allowPrivilegeEscalation !== undefined;
-    return { ...context, ...(isLimited && { allowPrivilegeEscalation }) };
+    // API validation refuses a privileged container whose `allowPrivilegeEscalation` is false.
+    const keepsField = !context.privileged && allowPrivilegeEscalation !== undefined;
+    return { ...context, ...(keepsField && { allowPrivilegeEscalation }) };
   });
 
 const host = pickOne("127.0.0.1", "example.com", "");
@@ -89,7 +89,7 @@ const hostPorts = pickOne(
   ],
   [{ containerPort: 80, hostPort: 80 }],
 );
-/** Builds a generator of containers. Only some containers, such as init containers, may have no probes. */
+/** Builds a generator of containers. Init containers and ephemeral containers must not have probes. */
 const buildContainer = (name: string, { hasProbes }: { hasProbes: boolean }) =>
   generateWholeObjects({
     name: pickOne(name),
@@ -231,7 +231,7 @@ const template: Arbitrary<PodTemplate> = fc.oneof(
 );
 
 const buildChange = (path: string, value: Arbitrary<unknown>, subresource?: string) =>
-  buildEditStep(wrapEdit(generateFieldEdit(path, value)), subresource);
+  buildEditStep(wrapInList(generateFieldEdit(path, value)), subresource);
 const imageChange = buildChange("spec.containers.0.image", pickOne("app:3", "app:4"));
 const debug = buildChange("spec.ephemeralContainers", debuggers, "ephemeralcontainers");
 const resize = buildChange("spec.containers.0.resources.requests", pickOne({ cpu: "1" }, { cpu: "2" }), "resize");

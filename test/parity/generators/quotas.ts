@@ -1,7 +1,7 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import { createObjectGenerators } from "./object-generators.ts";
-import { buildEditStep, generateCreateStep, generateEditLists, labelSteps, wrapEdit } from "./scenario-parts.ts";
+import { buildEditStep, generateCreateStep, generateEditLists, labelSteps, wrapInList } from "./scenario-parts.ts";
 import {
   generateFieldEdit,
   generateWholeObjects,
@@ -26,7 +26,10 @@ const bytes = pickOne("40Gi", "50e9", "40G", "20Gi", "3Gi", "1.5Gi", "1e9", "922
 const withAmount = (amount: Arbitrary<string>, ...names: string[]) =>
   Object.fromEntries(names.map((name) => [name, amount]));
 
-/** For each kind: the names of resources that a quota may limit for objects of this kind, with generated amounts. */
+/**
+ * For each kind: the names of resources that a quota may limit for objects of this kind, with generated amounts. A
+ * limit of another kind (`count/deployments.apps` for ConfigMaps, `pods` for Deployments) must have no effect.
+ */
 const amounts = {
   pods: {
     ...withAmount(smallCounts, "pods", "count/pods", "requests.example.com/gpu"),
@@ -186,7 +189,8 @@ const resize = buildEditStep(
   ),
   "resize",
 );
-const terminate = buildEditStep(wrapEdit(generateFieldEdit("spec.activeDeadlineSeconds", pickOne(30, 60))));
+/** Sets a deadline, so that the pod belongs to the scope Terminating. */
+const setDeadline = buildEditStep(wrapInList(generateFieldEdit("spec.activeDeadlineSeconds", pickOne(30, 60))));
 /** Sets the status that the kubelet reports while a resize isn't finished. */
 const reportResize = buildEditStep(
   generateEditLists(
@@ -236,7 +240,7 @@ const bind = buildEditStep(
   "status",
 );
 const grow = buildEditStep(
-  wrapEdit(generateFieldEdit("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "1.5Gi"))),
+  wrapInList(generateFieldEdit("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "1.5Gi"))),
 );
 
 /** Generates Services with one to three ports. */
@@ -257,9 +261,9 @@ const service = fc
     },
   }));
 const retype = buildEditStep(
-  wrapEdit(generateFieldEdit("spec.type", pickOne("NodePort", "LoadBalancer", "ClusterIP"))),
+  wrapInList(generateFieldEdit("spec.type", pickOne("NodePort", "LoadBalancer", "ClusterIP"))),
 );
-const addPort = buildEditStep(wrapEdit(generateFieldEdit("spec.ports.-", pickOne({ name: "more", port: 8080 }))));
+const addPort = buildEditStep(wrapInList(generateFieldEdit("spec.ports.-", pickOne({ name: "more", port: 8080 }))));
 
 /** Generates requests for devices of one class. */
 const exactRequest = fc
@@ -293,9 +297,9 @@ const remove: Arbitrary<SequenceRequest> = requestOptions.map((options) => ({
   graceful: false,
 }));
 
-/** Scenarios for ResourceQuota, by name. */
+/** Scenarios for ResourceQuota, by name. Changes are picked at random, those listed twice more often. */
 export const quotaScenarios = {
-  quotasOfPods: buildQuotaScenario("pods", pod, [resize, terminate, reportResize, labelSteps]),
+  quotasOfPods: buildQuotaScenario("pods", pod, [resize, setDeadline, reportResize, labelSteps]),
   quotasOfServices: buildQuotaScenario("services", service, [retype, addPort, labelSteps]),
   quotasOfClaims: buildQuotaScenario("persistentvolumeclaims", claim, [bind, bind, grow, grow, labelSteps]),
   quotasOfDevices: buildQuotaScenario("resourceclaims", deviceClaim),

@@ -24,10 +24,10 @@ export const buildEditStep = (edits: Arbitrary<FieldEdit[]>, subresource?: strin
       return { ...target, verb: "patch", type: method, body: toPatch(method, edits) };
     });
 /** Turns a generator of one edit (an Arbitrary of fast-check) into a generator of lists with one edit. */
-export const wrapEdit = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
+export const wrapInList = (edit: Arbitrary<FieldEdit>) => edit.map((one) => [one]);
 export const generateEditLists = (...edits: Arbitrary<FieldEdit>[]) => fc.tuple(...edits);
 /** Generates a step that changes a label of the sequence's object. */
-export const labelSteps = buildEditStep(wrapEdit(generateFieldEdit("metadata.labels.app", pickOne("x", "y"))));
+export const labelSteps = buildEditStep(wrapInList(generateFieldEdit("metadata.labels.app", pickOne("x", "y"))));
 
 /** Replaces the user of a generated step by one of these users. */
 export const assignUser = (

@@ -15,7 +15,7 @@ import {
   generateCreateStep,
   generateEditLists,
   labelSteps,
-  wrapEdit,
+  wrapInList,
 } from "./scenario-parts.ts";
 import {
   buildList,
@@ -147,7 +147,7 @@ const resizeScenarios = fc.oneof(
 );
 
 /** Builds a request that binds a pod to a node: to the pod's subresource, or to the resource `bindings`. */
-const buildBinding = (place: { subresource: "binding" } | { into: "bindings" }): Arbitrary<SequenceRequest> =>
+const buildBinding = (place: { subresource: "binding" } | { otherResource: "bindings" }): Arbitrary<SequenceRequest> =>
   fc
     .record({
       options: requestOptions,
@@ -303,7 +303,7 @@ const bind = buildEditStep(
   "status",
 );
 const grow = buildEditStep(
-  wrapEdit(
+  wrapInList(
     generateFieldEdit("spec.resources.requests.storage", pickOne("2Gi", "3Gi", "5Gi", "7Gi", "1Gi", "512Mi", "1.5Gi")),
   ),
 );
@@ -348,9 +348,9 @@ const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => 
     return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
   });
   const changeOwners = buildEditStep(
-    wrapEdit(generateFieldEdit("metadata.ownerReferences", fc.oneof(owners, owners, pickOne(undefined)))),
+    wrapInList(generateFieldEdit("metadata.ownerReferences", fc.oneof(owners, owners, pickOne(undefined)))),
   );
-  const changeByStatus = buildEditStep(wrapEdit(generateFieldEdit("metadata.ownerReferences", owners)), "status");
+  const changeByStatus = buildEditStep(wrapInList(generateFieldEdit("metadata.ownerReferences", owners)), "status");
   return assignUsers(
     tenant,
     buildObjectScenario(kind, body, [
@@ -391,8 +391,8 @@ const podWithCheckedImages = buildPod(
   }),
 );
 
-const parallelism = buildEditStep(wrapEdit(generateFieldEdit("spec.parallelism", pickOne(1, 2, 3, 0))));
-const suspend = buildEditStep(wrapEdit(generateFieldEdit("spec.suspend", fc.boolean())));
+const parallelism = buildEditStep(wrapInList(generateFieldEdit("spec.parallelism", pickOne(1, 2, 3, 0))));
+const suspend = buildEditStep(wrapInList(generateFieldEdit("spec.suspend", fc.boolean())));
 /** Generates Jobs whose pods belong to a pod group. */
 const groupedJob = fc
   .record({
@@ -423,7 +423,7 @@ export const scenarioGenerators = {
   bindings: buildObjectScenario("pods", buildPod(pickOne({}), topology), [
     buildBinding({ subresource: "binding" }),
     buildBinding({ subresource: "binding" }),
-    buildBinding({ into: "bindings" }),
+    buildBinding({ otherResource: "bindings" }),
     labelSteps,
   ]),
   /** The scenario of pods that are created with a `spec.nodeName`. */
@@ -443,7 +443,7 @@ export const scenarioGenerators = {
     [debug, debug, labelSteps],
   ),
   priorities: buildObjectScenario("pods", prioritisedPod, [
-    buildEditStep(wrapEdit(generateFieldEdit("spec.priority", pickOne(undefined, 5)))),
+    buildEditStep(wrapInList(generateFieldEdit("spec.priority", pickOne(undefined, 5)))),
     buildEditStep(
       generateEditLists(
         generateFieldEdit("spec.priority", pickOne(undefined)),
@@ -454,13 +454,13 @@ export const scenarioGenerators = {
   ]),
   priorityClasses: fc.oneof(
     buildObjectScenario("priorityclasses", generators.buildObject("priorityclasses"), [
-      buildEditStep(wrapEdit(generateFieldEdit("globalDefault", pickOne(true, false)))),
+      buildEditStep(wrapInList(generateFieldEdit("globalDefault", pickOne(true, false)))),
     ]),
     ...["usual", "unusual", "high"].map((name) =>
       buildDryRunScenario(
         "priorityclasses",
         [name],
-        [buildEditStep(wrapEdit(generateFieldEdit("globalDefault", pickOne(true, false)))), labelSteps],
+        [buildEditStep(wrapInList(generateFieldEdit("globalDefault", pickOne(true, false)))), labelSteps],
       ),
     ),
   ),
@@ -478,7 +478,7 @@ export const scenarioGenerators = {
   ),
   images: buildObjectScenario("pods", podWithCheckedImages, [
     labelSteps,
-    buildEditStep(wrapEdit(generateFieldEdit("spec.containers.0.image", checkedImage))),
+    buildEditStep(wrapInList(generateFieldEdit("spec.containers.0.image", checkedImage))),
     buildEditStep(
       checkedImage.map((image) => [{ path: ["spec", "ephemeralContainers"], value: [{ name: "e0", image }] }]),
       "ephemeralcontainers",
@@ -486,7 +486,7 @@ export const scenarioGenerators = {
   ]),
   selectors: buildObjectScenario("pods", selectingPod, [labelSteps]),
   tolerations: buildObjectScenario("pods", toleratingPod, [
-    buildEditStep(wrapEdit(generateFieldEdit("spec.tolerations.-", toleration))),
+    buildEditStep(wrapInList(generateFieldEdit("spec.tolerations.-", toleration))),
     labelSteps,
   ]),
   claims: buildObjectScenario("persistentvolumeclaims", claim, [bind, grow, grow, labelSteps]),

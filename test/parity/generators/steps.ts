@@ -10,12 +10,15 @@ export interface FieldEdit {
   value?: unknown;
 }
 
+/** Creates an object by a POST to the sequence's own resource, or to `otherResource`, such as `bindings`. */
+type CreateRequest = { verb: "create"; subresource?: string; otherResource?: string; body: JsonMap };
+
 /** One request about a sequence's object. The object's name is added when the request is sent. */
 export type SequenceRequest = {
   user: RequestUser;
   dryRun: boolean;
-} /** `into` is the resource whose URL gets the POST, such as `bindings`; without it, the sequence's own resource. */ & (
-  | { verb: "create"; subresource?: string; into?: string; body: JsonMap }
+} & (
+  | CreateRequest
   /** Reads the stored object, and sends it back by PUT with these edits. */
   | { verb: "replace"; subresource?: string; edits: FieldEdit[] }
   | { verb: "patch"; subresource?: string; type: "json" | "merge" | "strategic-merge"; body: unknown }
@@ -69,7 +72,7 @@ export interface RequestSequence {
   /** The API version, if it differs from the usual one of the kind. */
   apiVersion?: string;
   /** The prefix that the object's name must have: for a ClusterTrustBundle, the name of its signer. */
-  prefix?: string;
+  namePrefix?: string;
   /** The object's namespace; without it, the sequence uses its own namespace, which doesn't exist at first. */
   namespace?: string;
   /** The quotas of the sequence's own namespace, which is then created before the first request. */
@@ -142,7 +145,11 @@ export const generateFieldEdit = (path: string, value: Arbitrary<unknown>): Arbi
     ...(value !== undefined && { value }),
   }));
 
-/** Returns edits as a JSON patch or as a merge patch, in which list elements are identified by name. */
+/**
+ * Returns edits as a patch of a type. The types `merge` and `strategic-merge` have the same patch: it contains the
+ * changed element of a list with its name. A merge replaces the whole list by it, a strategic merge changes only this
+ * element.
+ */
 export const toPatch = (type: "json" | "merge" | "strategic-merge", edits: FieldEdit[]): unknown => {
   if (type === "json")
     return edits.map(({ path, ...edit }) => {
@@ -157,12 +164,14 @@ export const toPatch = (type: "json" | "merge" | "strategic-merge", edits: Field
 export const buildMergePatch = (edits: FieldEdit[]): JsonMap =>
   edits.reduce<JsonMap>((patch, edit) => mergeWithDefaults(patch, nestEdit(edit)) as JsonMap, {});
 
-/** The first letters of the names in lists. The generators name elements by position: `c0`, `c1`. */
+/**
+ * For each list, the letter with which its elements' names begin. The generators name elements by position: `c0`, `c1`.
+ */
 const firstLetters: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
 
 /**
- * Returns a merge patch with one edit. It identifies an element of the lists in `firstLetters` by its name, such as c0.
- * The index `-` stands for a new element.
+ * Returns a merge patch with one edit. An element of a list in `firstLetters` gets its name, which is the list's letter
+ * and the element's index, such as c0. The index `-` stands for a new element.
  */
 const nestEdit = ({ path: [first, ...rest], value = null }: FieldEdit): JsonMap => {
   if (first === undefined) return {};

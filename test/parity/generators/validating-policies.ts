@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
-import { buildEditStep, buildScenario, generateCreateStep, wrapEdit } from "./scenario-parts.ts";
+import { buildEditStep, buildScenario, generateCreateStep, wrapInList } from "./scenario-parts.ts";
 import {
   type FieldEdit,
   generateFieldEdit,
@@ -289,7 +289,7 @@ const scalePolicy = buildPolicyWithBinding(
  * Refuses objects with the label `policy: last`. It is created last, so once it refuses, the API server uses all
  * policies.
  */
-const lastPolicy = buildPolicyWithBinding(
+const readinessPolicyAndBinding = buildPolicyWithBinding(
   "ValidatingAdmissionPolicy",
   "last",
   {
@@ -298,6 +298,7 @@ const lastPolicy = buildPolicyWithBinding(
       resourceRules: [configMapRule, counterRule],
       objectSelector: { matchLabels: { policy: "last" } },
     },
+    // The ConfigMap `limits` has a value in `most`, so this is false, and the policy refuses the object.
     validations: [{ expression: "params.data.most == ''", message: "the policies are in use" }],
   },
   { validationActions: ["Deny"], paramRef: { name: "limits", parameterNotFoundAction: "Deny" } },
@@ -339,22 +340,24 @@ const counterKind = buildKindDefinition("Counter", {
 /** Policies for a comparison, and the objects that both clusters need for them. */
 export interface PolicySet {
   policies: readonly KubernetesObject[];
-  /** A policy with parameters that refuses every object with the label `policy: last`. It is created last. */
-  lastPolicy: readonly KubernetesObject[];
-  /** A text that the messages of the last policy's refusals contain. */
-  lastMessage: string;
+  /**
+   * A policy that refuses every object with the label `policy: last`. It is created last, to see when all are in use.
+   */
+  readinessPolicyAndBinding: readonly KubernetesObject[];
+  /** A text that the messages of this policy's refusals contain. */
+  readinessMessage: string;
   /** The parameters of the policies, and the definitions of custom kinds. */
-  surroundings: readonly KubernetesObject[];
-  /** The kinds of objects that the last policy refuses. */
+  neededObjects: readonly KubernetesObject[];
+  /** The kinds of objects that this policy refuses. */
   refusedKinds: readonly { apiVersion: string; kind: string }[];
 }
 
 /** The set of ValidatingAdmissionPolicies that comparisons use. */
 export const validatingPolicySet: PolicySet = {
   policies: [...policies, ...scalePolicy],
-  lastPolicy,
-  lastMessage: "the policies are in use",
-  surroundings: [counterKind, ...policyParameters],
+  readinessPolicyAndBinding,
+  readinessMessage: "the policies are in use",
+  neededObjects: [counterKind, ...policyParameters],
   refusedKinds: [
     { apiVersion: "v1", kind: "ConfigMap" },
     { apiVersion: "example.com/v1", kind: "Counter" },
@@ -432,7 +435,7 @@ export const buildPriorityClass = (metadata: fc.Arbitrary<object>) =>
   });
 /** Generates a step that sets a field of an object or of its subresource. */
 export const editField = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
-  buildEditStep(wrapEdit(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
+  buildEditStep(wrapInList(generateFieldEdit(path, value) as fc.Arbitrary<FieldEdit>), subresource);
 
 /** Scenarios for ValidatingAdmissionPolicy, by name. */
 export const validatingPolicyScenarios = {
