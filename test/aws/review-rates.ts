@@ -8,7 +8,7 @@ import { readRule } from "../../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../../infra/catalogue/sources.ts";
 import { createRandom } from "../../infra/testing/random.ts";
 import { benchCluster, buildBenchEndpointConfig } from "../bench/handlers.ts";
-import { buildHttpRequest } from "../bench/inputs/reviews.ts";
+import { createHttpRequestBuilder } from "../bench/inputs/reviews.ts";
 import type { AnswerCounts } from "../bench/ledger.ts";
 import { computeQuantiles } from "../bench/ratios.ts";
 import { createTestSigner } from "../parity/test-key.ts";
@@ -30,7 +30,7 @@ export const openRuleForRates = async (name: string) => {
         kind: "AdmissionReview",
         request: { uid: randomUUID(), ...reviewed },
       };
-      const request = buildHttpRequest(`/${segment(benchCluster)}/${name}/validate`, JSON.stringify(review));
+      const request = createHttpRequestBuilder(`/${segment(benchCluster)}/${name}/validate`, JSON.stringify(review));
       const { code, body } = await answerRequest(request());
       if (code !== 200) return "failed";
       return JSON.parse(body).response.allowed ? "admitted" : "refused";

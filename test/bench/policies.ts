@@ -10,7 +10,7 @@ import { createTestSigner } from "../parity/test-key.ts";
 import { compareCueColdStartsWithCueWasm } from "./cold-starts.ts";
 import { benchCluster, buildBenchEndpointConfig } from "./handlers.ts";
 import { kinitirasCaseTables, type PolicyCase } from "./inputs/example-policies.ts";
-import { buildHttpRequest, buildPodReview } from "./inputs/reviews.ts";
+import { buildPodReview, createHttpRequestBuilder } from "./inputs/reviews.ts";
 import type { KinitirasBenchQuestion, TimedPolicyEvaluations } from "./peers/kinitiras.ts";
 import { type ChildProgram, startChild, startNodeProcess } from "./processes/processes.ts";
 import { type BenchResult, measureMilliseconds, measureRatiosInTurn, summarizeRatios } from "./ratios.ts";
@@ -72,7 +72,10 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     openCapabilities: createUnconnectedCapabilities,
     writeLogLine: () => {},
   };
-  const request = buildHttpRequest(`/${signer.segment(benchCluster, 1)}/policy-override/mutate`, buildPodReview(5_000));
+  const request = createHttpRequestBuilder(
+    `/${signer.segment(benchCluster, 1)}/policy-override/mutate`,
+    buildPodReview(5_000),
+  );
   /** Returns a function that sends a review. The answer must have this many patch operations. */
   const openReview = async (policies: OverridePolicy[], operations: number) => {
     const { answerRequest } = createEndpoint(

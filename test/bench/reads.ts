@@ -9,7 +9,7 @@ import type { ControlPlaneBinaries } from "../control-plane/binaries.ts";
 import { bootCluster } from "../control-plane/cluster.ts";
 import { createTestSigner } from "../parity/test-key.ts";
 import { buildBenchEndpointConfig } from "./handlers.ts";
-import { buildHttpRequest, buildPodReview } from "./inputs/reviews.ts";
+import { buildPodReview, createHttpRequestBuilder } from "./inputs/reviews.ts";
 import { measureMilliseconds, measureRatiosInTurn, type RatioSummary, summarizeRatios } from "./ratios.ts";
 
 /** The cost of reads in a review. Cached answers need no network, and parallel reads need one round trip together. */
@@ -82,7 +82,7 @@ export const measureReviewsWithReads = async (
       openCapabilities,
       writeLogLine: () => {},
     });
-    const request = buildHttpRequest(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
+    const request = createHttpRequestBuilder(`/${signer.segment("bench", 1)}/bench/mutate`, buildPodReview(5_000));
     return async () => {
       const { code, body } = await answerRequest(request());
       if (code !== 200) throw new Error(`no answer to measure: ${body}`);

@@ -16,7 +16,7 @@ import { createConsole } from "../../infra/console/console.ts";
 import type { ReviewDetails, ReviewRow, RuleSummary } from "../../infra/console/messages.ts";
 import { bundlePage } from "../../infra/console/page-files.ts";
 import { createReviewFeed } from "../../infra/console/reviews.ts";
-import { buildHttpRequest } from "../bench/inputs/reviews.ts";
+import { createHttpRequestBuilder } from "../bench/inputs/reviews.ts";
 import { type ConsoleGateway, serveWithConsole } from "../console.ts";
 import { createTestFolder } from "../folders.ts";
 import { listen } from "../listen.ts";
@@ -454,7 +454,7 @@ describe("the feed of reviews", () => {
       // JSON.stringify can't write an object that is nested as deep.
       const deep = "[".repeat(100_000) + "]".repeat(100_000);
       const body = JSON.stringify(buildPodReview(request)).replace('"nested deep"', deep);
-      return (await answerRequest(buildHttpRequest(sentPath, body)())).code;
+      return (await answerRequest(createHttpRequestBuilder(sentPath, body)())).code;
     };
     return { feed, send };
   };

@@ -8,8 +8,8 @@ import type { ReviewHttpRequest } from "#lib/core/endpoint.ts";
 const templates = parse(readFileSync(new URL("reviews.yaml", import.meta.url), "utf8"));
 
 /**
- * Returns the body of a review of a pod. Its size is `bytes`, plus or minus a few hundred. Containers fill up to `longestPod`,
- * which is as long as a real pod gets, and a made-up list `records` fills the rest.
+ * Returns the body of a review of a pod. Its size is `bytes`, plus or minus a few hundred. Containers fill up to
+ * `longestPod`, which is as long as a real pod gets, and a made-up list `records` fills the rest.
  */
 export const buildPodReview = (bytes: number): string => {
   const review = structuredClone(templates.review);
@@ -39,8 +39,8 @@ const buildRecord = (index: number): object => {
   return { ...templates.record, id: `record-${index}`, weight: index / 8, enabled: index % 2 === 0, labels };
 };
 
-/** Returns a function that builds an API server's request. */
-export const buildHttpRequest = (path: string, body: string) => (): ReviewHttpRequest => ({
+/** Returns a function that builds an API server's HTTP request. Each call builds a new one. */
+export const createHttpRequestBuilder = (path: string, body: string) => (): ReviewHttpRequest => ({
   method: "POST",
   path,
   contentType: "application/json",
