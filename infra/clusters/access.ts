@@ -16,7 +16,7 @@ export interface ClusterCredentialOptions {
   kubeconfig?: string | undefined;
   context?: string | undefined;
   /** The context of the kubeconfig to use if it exists and `context` isn't set. */
-  preferred?: string | undefined;
+  preferredContext?: string | undefined;
   identity?: (() => Promise<AwsKeys>) | undefined;
   /** Checks before each change of the cluster that the command still has the stage's lock. */
   guard?: StageLockGuard;
@@ -47,14 +47,14 @@ export const resolveClusterConnection = async (
   {
     kubeconfig,
     context,
-    preferred,
+    preferredContext,
     identity,
     folder = ".",
     neededRight = "write webhook configurations",
   }: ClusterCredentialOptions,
 ): Promise<ClusterConnection> => {
   if (kubeconfig !== undefined) {
-    const chosen = { files: [resolveConfigPath(kubeconfig, ".")], isNamedByUser: true, context, preferred };
+    const chosen = { files: [resolveConfigPath(kubeconfig, ".")], isNamedByUser: true, context, preferredContext };
     return connectByKubeconfig(chosen, `--kubeconfig ${kubeconfig}`);
   }
   const connectPath = `clusters.${name}.connect`;

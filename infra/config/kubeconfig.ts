@@ -38,7 +38,7 @@ interface KubeconfigChoice {
   isNamedByUser: boolean;
   context?: string | undefined;
   /** The context to use if it exists and `context` isn't set. If it doesn't exist, the current context is used. */
-  preferred?: string | undefined;
+  preferredContext?: string | undefined;
 }
 
 /** If postern.yaml has no section `clusters`, there is one cluster of this name. */
@@ -52,7 +52,8 @@ const unnamedCluster = "local";
 export const readKubeconfigVariable = (cluster: string, context?: string): KubeconfigChoice | undefined => {
   const files = (process.env.KUBECONFIG ?? "").split(delimiter).filter(Boolean);
   if (files.length === 0) return undefined;
-  const contexts = cluster === unnamedCluster ? { context, preferred: cluster } : { context: context ?? cluster };
+  const contexts =
+    cluster === unnamedCluster ? { context, preferredContext: cluster } : { context: context ?? cluster };
   return { files: [...new Set(files.map((file) => resolve(file)))], isNamedByUser: true, ...contexts };
 };
 
@@ -195,10 +196,10 @@ const isInAws = (name: string) => !("file" in parseCredentialPlace(name));
  * Returns the cluster and the user of a kubeconfig's context. Throws if Postern doesn't support them. Errors begin with
  * a verb: callers put what names the kubeconfig before them, such as `--kubeconfig FILE`.
  */
-const readContext = async ({ files, context: chosen, preferred, isNamedByUser }: KubeconfigChoice) => {
+const readContext = async ({ files, context: chosen, preferredContext, isNamedByUser }: KubeconfigChoice) => {
   const config = mergeKubeconfigs(await readKubeconfigs(files));
   const find = (entries: NamedEntry[], name: unknown) => entries.find((entry) => entry.name === name);
-  const wanted = chosen ?? (find(config.contexts, preferred) ? preferred : config.currentContext);
+  const wanted = chosen ?? (find(config.contexts, preferredContext) ? preferredContext : config.currentContext);
   const context = find(config.contexts, wanted)?.content;
   const [cluster, user] = [find(config.clusters, context?.cluster), find(config.users, context?.user)];
   if (!context || !cluster || !user)

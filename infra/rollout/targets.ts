@@ -113,9 +113,10 @@ export const openTargetCluster = (
 };
 
 /**
- * Throws if the webhook entries in a cluster are from another stage, which this stage would overwrite. Two stages of
- * the same name in two accounts or regions are different stages. Entries without the annotation `postern.dev/identity`
- * count as this stage's if all of them call its addresses.
+ * Throws if the webhook entries in a cluster are from another stage, which this stage would overwrite. If there are no
+ * entries, checks the cluster's policies instead. Two stages of the same name in two accounts or regions are different
+ * stages. Entries without the annotation `postern.dev/identity` count as this stage's if all of them call its addresses.
+ * Policies call no address, so policies without the annotation are refused.
  */
 export const requireOwnEntries = async (
   api: ClusterApi,
@@ -150,10 +151,10 @@ export const requireOwnEntries = async (
   );
 };
 
-/** Returns the base URLs of a stage's functions. */
-export const listBaseUrls = (outputs: Record<string, string>, url?: string): string[] => [
+/** Returns the base URLs of a stage's functions: those in the outputs of the stack, and that of the option --url. */
+export const listBaseUrls = (outputs: Record<string, string>, urlOption?: string): string[] => [
   ...Object.entries(outputs).flatMap(([name, value]) => (name.endsWith("BaseUrl") ? [value] : [])),
-  ...(url === undefined ? [] : [url]),
+  ...(urlOption === undefined ? [] : [urlOption]),
 ];
 
 /** Describes what an entry calls, without the key in its URL, such as `https://rules.example.com` or "a Service". */
@@ -174,14 +175,15 @@ type InspectionTargets = Pick<DeploymentTargets, "stage" | "file" | "deployer" |
 
 /**
  * Inspects a cluster: some rules have settings that depend on the cluster's content, such as its policies, and the API
- * server can evaluate some policies itself. `before` is what the last release records of the cluster: the kinds of
- * policies that its API server didn't apply. Until its minor version changes, functions evaluate these kinds. With
- * --write, or if a plan (`isPlan`) can't reach it, the version in postern.yaml says which policies it can evaluate.
+ * server can evaluate some policies itself. Which kinds, the cluster says; with --write, or if a plan (`isPlan`) can't
+ * reach it, the minor version in postern.yaml does. An earlier deployment may have found that the API server accepts a
+ * kind but doesn't apply it: `recorded`, from the last release, lists such kinds. Functions then evaluate them until the
+ * cluster has another minor version.
  */
 export const inspectClusterOfDeployment = async (
   targets: InspectionTargets,
   name: string,
-  before: ReleasedCluster | undefined,
+  recorded: ReleasedCluster | undefined,
   { isPlan = false } = {},
 ): Promise<InspectedClusterConfig> => {
   const { catalogue, write } = targets;
@@ -189,16 +191,16 @@ export const inspectClusterOfDeployment = async (
     createInspectedCluster(await openTargetCluster(targets, name)),
   );
   if (placePolicies(catalogue, cluster).length === 0) return { cluster, notes };
-  const stated = toPolicySupport(cluster.kubernetes);
+  const supportByConfig = toPolicySupport(cluster.kubernetes);
   const readSupport = async () => readPolicySupport(await openTargetCluster(targets, name));
   const policySupport =
     write === undefined
       ? await readSupport().catch((error: unknown) => {
-          if (error instanceof Complaint && isPlan && stated) return stated;
+          if (error instanceof Complaint && isPlan && supportByConfig) return supportByConfig;
           throw error;
         })
-      : stated;
-  const isSameMinor = before?.policies?.kubernetes === policySupport?.kubernetes;
-  const unapplied = isSameMinor ? before?.policies?.unapplied : undefined;
+      : supportByConfig;
+  const isSameMinor = recorded?.policies?.kubernetes === policySupport?.kubernetes;
+  const unapplied = isSameMinor ? recorded?.policies?.unapplied : undefined;
   return { cluster: { ...cluster, policySupport: policySupport && { ...policySupport, unapplied } }, notes };
 };
