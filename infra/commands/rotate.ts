@@ -40,8 +40,8 @@ export default {
     const { clusters, ...project } = await readDeploymentConfig(options);
     const all = [...project.config.clusters.keys()];
     const retirement = {
-      unused: parseDurationMilliseconds(options.text("unused-for"), "unused-for"),
-      patience: parseDurationMilliseconds(options.text("patience"), "patience"),
+      unusedMilliseconds: parseDurationMilliseconds(options.text("unused-for"), "unused-for"),
+      maxMilliseconds: parseDurationMilliseconds(options.text("patience"), "patience"),
     };
     const report = await runInStage(options, async (stage) => {
       const job = {

@@ -22,11 +22,11 @@ import { lockStage, type StageLock } from "./stage/lock.ts";
 /** How long a rotation waits until no caller uses the old URL key. */
 interface OldUrlKeyWaits {
   /** The old key counts as unused after so many milliseconds without a review that used it. */
-  unused: number;
+  unusedMilliseconds: number;
   /** After so many milliseconds, the rotation gives up. */
-  patience: number;
+  maxMilliseconds: number;
   /** Milliseconds between two queries of the log. */
-  every?: number;
+  pollMilliseconds?: number;
 }
 
 /**
@@ -39,6 +39,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     let keyring = await readOrCreateKeyring(parameters);
     // If there are two keys, an earlier rotation was interrupted, and this one continues it.
     if (keyring.signers.length === 1) await requireLive(job, keyring);
+    // The list `signers` begins with the old key. While new URLs still get this key, functions may not accept the new one.
     if (keyring.current === keyring.signers[0]) {
       keyring = await addSecondSigningKey(parameters);
       job.progress.say("functions are updated to accept a second key");
@@ -58,12 +59,12 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     const oldKeys = [...job.config.clusters].flatMap(([cluster, { keyVersions }]) =>
       keyVersions.map((version) => ({ cluster, key: formatLoggedKey(old, version) })),
     );
-    const relayKeys = clustersWithRelay.map((cluster) => {
+    const newRelayKeys = clustersWithRelay.map((cluster) => {
       const { keyVersions = [] } = job.config.clusters.get(cluster) ?? {};
       return { cluster, key: formatLoggedKey(fresh, keyVersions.at(-1)) };
     });
     // Operators give relays their new URLs: wait until no call has an old key, and each relay has used its new one.
-    await awaitKeyChange(job, { oldKeys, relayKeys }, retirement);
+    await awaitKeyChange(job, { oldKeys, newRelayKeys }, retirement);
     keyring = await deleteAllKeysButNewest(parameters);
     job.progress.say("functions stop accepting the old key");
     await redeploy(job, keyring, lock);
@@ -86,8 +87,10 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: O
     const oldKeys = keyring.signers.map((signer) => ({ cluster: name, key: formatLoggedKey(signer, old) }));
     const hasRelay = job.config.clusters.get(name)?.service !== undefined;
     if (hasRelay) tellOperatorsOfRelays(job, [name]);
-    const relayKeys = hasRelay ? [{ cluster: name, key: formatLoggedKey(keyring.current, fresh) }] : [];
-    await awaitKeyChange(job, { oldKeys, relayKeys }, retirement);
+    // The deployment gives new URLs to clusters, but an operator gives them to relays. A review with a relay's new key
+    // shows that this is done.
+    const newRelayKeys = hasRelay ? [{ cluster: name, key: formatLoggedKey(keyring.current, fresh) }] : [];
+    await awaitKeyChange(job, { oldKeys, newRelayKeys }, retirement);
     job.progress.say(`postern.yaml: clusters.${name}.keyVersion is ${fresh}`);
     await redeploy(await writeConfig(fresh), keyring, lock);
     return `the key of ${name} is replaced; commit postern.yaml`;
@@ -98,7 +101,7 @@ const formatLoggedKey = ({ publicKey }: WebhookUrlSigner, keyVersion: number | u
   `${publicKey.slice(0, 8)}.${keyVersion}`;
 
 /** Describes a change in the plan that isn't about keys; undefined if there is none. A rotation must not deploy it. */
-const findOtherChanges = ({ stack, parts }: DeploymentPlan): string | undefined => {
+const findChangeBesidesKeys = ({ stack, parts }: DeploymentPlan): string | undefined => {
   const changed = parts.find(
     ({ changes, settings }) =>
       changes.some((change) => !["keys", "settings"].includes(change)) ||
@@ -118,19 +121,20 @@ const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
       1,
     );
   if (changesNothing(plan)) return;
-  const unknown = plan.clusters.find((clusterPlan) => clusterPlan.unknown !== undefined)?.unknown;
+  // A cluster's plan says in `unknown` why the cluster can't be read.
+  const [unreadableReason] = plan.clusters.flatMap(({ unknown }) => unknown ?? []);
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
   const what =
-    findOtherChanges(plan) ??
+    findChangeBesidesKeys(plan) ??
     (cluster === undefined ? "the working tree's version" : `the configuration of ${cluster}`);
-  throw new Complaint(unknown ?? `${what} is not live yet; run postern deploy first`, 1);
+  throw new Complaint(unreadableReason ?? `${what} is not live yet; run postern deploy first`, 1);
 };
 
 /** Deploys a change of keys. Throws if the plan has any other change. */
 const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) => {
   await lock.check();
   const prepared = await prepareDeployment(job, keyring);
-  const undeployed = findOtherChanges(prepared.plan);
+  const undeployed = findChangeBesidesKeys(prepared.plan);
   if (undeployed !== undefined)
     throw new Complaint(
       `${undeployed} is not live yet, and a rotation must not release it; run postern deploy, then postern rotate again`,
@@ -139,10 +143,10 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
   if (!changesNothing(prepared.plan)) await rollOut(prepared, lock);
 };
 
-/** A cluster's key. */
-interface UsedKey {
+/** A key in a cluster's URLs. */
+interface LoggedKey {
   cluster: string;
-  /** As in the field `Key` of log lines. */
+  /** What log lines have in the field `Key`: the start of the public key, and the key version. */
   key: string;
 }
 
@@ -159,41 +163,42 @@ const tellOperatorsOfRelays = ({ stage, progress }: DeploymentJob, clusters: str
  */
 const awaitKeyChange = async (
   { stage, progress }: DeploymentJob,
-  { oldKeys, relayKeys }: { oldKeys: UsedKey[]; relayKeys: UsedKey[] },
-  { unused, patience, every = 30_000 }: OldUrlKeyWaits,
+  { oldKeys, newRelayKeys }: { oldKeys: LoggedKey[]; newRelayKeys: LoggedKey[] },
+  { unusedMilliseconds, maxMilliseconds, pollMilliseconds = 30_000 }: OldUrlKeyWaits,
 ) => {
   const start = Date.now();
-  let waiting = relayKeys;
+  let unusedRelayKeys = newRelayKeys;
   await progress.step("the old key", async (tell) => {
     for (;;) {
       const now = Date.now();
       const rows = await stage.logs.query(
         getFunctionsLogGroup(stage.name),
         usesByKey,
-        new Date(now - unused),
+        new Date(now - unusedMilliseconds),
         new Date(now),
       );
-      const usedKeys = oldKeys.filter((key) => rows.some((row) => isUse(row, key)));
-      const users = [...new Set(usedKeys.map(({ cluster }) => cluster))];
-      waiting = waiting.filter((used) => !rows.some((row) => isUse(row, used) && !isDryRun(row)));
-      tell(Math.min(now - start, unused) / 1000, unused / 1000);
-      if (now - start >= unused && users.length + waiting.length === 0) return "is unused";
-      if (now - start >= patience && users.length === 0)
+      const usedOldKeys = oldKeys.filter((key) => rows.some((row) => isUse(row, key)));
+      const oldKeyClusters = [...new Set(usedOldKeys.map(({ cluster }) => cluster))];
+      unusedRelayKeys = unusedRelayKeys.filter((key) => !rows.some((row) => isUse(row, key) && !isDryRun(row)));
+      const waited = now - start;
+      tell(Math.min(waited, unusedMilliseconds) / 1000, unusedMilliseconds / 1000);
+      if (waited >= unusedMilliseconds && oldKeyClusters.length + unusedRelayKeys.length === 0) return "is unused";
+      if (waited >= maxMilliseconds && oldKeyClusters.length === 0)
         throw new Complaint(
-          `no review with the new key came through the relay of ${waiting.map(({ cluster }) => cluster).join(", ")}; once it has the new key, run postern rotate again`,
+          `no review with the new key came through the relay of ${unusedRelayKeys.map(({ cluster }) => cluster).join(", ")}; once it has the new key, run postern rotate again`,
           1,
         );
-      if (now - start >= patience)
+      if (waited >= maxMilliseconds)
         throw new Complaint(
-          `the old key is still used by ${users.join(", ")}; once it is no longer used, run postern rotate again`,
+          `the old key is still used by ${oldKeyClusters.join(", ")}; once it is no longer used, run postern rotate again`,
           1,
         );
-      await wait(every);
+      await wait(pollMilliseconds);
     }
   });
 };
 
-const isUse = (row: LogQueryRow, { cluster, key }: UsedKey) => row.Cluster === cluster && row.Key === key;
+const isUse = (row: LogQueryRow, { cluster, key }: LoggedKey) => row.Cluster === cluster && row.Key === key;
 
 /** Reports whether log lines are of dry runs. Postern's own probes are dry runs, and they don't go through relays. */
 const isDryRun = ({ dryRun = "" }: LogQueryRow) => ["1", "true"].includes(dryRun);

@@ -336,8 +336,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
 
   describe("the replacement of a stage's keys", () => {
     let releaseWithOldKey: number;
-    /** In milliseconds: the old key is dropped after 2 seconds without use; the rotation fails after 60 seconds. */
-    const retirement = { unused: 2000, patience: 60_000, every: 300 };
+    const retirement = { unusedMilliseconds: 2000, maxMilliseconds: 60_000, pollMilliseconds: 300 };
     it("rotating the stage's key loses no request, and afterwards only the new key is accepted", async () => {
       await writeRule(buildRule(), buildCases());
       await runPostern("deploy", ...options);

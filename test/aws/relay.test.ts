@@ -66,7 +66,7 @@ clusters: { shop: { service: { name: "postern-relay/postern-relay:${port}", ca: 
     const text = await readFile(join(checkout.folder, "postern.yaml"), "utf8");
     const progress = recordProgress(steps);
     const job = await loadJob(checkout.folder, "functions", text, { ca: account.ca, progress });
-    const waits = { unused: 1000, patience, every: 300 };
+    const waits = { unusedMilliseconds: 1000, maxMilliseconds: patience, pollMilliseconds: 300 };
     const rotation = keyOwner === "stage" ? rotateStageKey(job, waits) : rotateClusterKey(job, "shop", waits);
     return { steps, outcome: rotation.catch((error: Error) => error.message) };
   };
