@@ -1,3 +1,4 @@
+import { toMap } from "#lib/json.ts";
 import { getFunctionsLogGroup, type LogQueryRow } from "../../aws/log-queries.ts";
 import { buildDenialsQuery, mostDenials } from "../../aws/saved-queries.ts";
 import type { AwsStage } from "../../aws/stage.ts";
@@ -64,9 +65,8 @@ const toDenial = (row: LogQueryRow): Denial => {
 
 /** Throws if no stored release has the requested rule (as a function or in a group) or the requested cluster. */
 export const requireReleased = (all: readonly Release[], { rule, cluster }: DenialsRequest): void => {
-  // In the config of a group (`share`), the field `alone` has the group's members by name.
   const rules = all.flatMap((release) =>
-    Object.entries(release.rules).flatMap(([name, { share }]) => [name, ...Object.keys(Object(share).alone ?? {})]),
+    Object.entries(release.rules).flatMap(([name, { share: config }]) => [name, ...listGroupMembers(config)]),
   );
   const clusters = all.flatMap((release) => Object.keys(release.clusters));
   for (const [what, name, known] of [
@@ -76,6 +76,9 @@ export const requireReleased = (all: readonly Release[], { rule, cluster }: Deni
     if (name !== undefined && all.length > 0 && !known.includes(name))
       throw new Complaint(`no release has the ${what} "${name}"; there are ${[...new Set(known)].sort().join(", ")}`);
 };
+
+/** Returns the names of a group's members: its config has them in the field `alone`, which other rules' configs lack. */
+const listGroupMembers = (config: object): string[] => Object.keys(toMap(toMap(config).alone));
 
 /** Formats denials as a table for a terminal. */
 export const formatDenials = (denials: readonly Denial[], { since }: DenialsRequest): string => {

@@ -19,7 +19,9 @@ export const planLedger = async (
   parts: Pick<PackagedRule, "wanted">[],
 ): Promise<LedgerPlan | undefined> => {
   if (parts.every(({ wanted }) => wanted.environment.POSTERN_LEDGER === undefined)) return undefined;
-  return { table: ledger.name, changes: (await ledger.readFaults()) ?? ["new"] };
+  const faults = await ledger.readFaults();
+  const hasTable = faults !== undefined;
+  return { table: ledger.name, changes: hasTable ? faults : ["new"] };
 };
 
 /** Creates the table, or corrects its settings. It does so before the stack, so no live function lacks its table. */

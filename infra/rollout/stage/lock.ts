@@ -26,6 +26,7 @@ interface LockClaim {
 export const lockTermMilliseconds = 180_000;
 /** Milliseconds between renewals. */
 const renewalMilliseconds = 20_000;
+/** How often the lock object is read and written again if other commands write it at the same time. */
 const maxAttempts = 10;
 
 /** The name of the person or pipeline that runs this command. */
@@ -41,7 +42,10 @@ export interface StageLock {
   check(): Promise<void>;
   /** Aborted when a renewal finds that another command has the lock. */
   signal: AbortSignal;
-  /** Deletes the lock if this command still has it. `destroy` then deletes the stack, with the bucket of the lock. */
+  /**
+   * Deletes the lock if this command still has it. Only `postern destroy` calls this, just before it deletes the stack:
+   * the lock is an object in the stack's bucket, which must be empty then.
+   */
   release(): Promise<void>;
 }
 
@@ -75,14 +79,16 @@ export const lockStage = async <T>(
   const lock = takenLock ?? (await watchForBucket(stage));
   const checkBefore = guard.check;
   Object.assign(guard, { check: lock.check, signal: lock.signal });
-  const release = async () => {
+  /** Called by an `act` that then changes the stage without the lock, so the calls don't check it any more. */
+  const releaseBeforeEnd = async () => {
     Object.assign(guard, { check: checkBefore, signal: undefined });
     await lock.release();
   };
   try {
-    return await act({ ...lock, release });
+    return await act({ ...lock, release: releaseBeforeEnd });
   } finally {
-    // stage.guard keeps its check: if one of several parallel changes has failed, the check stops the other changes.
+    // If one of several parallel changes has failed, `act` has ended before the others. The calls still check the lock:
+    // it is released now, so the next check fails, and the other changes stop.
     await lock.release();
   }
 };

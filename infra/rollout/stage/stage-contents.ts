@@ -46,10 +46,11 @@ export const readStageContents = async (options: Destruction): Promise<StageCont
   };
 };
 
-/** Reports whether the stage has a table. A failure to read that stops the command only with --with-data. */
+/** Reports whether the stage has a table. If that can't be read, the command stops only with --with-data. */
 const hasLedgerTable = async ({ stage: { ledger }, withData, progress }: Destruction): Promise<boolean> => {
   try {
-    return (await ledger.readFaults()) !== undefined;
+    const faults = await ledger.readFaults(); // undefined if there is no table
+    return faults !== undefined;
   } catch (error) {
     if (withData) throw error;
     progress.say(`the ledger's table can't be read: ${toSentence(error)}`);
