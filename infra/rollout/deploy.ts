@@ -181,9 +181,8 @@ const isForAllClusters = ({ config, clusters }: DeploymentJob) =>
 /** Finds, by cluster, the webhook entries that the new versions won't answer. Throws if they can't be deleted. */
 const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map<string, OrphanedWebhookEntry[]> => {
   const orphansByCluster = new Map<string, OrphanedWebhookEntry[]>();
-  // A version has its rule config as `share`, like the rules of stored releases.
   const newVersions = new Map(
-    plan.parts.map(({ part: { name, listed, config } }) => [name, { phases: listed.phases, share: config }]),
+    plan.parts.map(({ part: { name, listed, config } }) => [name, { phases: listed.phases, config }]),
   );
   for (const [name, recorded] of listReleasedClusters(releases.all[0])) {
     if (listEntries(recorded.manifests).length === 0 || job.forgotten?.includes(name)) continue;
@@ -196,7 +195,7 @@ const findOrphanedByCluster = ({ job, plan, releases }: PreparedDeployment): Map
     const [first] = orphans;
     if (first === undefined) continue;
     const sentence = `cluster ${name} calls ${first.entry}, and its new version ${first.why}`;
-    if (first.isKey) throw new Complaint(`${sentence}; postern rotate --cluster ${name} replaces its key`, 1);
+    if (first.isKeyRefused) throw new Complaint(`${sentence}; postern rotate --cluster ${name} replaces its key`, 1);
     if (!job.clusters.includes(name))
       throw new Complaint(
         `${sentence}; deploy to cluster ${name}, too: the deployment then deletes this entry first`,

@@ -132,15 +132,18 @@ const createAliases = (trials: CanaryVersionPair[]) => {
   return { functions, moves, moveElsewhere, describeAliases };
 };
 
-/** Creates the CloudWatch of a stage: `countsOf` has the counts by version, such as `a:2`. Each read calls `before`. */
-const createCounts = (
+/**
+ * Creates a stand-in for CloudWatch, with the counts of each version, such as `a:2`: the crashes are in a metric, and the
+ * rest is in the log. The canary asks for the metric each time it reads counts; this calls `beforeRead`.
+ */
+const createMonitoring = (
   countsOf: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }>,
-  before: () => void = () => {},
+  beforeRead: () => void = () => {},
 ): Omit<CanaryStage, "functions"> => ({
   name: "test",
   metrics: {
     ask: async <K extends string>(questions: Record<K, CloudWatchMetricQuery>) => {
-      before();
+      beforeRead();
       const answers = Object.entries<CloudWatchMetricQuery>(questions).map(([name, { metric, dimensions }]) => {
         const { FunctionName = "", Resource, ExecutedVersion } = dimensions;
         assert.deepEqual([metric, Resource], ["Errors", `${FunctionName}:live`]);
@@ -164,15 +167,19 @@ const createCounts = (
 
 const runCases: CanaryRun["runCases"] = async () => ({ cases: 41, faults: [] });
 const quick: CanaryRun = { share: 0.1, milliseconds: 20, every: 5, metricDelay: 0, runCases };
-const reviewed = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
-const healthy = { ...reviewed, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
+// Counts by rule and version: the old versions are a:1 and a-b:4, the fresh ones a:2 and a-b:7.
+const reviewsOfOldVersions = { "a:1": { reviews: 1000 }, "a-b:4": { reviews: 1000 } };
+const reviewsOfAllVersions = { ...reviewsOfOldVersions, "a:2": { reviews: 100 }, "a-b:7": { reviews: 100 } };
 
 describe("a canary", () => {
   it("a canary gives new versions their share of reviews, and all reviews at the end", async () => {
     const { functions, moves, describeAliases } = createAliases([a, b]);
     const progress: [number, number][] = [];
-    const outcomes = await runCanary({ functions, ...createCounts(healthy) }, [a, b], quick, (...far) =>
-      progress.push(far),
+    const outcomes = await runCanary(
+      { functions, ...createMonitoring(reviewsOfAllVersions) },
+      [a, b],
+      quick,
+      (...far) => progress.push(far),
     );
     assert.deepEqual(outcomes, [
       { trial: a, is: "promoted", evidence: "100 reviews, 0 faults" },
@@ -201,7 +208,11 @@ describe("a canary", () => {
     it(`rolls back a version that ${name} at once, and all other versions with it`, async () => {
       const { functions, moves, describeAliases } = createAliases([a, b]);
       const slow = { share: 0.1, milliseconds: 3_600_000, every: 1, runCases };
-      const outcomes = await runCanary({ functions, ...createCounts({ ...healthy, ...found }) }, [a, b], slow);
+      const outcomes = await runCanary(
+        { functions, ...createMonitoring({ ...reviewsOfAllVersions, ...found }) },
+        [a, b],
+        slow,
+      );
       assert.deepEqual(outcomes, [
         { trial: a, is: "rolled back", why },
         { trial: b, is: "rolled back", why: "it can only be promoted together with a" },
@@ -279,7 +290,11 @@ describe("a canary", () => {
           return cases;
         },
       };
-      const outcomes = await runCanary({ functions, ...createCounts({ ...reviewed, "a:2": counts }) }, [a], run);
+      const outcomes = await runCanary(
+        { functions, ...createMonitoring({ ...reviewsOfOldVersions, "a:2": counts }) },
+        [a],
+        run,
+      );
       assert.deepEqual(outcomes, [{ trial: a, ...outcome }]);
       assert.deepEqual(describeAliases(), [outcomes[0]?.is === "promoted" ? "2" : "1"]);
       assert.deepEqual(versionsWithCases, ["a:2"]);
@@ -288,7 +303,7 @@ describe("a canary", () => {
   it("a canary rolls back all versions with few reviews if the cases of one version fail", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
     const run: CanaryRun = { ...quick, runCases: async (rule) => ({ cases: 1, faults: rule === "a" ? ["no"] : [] }) };
-    const outcomes = await runCanary({ functions, ...createCounts(reviewed) }, [a, b], run);
+    const outcomes = await runCanary({ functions, ...createMonitoring(reviewsOfOldVersions) }, [a, b], run);
     assert.deepEqual(outcomes, [
       { trial: a, is: "rolled back", why: "its cases fail: no" },
       { trial: b, is: "rolled back", why: "it can only be promoted together with a" },
@@ -298,9 +313,9 @@ describe("a canary", () => {
 
   it("a canary rolls back a version whose crashes CloudWatch shows only after the time of the canary", async () => {
     const { functions, moves } = createAliases([a]);
-    const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...healthy };
+    const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...reviewsOfAllVersions };
     const end = Date.now() + quick.milliseconds;
-    const counts = createCounts(known, () => {
+    const counts = createMonitoring(known, () => {
       if (Date.now() > end) known["a:2"] = { reviews: 100, crashes: 50 };
     });
     const [outcome] = await runCanary({ functions, ...counts }, [a], { ...quick, metricDelay: 60 });
@@ -309,10 +324,10 @@ describe("a canary", () => {
 
   it("a canary rolls back a version whose crashes CloudWatch shows only after the extra time", async () => {
     const { functions, moves } = createAliases([a]);
-    const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...reviewed };
+    const known: Record<string, Partial<CanaryVersionCounts> & { crashes?: number }> = { ...reviewsOfOldVersions };
     // The first decision is due after 260 milliseconds: the 200 of the canary and the 60 that metrics are late.
     const extraTime = Date.now() + 265;
-    const counts = createCounts(known, () => {
+    const counts = createMonitoring(known, () => {
       if (Date.now() > extraTime + 2) known["a:2"] = { reviews: 100, crashes: Date.now() > extraTime + 30 ? 50 : 0 };
     });
     const [outcome] = await runCanary({ functions, ...counts }, [a], { ...quick, milliseconds: 200, metricDelay: 60 });
@@ -322,7 +337,7 @@ describe("a canary", () => {
   // Versions of an older Postern log elsewhere, and Postern then knows nothing of their reviews.
   it("a canary does not promote a version if nothing is known of the version before it", async () => {
     const { functions, describeAliases } = createAliases([a]);
-    const counts = createCounts({ "a:2": { reviews: 1000 } });
+    const counts = createMonitoring({ "a:2": { reviews: 1000 } });
     const why =
       "version 1 logged no reviews in /aws/lambda/postern-test to compare it with; deploy once without --canary";
     assert.deepEqual(await runCanary({ functions, ...counts }, [a], quick), [{ trial: a, is: "undecided", why }]);
@@ -332,8 +347,8 @@ describe("a canary", () => {
   it("a canary promotes a version that gets enough reviews only in the extra time", async () => {
     const { functions, describeAliases } = createAliases([a]);
     const start = Date.now();
-    const known: Record<string, Partial<CanaryVersionCounts>> = { ...reviewed, "a:2": { reviews: 1 } };
-    const counts = createCounts(known, () => {
+    const known: Record<string, Partial<CanaryVersionCounts>> = { ...reviewsOfOldVersions, "a:2": { reviews: 1 } };
+    const counts = createMonitoring(known, () => {
       if (Date.now() >= start + quick.milliseconds + quick.milliseconds / 2)
         known["a:2"] = { reviews: minimumCanaryReviews };
     });
@@ -345,7 +360,7 @@ describe("a canary", () => {
   it("a canary ends if an alias is not at the expected version, and rolls the other aliases back", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
     moveElsewhere("a-b", "9");
-    const outcomes = await runCanary({ functions, ...createCounts(healthy) }, [a, b], quick);
+    const outcomes = await runCanary({ functions, ...createMonitoring(reviewsOfAllVersions) }, [a, b], quick);
     const why =
       "the canary could not continue: another command has just moved the alias of a-b; check it with postern status";
     assert.deepEqual(outcomes, [
@@ -356,10 +371,10 @@ describe("a canary", () => {
   });
 
   it("a canary moves no alias that another command has moved meanwhile", async () => {
-    const crashing = { ...healthy, "a-b:7": { crashes: 5 } };
-    for (const found of [healthy, crashing, reviewed]) {
+    const crashing = { ...reviewsOfAllVersions, "a-b:7": { crashes: 5 } };
+    for (const found of [reviewsOfAllVersions, crashing, reviewsOfOldVersions]) {
       const { functions, moveElsewhere, describeAliases } = createAliases([a, b]);
-      await runCanary({ functions, ...createCounts(found, () => moveElsewhere("a", "9")) }, [a, b], quick);
+      await runCanary({ functions, ...createMonitoring(found, () => moveElsewhere("a", "9")) }, [a, b], quick);
       assert.equal(describeAliases()[0], "9");
       assert.doesNotMatch(String(describeAliases()[1]), /\+/, "the other alias has one version");
     }
@@ -368,7 +383,7 @@ describe("a canary", () => {
   it("a canary does not end a canary that another command has begun meanwhile", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a]);
     await runCanary(
-      { functions, ...createCounts(healthy, () => void moveElsewhere("a", "1", { 9: 0.5 })) },
+      { functions, ...createMonitoring(reviewsOfAllVersions, () => void moveElsewhere("a", "1", { 9: 0.5 })) },
       [a],
       quick,
     );
@@ -379,7 +394,7 @@ describe("a canary", () => {
   it("a canary does not report a version as promoted if another command has moved its alias", async () => {
     const { functions, moveElsewhere, describeAliases } = createAliases([a]);
     const outcomes = await runCanary(
-      { functions, ...createCounts(healthy, () => moveElsewhere("a", "9")) },
+      { functions, ...createMonitoring(reviewsOfAllVersions, () => moveElsewhere("a", "9")) },
       [a],
       quick,
     );
@@ -394,14 +409,14 @@ describe("a canary", () => {
       if (rule === "a" && Object.keys(weights).length === 0) throw new Error("Rate exceeded");
       await functions.moveAlias(rule, version, before, weights);
     };
-    const crashing = createCounts({ ...healthy, "a-b:7": { crashes: 5 } });
+    const crashing = createMonitoring({ ...reviewsOfAllVersions, "a-b:7": { crashes: 5 } });
     await runCanary({ functions: { ...functions, moveAlias: move }, ...crashing }, [a, b], quick).catch(() => {});
     assert.equal(describeAliases()[1], "4");
   });
 
   it("a canary rolls all versions back if CloudWatch doesn't answer", async () => {
     const { functions, describeAliases } = createAliases([a, b]);
-    const counts = createCounts(healthy, () => {
+    const counts = createMonitoring(reviewsOfAllVersions, () => {
       throw new Error("Rate exceeded");
     });
     const why = "the canary could not continue: Rate exceeded";
@@ -417,7 +432,7 @@ describe("a canary", () => {
       const { functions, describeAliases } = createAliases([a, b]);
       const stop = new AbortController();
       let times = 0;
-      const counts = createCounts(healthy, () => {
+      const counts = createMonitoring(reviewsOfAllVersions, () => {
         if (++times === readsBefore) stop.abort();
       });
       if (readsBefore === 0) stop.abort();
@@ -434,7 +449,7 @@ describe("a canary", () => {
 
   it("a canary reads no metrics if there is nothing to try", async () => {
     const { functions } = createAliases([]);
-    assert.deepEqual(await runCanary({ functions, ...createCounts({}, assert.fail) }, [], quick), []);
+    assert.deepEqual(await runCanary({ functions, ...createMonitoring({}, assert.fail) }, [], quick), []);
   });
 
   it("a canary leaves every alias at a single version, also after faults and interrupts", async () => {
@@ -445,7 +460,7 @@ describe("a canary", () => {
       const stop = new AbortController();
       const left = [...events];
       let isFirstMoved = false;
-      const counts = createCounts({ ...reviewed, "a:2": one, "a-b:7": other }, () => {
+      const counts = createMonitoring({ ...reviewsOfOldVersions, "a:2": one, "a-b:7": other }, () => {
         const next = left.shift();
         if (next === "CloudWatch fails") throw new Error("no");
         if (next === "an interrupt") stop.abort();

@@ -32,7 +32,7 @@ export interface CanaryOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** The options of a canary, and a function that runs cases: they decide about versions with few reviews. */
+/** The options of a canary, and a function that runs cases. If a version has too few reviews, its cases decide. */
 export interface CanaryRun extends CanaryOptions {
   /** Runs a rule's cases in Lambda, in one version. Returns their number, and a sentence for each that fails. */
   runCases(rule: string, version: string): Promise<{ cases: number; faults: string[] }>;
@@ -158,8 +158,8 @@ export const runCanary = async (
 };
 
 /** Says why a canary ends undecided: the new version had no reviews and no cases, or the old one had no reviews. */
-const describeMissingReviews = ({ old }: CanaryVersionPair, reviews: number, stage: string) =>
-  reviews < minimumCanaryReviews
+const describeMissingReviews = ({ old }: CanaryVersionPair, freshReviews: number, stage: string) =>
+  freshReviews === 0
     ? "it had no reviews, and Lambda can run none of its cases; deploy once without --canary"
     : `version ${old} logged no reviews in ${getFunctionsLogGroup(stage)} to compare it with; deploy once without --canary`;
 

@@ -21,9 +21,9 @@ const atOnce = 4;
 const maxReported = 3;
 
 /**
- * Invokes a version with the cases of its rule or group. Returns a sentence for each case that fails. Two kinds of
- * cases are skipped: cases that run a CUE script, if the version has no CUE, and cases with CEL expressions, because a
- * version has only the compiled expressions of its own settings.
+ * Invokes a version with the cases of its rule or group. Returns a sentence for each case that fails. Skips cases that
+ * run a CUE script, if the version has no CUE, and cases with CEL expressions, because a version has only the compiled
+ * expressions of its own settings. A group's function only mutates, so it gets no cases in which a member validates.
  */
 export const runCases = async (
   functions: Pick<StageFunctions, "invoke">,
@@ -64,7 +64,9 @@ export const runCases = async (
 /** Reports whether a case has CEL expressions in its settings. */
 const hasExpressions = (rule: Rule, ruleCase: Case): boolean => {
   const { settings } = applyCaseSettingsAndVariant(rule, ruleCase);
-  return collectChecks(() => rule.compileExpressions?.(structuredClone(settings))).length > 0;
+  // `collectChecks` returns every expression that is compiled, and so checked, during this call.
+  const expressions = collectChecks(() => rule.compileExpressions?.(structuredClone(settings)));
+  return expressions.length > 0;
 };
 
 /** Reports whether a case runs a CUE script. It evaluates the case on this machine, with a stub in place of CUE. */
@@ -96,8 +98,9 @@ export const findRulesServedInBothPhases = (served: CatalogueRule[]): RuleServed
     (servedRule.members ?? [servedRule])
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
       .flatMap((rule) => {
+        // A member of a group is in `served` twice: in the group, whose function mutates for it, and alone, as its own
+        // function validates. Only its place in the group gives a result.
         const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
-        // The group's function mutates for a member, and the member's own validates. It is returned once, with both.
         const isOnlyValidator = servedRule.members === undefined && isGrouped;
         return isOnlyValidator ? [] : [{ rule, mutator: servedRule.name, validator: rule.name }];
       }),

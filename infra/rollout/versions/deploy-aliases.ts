@@ -15,8 +15,8 @@ interface AliasMove {
   rule: string;
   from: LiveAlias;
   to: string;
-  /** True if a release has the version `from`. That version passed its cases then, so the alias may move back to it. */
-  wasReleased: boolean;
+  /** True if `from` is another version than `to` and was released before, so it has passed its cases. */
+  canMoveBack: boolean;
 }
 
 /**
@@ -39,9 +39,9 @@ export const moveEveryAlias = async (
     const staysDisarmed = known?.disarmed !== undefined && known.ruleVersion.version === to;
     if (staysDisarmed || (from.version === to && Object.keys(from.weights).length === 0)) continue;
     const wasReleased = releases.all.some(({ rules }) => rules[rule]?.version === from.version);
-    moves.push({ rule, from, to, wasReleased });
+    moves.push({ rule, from, to, canMoveBack: wasReleased && from.version !== to });
   }
-  const trials = job.canary ? moves.filter(({ from, to, wasReleased }) => wasReleased && from.version !== to) : [];
+  const trials = job.canary ? moves.filter(({ canMoveBack }) => canMoveBack) : [];
   const direct = moves.filter((move) => !trials.includes(move));
   if (direct.length > 0) await moveAtOnce(prepared, direct, clusters);
   const live = new Map(versions);
@@ -94,7 +94,7 @@ const moveAtOnce = async (prepared: PreparedDeployment, moves: AliasMove[], clus
     });
     return `${moves.length} moved`;
   });
-  await requireAnswers(prepared, moves, clusters);
+  await probeOrMoveBack(prepared, moves, clusters);
 };
 
 /**
@@ -131,10 +131,13 @@ const createProbeChoice = ({ plan }: PreparedDeployment, names: readonly string[
   };
 };
 
-/** Probes the moved rules at the addresses that clusters call. If one fails, moves all aliases back and throws. */
-const requireAnswers = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
+/**
+ * Probes the moved rules at the addresses that clusters call. If one fails, moves their aliases back and throws. Rules
+ * that can't move back, such as new ones, are not probed.
+ */
+const probeOrMoveBack = async (prepared: PreparedDeployment, moves: AliasMove[], clusters: Release["clusters"]) => {
   const { job, keyring } = prepared;
-  const reversible = moves.filter(({ wasReleased, from, to }) => wasReleased && from.version !== to);
+  const reversible = moves.filter(({ canMoveBack }) => canMoveBack);
   const names = reversible.map(({ rule }) => rule);
   const isProbed = createProbeChoice(prepared, names);
   const entries = Object.entries(clusters).flatMap(([cluster, { manifests, keyVersion }]) => {

@@ -26,14 +26,15 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
     await runInParallel(maxParallelFunctionChanges, changing, async ({ part: { name, wanted }, known }) => {
       const released = listReleasedVersions(releases.all, name);
       // A version that was live before has passed its cases, and is used again.
-      const before = known?.versions.findLast(
+      const reusable = known?.versions.findLast(
         (version) => released.includes(version.version) && hasSameContent(version, wanted),
       );
-      if (before) {
+      if (reusable) {
         reused += 1;
+        // $LATEST always has the content that was deployed last, as after `publishVersion`.
         await functions.setLatest(name, wanted);
       }
-      versions.set(name, before?.version ?? (await functions.publishVersion(name, wanted)));
+      versions.set(name, reusable?.version ?? (await functions.publishVersion(name, wanted)));
       tell(++done, changing.length);
     });
     return `${changing.length - reused} published${reused > 0 ? `, ${reused} reused` : ""}`;
@@ -71,7 +72,7 @@ const requireCompatibility = async (
   const before = new Map(
     plan.parts.flatMap(({ part: { name }, known }) => {
       const version = known?.ruleVersion.version ?? "";
-      // No release has the first version of a function if its first deployment failed. No cluster calls it yet.
+      // Leaves out a rule whose first deployment failed: no release has its version, and no cluster calls it.
       return releases.all.some(({ rules }) => rules[name]?.version === version) ? [[name, version] as const] : [];
     }),
   );

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ClusterSetup } from "#lib/core/endpoint.ts";
+import type { ClusterSetup, EndpointConfig } from "#lib/core/endpoint.ts";
 import { readRows } from "../../../test/rows.ts";
 import type { DeployedObject } from "../../clusters/api.ts";
 import {
@@ -11,7 +11,6 @@ import {
 } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-type Config = AnsweringLambdaVersion["share"];
 interface Entries {
   mutating?: string[];
   validating?: string[];
@@ -19,8 +18,8 @@ interface Entries {
 interface VersionRow {
   phases: AnsweringLambdaVersion["phases"];
   /** How the setup of the cluster `shop` differs from the default of these tests. */
-  own?: Partial<ClusterSetup>;
-  variants?: Config["variants"];
+  shopSetup?: Partial<ClusterSetup>;
+  variants?: EndpointConfig["variants"];
 }
 interface FoundRow {
   name: string;
@@ -49,10 +48,9 @@ const allEntries = { mutating: ["a"], validating: ["a", "x.b", "y.b"] };
 const buildRecord = (entries: Entries = allEntries, keyVersion = 1): ReleasedCluster => {
   return { at: "", keyVersion, hardened: [], since: {}, manifests: buildManifests(entries) };
 };
-const buildVersion = ({ phases, own, variants }: VersionRow): AnsweringLambdaVersion => {
-  const shop = { keyVersions: [1], mode: "enforce" as const, settings: {}, ...own };
-  const config: Config = { rule: "a", clusters: { shop }, ...(variants && { variants }) };
-  return { phases, share: config };
+const buildVersion = ({ phases, shopSetup, variants }: VersionRow): AnsweringLambdaVersion => {
+  const shop = { keyVersions: [1], mode: "enforce" as const, settings: {}, ...shopSetup };
+  return { phases, config: { rule: "a", clusters: { shop }, ...(variants && { variants }) } };
 };
 
 describe("entries without a serving function", () => {
@@ -61,7 +59,7 @@ describe("entries without a serving function", () => {
       const served = Object.entries(versions).map(([rule, version]) => [rule, buildVersion(version)] as const);
       assert.deepEqual(
         findOrphanedEntries("shop", buildRecord(entries, keyVersion), new Map(served)).map(
-          ({ entry, phase, why, isKey }) => `${entry}/${phase} ${why}${isKey ? " (key)" : ""}`,
+          ({ entry, phase, why, isKeyRefused }) => `${entry}/${phase} ${why}${isKeyRefused ? " (key)" : ""}`,
         ),
         orphans,
       );
@@ -70,7 +68,7 @@ describe("entries without a serving function", () => {
   for (const name of ["other", "constructor"])
     it(`are all entries of a cluster that the function doesn't know, such as ${name}`, () => {
       const versions = new Map([["a", buildVersion({ phases: ["mutate"] })]]);
-      const expected = { entry: "a", phase: "mutate", why: `doesn't know cluster ${name}`, isKey: true };
+      const expected = { entry: "a", phase: "mutate", why: `doesn't know cluster ${name}`, isKeyRefused: true };
       assert.deepEqual(findOrphanedEntries(name, buildRecord({ mutating: ["a"] }), versions), [expected]);
     });
 });
@@ -79,20 +77,19 @@ describe("entries of a cluster without a section of its own", () => {
   const usual = { keyVersions: [1], mode: "enforce" as const, settings: {} };
   const refused = { ...usual, keyVersions: [], mode: "off" as const };
   // The cluster `same` has the setup of the cluster `gone`.
-  const config: Config = { rule: "a", usual, clusters: { gone: refused, same: "gone" } };
-  const served = new Map<string, AnsweringLambdaVersion>([["a", { phases: ["mutate"], share: config }]]);
+  const config: EndpointConfig = { rule: "a", usual, clusters: { gone: refused, same: "gone" } };
+  const served = new Map<string, AnsweringLambdaVersion>([["a", { phases: ["mutate"], config }]]);
   const find = (cluster: string, keyVersion = 1) =>
-    findOrphanedEntries(cluster, buildRecord({ mutating: ["a"] }, keyVersion), served).map(({ why, isKey }) => [
-      why,
-      isKey,
-    ]);
+    findOrphanedEntries(cluster, buildRecord({ mutating: ["a"] }, keyVersion), served).map(
+      ({ why, isKeyRefused }) => `${why}${isKeyRefused ? " (key)" : ""}`,
+    );
 
   it("entries of a cluster without a section of its own are answered with the general setup", () => {
     assert.deepEqual(find("new"), []);
-    assert.deepEqual(find("new", 2), [["doesn't accept its key of version 2", true]]);
+    assert.deepEqual(find("new", 2), ["doesn't accept its key of version 2 (key)"]);
   });
   it("entries of a cluster without a section of its own are orphans if functions refuse the cluster's keys", () => {
-    for (const name of ["gone", "same"]) assert.deepEqual(find(name), [[`doesn't know cluster ${name}`, true]]);
+    for (const name of ["gone", "same"]) assert.deepEqual(find(name), [`doesn't know cluster ${name} (key)`]);
   });
 });
 
@@ -102,7 +99,7 @@ describe("manifests without orphans", () => {
       const manifests = buildManifests(allEntries);
       const entries = orphans.map((orphan): OrphanedWebhookEntry => {
         const [entry = "", phase] = orphan.split("/");
-        return { entry, phase: phase === "mutate" ? "mutate" : "validate", why: "", isKey: false };
+        return { entry, phase: phase === "mutate" ? "mutate" : "validate", why: "", isKeyRefused: false };
       });
       assert.deepEqual(removeOrphanedEntries(manifests, entries), buildManifests(left));
       assert.deepEqual(manifests, buildManifests(allEntries));

@@ -3,22 +3,29 @@ import type { Phase } from "#lib/rule.ts";
 import type { DeployedObject } from "../../clusters/api.ts";
 import { listRulesCalledByEntries } from "../../clusters/apply.ts";
 import type { WebhookEntry } from "../../webhooks/configurations.ts";
-import type { ReleasedCluster } from "./releases.ts";
+import type { ReleasedCluster, ReleasedRule } from "./releases.ts";
 
 /** What is known of a Lambda version that answers webhook calls. */
 export interface AnsweringLambdaVersion {
   phases: Phase[];
-  /** The config with which the version was built. Releases store it by this name. */
-  share: EndpointConfig;
+  /** The config with which the version was built. */
+  config: EndpointConfig;
 }
+
+/** Returns what a release records of a rule's version. Stored releases have its config as `share`. */
+export const toAnsweringVersion = ({ phases, share }: ReleasedRule): AnsweringLambdaVersion => ({
+  phases,
+  config: share,
+});
 
 /** A webhook entry that the version of its rule would not answer, and why. */
 export interface OrphanedWebhookEntry {
   entry: string;
   phase: Phase;
+  /** The end of a sentence that begins with the version, such as "doesn't mutate". */
   why: string;
   /** True if the version doesn't accept the cluster's key, so none of the cluster's entries for it gets an answer. */
-  isKey: boolean;
+  isKeyRefused: boolean;
 }
 
 /** Returns a cluster's entries that these versions would not answer. Skips rules that are not in `served`. */
@@ -31,14 +38,14 @@ export const findOrphanedEntries = (
     const version = served.get(rule);
     if (version === undefined) return [];
     const entry = variant === undefined ? rule : `${variant}.${rule}`;
-    const toOrphan = (why: string, { isKey = false } = {}) => [{ entry, phase, why, isKey }];
-    const { share: config } = version;
+    const toOrphan = (why: string, { isKeyRefused = false } = {}) => [{ entry, phase, why, isKeyRefused }];
+    const { config } = version;
     const { variants: usualVariants = {} } = config;
     const setup = findClusterSetup(config, cluster);
     if (setup === undefined || setup.keyVersions.length === 0)
-      return toOrphan(`doesn't know cluster ${cluster}`, { isKey: true });
+      return toOrphan(`doesn't know cluster ${cluster}`, { isKeyRefused: true });
     if (!setup.keyVersions.includes(keyVersion))
-      return toOrphan(`doesn't accept its key of version ${keyVersion}`, { isKey: true });
+      return toOrphan(`doesn't accept its key of version ${keyVersion}`, { isKeyRefused: true });
     if (setup.mode === "off") return [];
     if (!version.phases.includes(phase)) return toOrphan(`doesn't ${phase}`);
     const hasVariant = variant === undefined || Object.hasOwn(setup.variants ?? usualVariants, variant);

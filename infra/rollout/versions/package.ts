@@ -90,6 +90,7 @@ const unversioned = new Set([
   "ReservedConcurrentExecutions",
 ]);
 
+/** A function's properties in a CloudFormation template, which has `KmsKeyArn` where the API of Lambda has `KMSKeyArn`. */
 interface FunctionProperties extends Partial<Omit<LambdaStackSettings, "KMSKeyArn">> {
   MemorySize?: unknown;
   Timeout?: unknown;

@@ -5,25 +5,35 @@ import type { DeployedObject } from "../../clusters/api.ts";
 // is stored once, in the list `values`, and clusters have its index there. A release with many equal clusters so stays
 // small.
 
-/** The part of a release whose stored form is not that of `Release`, where its members are explained. */
+/** What this file needs to know of a release, whose full type is `Release`: the members that are stored as indexes. */
 interface ReleaseWithClusters {
   clusters: Record<string, RecordedCluster>;
 }
 
 interface RecordedCluster {
   manifests: DeployedObject[];
+  /** For each rule, the time since which it has a webhook entry in the cluster. */
   since: Record<string, string>;
+  /** For each rule, the number of probes that Postern has sent to it. */
   probed?: Record<string, number>;
 }
 
 interface StoredRelease {
+  clusters: Record<string, StoredCluster>;
   /**
-   * The numbers are indexes of `values`. `since` has times as its keys, because many rules have the same time: the
-   * value of a time is the list of rules that have had entries since then.
+   * Every different value once. A webhook configuration in this list has no webhook entries itself, but the indexes of
+   * its entries in the same list.
    */
-  clusters: Record<string, { manifests: number[]; since: Record<string, number>; probed?: number }>;
-  /** A webhook configuration in this list has, in place of each webhook entry, the index of the entry in this list. */
   values: unknown[];
+}
+
+/** A cluster in its stored form. All numbers are indexes of `values`. */
+interface StoredCluster {
+  manifests: number[];
+  /** For each time, the list of rules that have had entries since then: many rules have the same time. */
+  since: Record<string, number>;
+  /** The index of a map from rules to their numbers of probes. */
+  probed?: number;
 }
 
 /** Returns a function that formats releases. Equal objects are written once, in `values`; an index stands for each. */
@@ -60,27 +70,31 @@ export const createReleaseFormatter = () => {
 
 /**
  * Parses a stored release. Postern alone writes the release objects in the bucket, so the shape of their JSON is not
- * checked. A release without `values` is of an older version of Postern.
+ * checked. A release without `values` is of an older version of Postern, which also stored the cluster's name in URLs.
  */
 export const parseRelease = <T extends ReleaseWithClusters>(text: string): T => {
   const stored: T | StoredRelease = JSON.parse(text);
-  return "values" in stored ? restoreValues(stored) : hideClusterNames(stored);
+  return "values" in stored ? restoreValues(stored) : replaceClusterNames(stored);
 };
 
-/** Returns a stored release with its values in their places. The stored form has equal values only once. */
+/**
+ * Returns a stored release with its values in their places. The stored form has each value once, in `values`, and its
+ * index in each place. It has `since` as a map from times to (indexes of) lists of rules.
+ */
 const restoreValues = <T extends ReleaseWithClusters>({ values, clusters, ...release }: StoredRelease): T => {
   for (const value of values) {
     const { webhooks } = toMap(value);
-    if (Array.isArray(webhooks)) toMap(value).webhooks = webhooks.map((place) => values[place]);
+    if (Array.isArray(webhooks)) toMap(value).webhooks = webhooks.map((index) => values[index]);
   }
   const restored = Object.entries(clusters).map(([name, { manifests, since, probed, ...rest }]) => {
-    const times = Object.entries(since).flatMap(([time, place]) =>
-      (values[place] as string[]).map((rule) => [rule, time] as const),
-    );
+    const timesByRule = Object.entries(since).flatMap(([time, index]) => {
+      const rules = values[index] as string[];
+      return rules.map((rule) => [rule, time] as const);
+    });
     const restoredCluster = {
       ...rest,
-      manifests: manifests.map((place) => values[place]),
-      since: Object.fromEntries(times),
+      manifests: manifests.map((index) => values[index]),
+      since: Object.fromEntries(timesByRule),
     };
     return [name, probed === undefined ? restoredCluster : { ...restoredCluster, probed: values[probed] }];
   });
@@ -88,7 +102,7 @@ const restoreValues = <T extends ReleaseWithClusters>({ values, clusters, ...rel
 };
 
 /** Replaces the cluster's name in URLs by the placeholder {cluster}. Older versions of Postern stored the name. */
-const hideClusterNames = <T extends ReleaseWithClusters>(release: T): T => {
+const replaceClusterNames = <T extends ReleaseWithClusters>(release: T): T => {
   const clusters = Object.entries(release.clusters).map(([name, cluster]) => {
     const text = JSON.stringify(cluster).replaceAll(`/${name}.{key}/`, "/{cluster}.{key}/");
     return [name, JSON.parse(text)];

@@ -56,8 +56,8 @@ export interface Release {
   /** The key versions of each cluster in postern.yaml; absent in releases of older versions of Postern. */
   accepts?: Record<string, readonly number[]>;
   /**
-   * The clusters that postern.yaml doesn't name any more: functions refuse their keys. The value lists public keys, as
-   * POSTERN_KEYS does. One of them may have signed the cluster's URLs.
+   * The clusters that postern.yaml doesn't name any more: functions refuse their calls. The value has the public keys
+   * that the stage had before, in the format of POSTERN_KEYS: one of these keys signed the cluster's URLs.
    */
   refused?: Record<string, string>;
   /**
@@ -74,7 +74,7 @@ export interface Release {
 
 /** The releases in the bucket of a stage. */
 export interface ReleaseStore {
-  /** The last releases, the newest first. */
+  /** All releases that a command reads: the last ones in the bucket, at most `maxReleases`, the newest first. */
   all: Release[];
   save(release: Release): Promise<void>;
 }
@@ -157,9 +157,9 @@ export const getAcceptedKeyVersions = ({ accepts, rules }: Release): Record<stri
 };
 
 /**
- * Returns the clusters whose keys functions refuse: an earlier release had them, and postern.yaml doesn't name them any
- * more. The values are the public keys that may have signed a cluster's URLs. A cluster is left out if functions accept
- * none of these keys any more, because its calls are refused anyway.
+ * Returns the clusters that functions must refuse: an earlier release had them, and postern.yaml doesn't name them any
+ * more. The value of a cluster has the public keys that the stage had then: one of them signed the cluster's URLs. If
+ * `publicKeys`, which functions accept now, has none of these keys, the cluster is left out: its calls fail anyway.
  */
 export const findRefusedClusters = (
   newest: Release | undefined,
@@ -172,8 +172,8 @@ export const findRefusedClusters = (
     (name) => [name, newest.keys?.accepted ?? publicKeys] as const,
   );
   const all = Object.entries({ ...newest.refused, ...Object.fromEntries(clustersOfNewest) });
-  const mayCall = (keys: string) => keys.split(",").some((key) => accepted.includes(key));
-  return Object.fromEntries(all.filter(([name, keys]) => !clusters.has(name) && mayCall(keys)));
+  const hasAcceptedKey = (keys: string) => keys.split(",").some((key) => accepted.includes(key));
+  return Object.fromEntries(all.filter(([name, keys]) => !clusters.has(name) && hasAcceptedKey(keys)));
 };
 
 /** Returns the clusters of a release in the order of their names. */
@@ -181,15 +181,16 @@ export const listReleasedClusters = (release: Release | undefined): [string, Rel
   Object.entries(release?.clusters ?? {}).sort(([left], [right]) => (left < right ? -1 : 1));
 
 /**
- * Returns the release to roll back to: the last complete one before the live one that has no version that a rollback
- * has replaced. A release that a rollback has created stands for the one that it restored.
+ * Returns the release to roll back to. Goes back from the live release to the nearest one that is complete and has none
+ * of the versions that earlier rollbacks have replaced. A rollback creates a new release with the versions of an older
+ * one: in place of such a release, the older one is taken, both at the start and for the result.
  */
 export const requireRollbackRelease = (all: Release[]): Release => {
-  const newest = findRestoredRelease(all, all[0]);
+  const live = findRestoredRelease(all, all[0]);
   const replaced = findRolledBackVersions(all);
   const isGood = ({ complete, rules }: Release) =>
     complete && !Object.entries(rules).some(([rule, { version }]) => replaced.has(`${rule}@${version}`));
-  const earlier = all.find((release) => newest !== undefined && release.id < newest.id && isGood(release));
+  const earlier = all.find((release) => live !== undefined && release.id < live.id && isGood(release));
   const found = findRestoredRelease(all, earlier);
   if (found === undefined) throw new Complaint("there is no release before the one that is live", 1);
   return found;

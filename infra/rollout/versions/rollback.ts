@@ -17,7 +17,7 @@ import { type FunctionState, readFunctionState, requireRollbackTarget, rollBackA
 import { readKeyring } from "../stage/keyring.ts";
 import { getPersonOrPipelineName, lockStage } from "../stage/lock.ts";
 import { type DeploymentTargets, openTargetCluster, requireOwnEntries } from "../targets.ts";
-import { findOrphanedEntries } from "./orphans.ts";
+import { findOrphanedEntries, toAnsweringVersion } from "./orphans.ts";
 import {
   getAcceptedKeyVersions,
   listReleasedClusters,
@@ -34,7 +34,8 @@ import { describeColdVersion } from "./warm.ts";
 const atOnce = 5;
 
 /**
- * Returns the releases. If they can't be read, reports that and returns undefined: one rule can be rolled back without.
+ * Returns the releases. If they can't be read, reports that and returns undefined: a command for a single rule can do
+ * without the releases.
  */
 export const tryReadReleaseStore = async (
   { openStageBucket: openBucket }: AwsStage,
@@ -67,7 +68,7 @@ export const rollBackOne = async (
   // A rollback during a canary ends the canary and keeps the main version.
   const wanted = requested ?? (Object.keys(weights).length > 0 ? live : previous);
   const releasedRule = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
-  if (newest && releasedRule) requireNoOrphans(newest, new Map([[rule, releasedRule]]), `version ${wanted} of ${rule}`);
+  if (newest && releasedRule) requireNoOrphans(newest, rule, releasedRule);
   const rollbackConfig = releasedRule?.share;
   const recordedKeyVersions = newest && rollbackConfig && { inUse: getAcceptedKeyVersions(newest), rollbackConfig };
   const version = await rollBackAlias(stage.functions, rule, wanted, {
@@ -80,8 +81,13 @@ export const rollBackOne = async (
       (candidate) => candidate !== version,
     );
     const rules = { ...newest.rules, [rule]: { ...releasedRule, earlier } };
-    const { like: _, ...rest } = newest;
-    await saveRelease(releases, { ...rest, rules, withdrawn: [`${rule}@${lastReleased.version}`] }, progress);
+    // `like` is the older release that `newest` has restored. The new release has another version, so it lacks `like`.
+    const { like: _, ...newestWithoutLike } = newest;
+    await saveRelease(
+      releases,
+      { ...newestWithoutLike, rules, withdrawn: [`${rule}@${lastReleased.version}`] },
+      progress,
+    );
   }
   const cold = await describeColdVersion(stage.functions, rule, version);
   if (cold !== undefined) progress.say(`${cold}; postern deploy starts them`);
@@ -110,13 +116,15 @@ const getReleasedVersion = ({ id, rules }: Release, rule: string): string => {
 const findReleasedRule = (all: Release[], rule: string, version: string): ReleasedRule | undefined =>
   all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
 
-/** Throws if a cluster has an entry that these versions of rules would not answer. */
-const requireNoOrphans = (newest: Release, rules: ReadonlyMap<string, ReleasedRule>, what: string) => {
+/** Throws if a cluster has an entry for the rule that the version `to` would not answer. */
+const requireNoOrphans = (newest: Release, rule: string, to: ReleasedRule) => {
+  const versions = new Map([[rule, toAnsweringVersion(to)]]);
   for (const [name, recorded] of listReleasedClusters(newest)) {
-    const [orphan] = findOrphanedEntries(name, recorded, rules);
+    const [orphan] = findOrphanedEntries(name, recorded, versions);
     if (orphan)
       throw new Complaint(
-        `${what} ${orphan.why}, but cluster ${name} still calls its webhook entry ${orphan.entry}, so it was not rolled back; postern rollback --all deletes that entry first, and postern disarm makes the rule allow everything`,
+        // For instance: version 12 of a-rule doesn't mutate, but cluster shop still calls …
+        `version ${to.version} of ${rule} ${orphan.why}, but cluster ${name} still calls its webhook entry ${orphan.entry}, so it was not rolled back; postern rollback --all deletes that entry first, and postern disarm makes the rule allow everything`,
         1,
       );
   }
@@ -154,7 +162,7 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
   // If live versions differ from the newest release, a deployment has stopped before its end. The newest release then
   // records the versions that were live before this deployment.
   const findLastGoodRelease = () =>
-    differsFromRelease ? findReleaseOfAliases(releases.all, newest) : requireRollbackRelease(releases.all);
+    differsFromRelease ? findReleaseBeforeMoves(releases.all, newest) : requireRollbackRelease(releases.all);
   const restored = to === undefined ? findLastGoodRelease() : requireRelease(releases.all, to);
   const states = readable.filter(({ rule }) => Object.hasOwn(restored.rules, rule));
   // This checks every rule's version before the alias of any rule is moved.
@@ -178,7 +186,9 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
     rules: { ...newest.rules, ...restored.rules },
   };
   if (restored.id === newest.id) delete release.like;
-  const served = new Map(Object.entries(restored.rules));
+  const served = new Map(
+    Object.entries(restored.rules).map(([rule, released]) => [rule, toAnsweringVersion(released)] as const),
+  );
   // These clusters are updated before aliases move: they have entries that the restored versions don't answer.
   const early = listReleasedClusters(newest).flatMap(([name, recorded]) =>
     findOrphanedEntries(name, recorded, served).length > 0 ? [name] : [],
@@ -225,10 +235,11 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
 };
 
 /**
- * Returns the release whose versions the aliases have. That is the newest one, or, if the newest deployment ended before
- * it moved an alias, the last complete release, which has the same versions.
+ * Returns the release with the versions that were live before aliases were moved: the newest one. If a deployment that
+ * stopped has written it, it may lack webhook entries that the deployment has deleted. The last complete release has
+ * these entries, so it is returned if it has the same versions.
  */
-const findReleaseOfAliases = (all: Release[], newest: Release): Release => {
+const findReleaseBeforeMoves = (all: Release[], newest: Release): Release => {
   const last = all.find(({ complete }) => complete);
   return !newest.complete && last && isDeepStrictEqual(last.rules, newest.rules) ? last : newest;
 };
@@ -241,19 +252,19 @@ const moveRule = async ({ functions }: AwsStage, { rule, live }: FunctionState, 
 };
 
 /**
- * Applies the objects of the release `restored` to clusters, and records that in `release`. Returns a sentence for each
- * cluster that failed.
+ * Applies the objects of the release `restored` to clusters, and records that in `release`. Skips clusters that are not
+ * in both releases, or have the same objects in both. Returns a sentence for each cluster that failed.
  */
 const applyRelease = async (
   targets: Omit<DeploymentTargets, "harden">,
   release: Release,
   restored: Release,
-  names: string[],
+  clusterNames: string[],
 ): Promise<string[]> => {
-  const { stage, progress, clusters } = targets;
-  const changed = names.filter((name) => {
+  const { stage, progress } = targets;
+  const changed = clusterNames.filter((name) => {
     const [current, wantedCluster] = [release.clusters[name], restored.clusters[name]];
-    if (!clusters.includes(name) || !current || !wantedCluster) return false;
+    if (!current || !wantedCluster) return false;
     return JSON.stringify(current.manifests) !== JSON.stringify(wantedCluster.manifests);
   });
   const failures: string[] = [];

@@ -4,19 +4,20 @@ import { readRows } from "../../../test/rows.ts";
 import type { StageFunctions, WarmVersion } from "../../aws/lambda-functions.ts";
 import type { RuleChangePlan } from "../plan/plan.ts";
 import type { Release } from "./releases.ts";
-import { describeColdVersion, planWarmEnvironments, waitUntilWarm } from "./warm.ts";
+import { describeColdVersion, planWarmEnvironments, startAndAwaitWarm } from "./warm.ts";
 
 interface Row {
   name: string;
   /** The number in postern.yaml, and the live version, if the rule has a function. */
   wanted?: number;
   live?: string;
-  changes?: string[];
+  /** What a new version of the rule changes. If nothing, the live version stays. */
+  versionChanges?: string[];
   existing?: WarmVersion[]; // what Lambda has
   /** True if the newest release records that the rule may have warm environments. */
   recorded?: boolean;
   isOff?: boolean;
-  says: string[]; // the expected plan
+  expectedPlan: string[];
 }
 const rows = readRows<Row[]>(import.meta.filename);
 
@@ -38,24 +39,24 @@ const createFunctions = (...lists: WarmVersion[][]) => {
 };
 
 describe("the plan of a rule's warm environments", () => {
-  for (const { name, wanted, live, changes = [], existing = [], recorded, isOff, says } of rows)
+  for (const { name, wanted, live, versionChanges = [], existing = [], recorded, isOff, expectedPlan } of rows)
     it(name, async () => {
       // The plan reads only these parts of a rule.
       const change = {
         part: { name: "a", ...(wanted !== undefined && { warm: wanted }) },
         known: live === undefined ? undefined : { ruleVersion: { version: live } },
-        changes,
+        changes: versionChanges,
       } as RuleChangePlan;
       const newest = { warm: recorded ? ["a"] : [] } as Partial<Release> as Release;
       const [plan] = await planWarmEnvironments(createFunctions(existing).functions, isOff ? [] : [change], newest);
-      assert.deepEqual(plan?.changes ?? [], says);
+      assert.deepEqual(plan?.changes ?? [], expectedPlan);
     });
 });
 
 describe("warm environments", () => {
   const buildWarm = (status: WarmVersion["status"], count = 2): WarmVersion[] => [{ version: "5", count, status }];
   const waitFor = (functions: StageFunctions, requireMayContinue = async () => {}, maxMilliseconds?: number) =>
-    waitUntilWarm(functions, { rule: "a", version: "5", wanted: 2 }, requireMayContinue, maxMilliseconds);
+    startAndAwaitWarm(functions, { rule: "a", version: "5", wanted: 2 }, requireMayContinue, maxMilliseconds);
 
   it("warm environments are requested once, and awaited", async () => {
     const { functions, requests } = createFunctions([], buildWarm("IN_PROGRESS"), buildWarm("READY"));
@@ -77,7 +78,7 @@ describe("warm environments", () => {
     }
   });
 
-  it("waitUntilWarm reports why Lambda can't start warm environments", async () => {
+  it("startAndAwaitWarm reports why Lambda can't start warm environments", async () => {
     const failed = [{ version: "5", count: 2, status: "FAILED" as const, reason: "FUNCTION_ERROR_INIT_FAILURE" }];
     await assert.rejects(
       waitFor(createFunctions([], failed).functions),
@@ -85,7 +86,7 @@ describe("warm environments", () => {
     );
   });
 
-  it("waitUntilWarm waits only for a time, and not after an interrupt", async () => {
+  it("startAndAwaitWarm waits only for a time, and not after an interrupt", async () => {
     const { functions } = createFunctions(buildWarm("IN_PROGRESS"));
     await assert.rejects(waitFor(functions, undefined, 0), /has not started 2 warm environments of version 5 of a/);
     const interrupt = () => Promise.reject(new Error("interrupted"));

@@ -31,15 +31,16 @@ export const planWarmEnvironments = (
 const countWarm = (count: number) => formatCount(count, "warm environment");
 
 /**
- * Describes the changes to a rule's warm environments: those to start, and those of other versions to release. `change`
- * is undefined if the rule is off.
+ * Describes the changes to a rule's warm environments: those to start, and those of other versions to release. For a
+ * rule that is off, `change` is undefined and `wanted` is 0.
  */
 const describeWarmChanges = (change: RuleChangePlan | undefined, wanted: number, existing: WarmVersion[]): string[] => {
-  const keepsVersion = change !== undefined && change.changes.length === 0;
-  const keptVersion = keepsVersion && wanted > 0 ? change.known?.ruleVersion.version : undefined;
+  const getsNewVersion = change !== undefined && change.changes.length > 0;
+  const liveVersion = change?.known?.ruleVersion.version;
+  const keptVersion = wanted > 0 && !getsNewVersion ? liveVersion : undefined;
   const kept = existing.find(({ version }) => version === keptVersion);
   const sentences: string[] = [];
-  if (wanted > 0 && !keepsVersion) sentences.push(`${countWarm(wanted)} on the new version`);
+  if (wanted > 0 && getsNewVersion) sentences.push(`${countWarm(wanted)} on the new version`);
   else if (wanted > 0 && !isReady(kept, wanted))
     sentences.push(
       `${countWarm(wanted)} on version ${keptVersion}${kept ? `, which has ${kept.count} (${kept.status})` : ", which has none"}`,
@@ -73,15 +74,15 @@ export const startWarmEnvironments = async (
   await job.progress.step("warm environments", async (tell) => {
     let done = 0;
     await runInParallel(atOnce, starting, async (start) => {
-      await waitUntilWarm(job.stage.functions, start, requireMayContinue);
+      await startAndAwaitWarm(job.stage.functions, start, requireMayContinue);
       tell(++done, starting.length);
     });
     return `${starting.reduce((sum, { wanted }) => sum + wanted, 0)} ready, of ${formatCount(starting.length, "rule")}`;
   });
 };
 
-/** Requests the warm environments of a version, unless an earlier command did so, and waits until all are ready. */
-export const waitUntilWarm = async (
+/** Starts the warm environments of a version, unless an earlier command did so, and waits until all are ready. */
+export const startAndAwaitWarm = async (
   functions: Pick<StageFunctions, "listWarmVersions" | "requestWarmEnvironments">,
   { rule, version, wanted }: { rule: string; version: string; wanted: number },
   requireMayContinue: () => Promise<void>,
