@@ -107,7 +107,7 @@ export const openTargetCluster = (
     folder: dirname(file),
     kubeconfig,
     context: context ?? (isForSeveral ? name : undefined),
-    preferred: name,
+    preferredContext: name,
     neededRight,
   });
 };
