@@ -84,11 +84,11 @@ export const formatCheckMeasurement = ({
       describeRatio(overOwnReader),
     ],
     [
-      "CPU: with plugins, without, without both",
+      "CPU of check: with plugins, without plugins, without plugins and Pods of workloads",
       [check, withoutPlugins, withoutPods].map((time) => `${time.toFixed(2)} s`).join(", "),
     ],
     [
-      "CPU: a parser's reading, its own, the rules",
+      "CPU: reading with a parser, reading with check's own reader, the rules",
       [yamlPackageReading, ownReading, rules].map((time) => `${time.toFixed(2)} s`).join(", "),
     ],
     ["memory at most", `${formatMegabytes(memory)}${describeLimit(memory / 1e6, { limit: 400, digits: 1 })}`],
@@ -100,13 +100,13 @@ export const formatValidatorMeasurement = ({
   kubernetes,
   seed,
   files,
-  refused,
+  refusedByApiServer,
   rows,
 }: ValidatorMeasurement): string => {
-  const title = `FINDINGS, ${files} files, Kubernetes ${kubernetes} refuses ${refused} (seed ${seed})`;
+  const title = `FINDINGS, ${files} files, Kubernetes ${kubernetes} refuses ${refusedByApiServer} (seed ${seed})`;
   const cells = rows.map(({ name, found, wrong, cpu, wall, memory }) => [
     name,
-    `${found} (${((100 * found) / refused).toFixed(1)} %)`,
+    `${found} (${((100 * found) / refusedByApiServer).toFixed(1)} %)`,
     String(wrong),
     `${cpu.toFixed(1)} s`,
     `${wall.toFixed(1)} s`,
@@ -139,7 +139,8 @@ export const formatFleetMeasurement = ({ rules, steps, releases }: FleetMeasurem
 };
 
 /**
- * Returns two tables: the time that a ledger adds to a review, and how many changes of one value succeed in a second.
+ * Returns two tables: the time that a ledger adds to a review, and the answers to events for one bucket of a rate
+ * limit, for each rate at which they were sent. The bucket admits LIMIT events a second.
  */
 export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurement, { missing: string }>): string => {
   const rows = times.map(({ what, p50, p99 }) => [what, formatMilliseconds(p50), formatMilliseconds(p99)]);
@@ -149,7 +150,7 @@ export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurem
     ...[reads, writes].map((calls) => `${calls.toFixed(0)} a second`),
     ...[`${throttled}`, formatMilliseconds(p50), formatMilliseconds(p99)],
   ]);
-  const rateTable = formatTable([["EVENTS OF ONE BUCKET", ...heads], ...rateRows]);
+  const rateTable = formatTable([["EVENTS SENT TO ONE BUCKET", ...heads], ...rateRows]);
   return `${formatTable([["LEDGER", "P50", "P99"], ...rows])}\n${rateTable}`;
 };
 
@@ -165,7 +166,7 @@ export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasuremen
     ...[calls.toFixed(1), `${conflicts}`, `${throttled}`],
   ]);
   const costs = units.map(({ what, read, write, dollars }) => [what, `${read}`, `${write}`, `$${dollars.toFixed(2)}`]);
-  const costHeads = ["READ UNITS", "WRITE UNITS", "A MILLION"];
+  const costHeads = ["READ UNITS", "WRITE UNITS", "COST OF A MILLION REVIEWS"];
   const costTable = formatTable([["REVIEW", ...costHeads], ...costs]);
   return `${formatTable([["CHARGES OF ONE QUOTA", ...heads], ...rateRows])}\n${costTable}`;
 };
@@ -183,14 +184,14 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
       way.kinds.reduce((total, kind) => total + kind.share * value(kind), 0);
     const calling = 100 * average((kind) => (countAllCalls(kind) > 0 ? 1 : 0));
     const { mutatingRounds = 0, rounds = 0 } = findChanged(way) ?? {};
-    const again = average(({ again }) => again.changed);
+    const callsAfterOwnChange = average(({ repeatedCalls }) => repeatedCalls.afterOwnChange);
     return [
       way.what,
       average(countAllCalls).toFixed(3),
       `${calling.toFixed(1)} %${describeLimit(calling, { limit: 5, digits: 1 })}`,
       `${mutatingRounds.toFixed(2)}${describeLimit(mutatingRounds, { limit: 1.3, digits: 2 })}`,
       rounds.toFixed(2),
-      `${again.toFixed(3)}${describeLimit(again, { limit: 0, digits: 3 })}`,
+      `${callsAfterOwnChange.toFixed(3)}${describeLimit(callsAfterOwnChange, { limit: 0, digits: 3 })}`,
       ...[way.dollars?.url, way.dollars?.http].map((dollars) => `$${dollars?.toFixed(3)}`),
     ];
   });
@@ -200,8 +201,8 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     "MUTATING ROUNDS FOR THREE CHANGES",
     "ALL ROUNDS",
     "CALLS AFTER OWN CHANGE",
-    "A MILLION, URL",
-    "HTTP",
+    "COST OF A MILLION WRITES, FUNCTION URL",
+    "HTTP API",
   ];
   const listCalls = (way: TraceWayMeasurement, phase: string) =>
     Object.entries(findChanged(way)?.calls ?? {}).flatMap(([called, count]) =>
@@ -248,10 +249,10 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
 const describeRatio = ({ median, p10, p90 }: RatioSummary, { limit }: { limit?: number | undefined } = {}) =>
   `${median.toFixed(2)} (${p10.toFixed(2)}–${p90.toFixed(2)})${describeLimit(median, { limit, digits: 2 })}`;
 
-/** Says whether a measured value, rounded to `digits`, is within its limit: ", within 1.5" or ", to reach 1.5". */
+/** Says whether a measured value, rounded to `digits`, is within its limit: ", within 1.5" or ", above 1.5". */
 const describeLimit = (value: number, { limit, digits }: { limit: number | undefined; digits: number }): string => {
   if (limit === undefined) return "";
-  return Number(value.toFixed(digits)) <= limit ? `, within ${limit}` : `, to reach ${limit}`;
+  return Number(value.toFixed(digits)) <= limit ? `, within ${limit}` : `, above ${limit}`;
 };
 
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
@@ -259,11 +260,11 @@ const formatMilliseconds = (value: number | undefined) => (value === undefined ?
 /** Returns the lines of the report that explain its numbers. */
 export const explainBenchTables = (hasCreates: boolean) =>
   [
-    "Ratios are medians, and where eight of ten lie. A busy machine widens them.",
+    "A ratio is a median, with the 10th and 90th percentiles in brackets. On a busy machine, these are further apart.",
     ...(hasCreates
       ? [
           "A create is of a pod of 5 KB, a dry run, one at a time. Added is the difference to the create without a webhook in",
-          "the same round; the bars are for its median. CPU is the webhook's own, for a review, and has no bar.",
+          "the same round; limits apply to its median ratio. CPU is the webhook's own, for a review, and has no limit.",
         ]
       : []),
   ].join("\n");

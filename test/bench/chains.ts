@@ -56,10 +56,10 @@ export const measureMutatorChains = async (
 /** Returns how many of the mutators have changed a pod. */
 const countMarks = ({ metadata }: Pod) => countBenchMutatorAnnotations(metadata?.annotations);
 
-const buildRoutes = ({ name, mutators: { length: mutators }, together }: BenchMutatorSet): PodCreateRoute[] => {
+const buildRoutes = ({ name, mutators: { length: mutators }, isGroup }: BenchMutatorSet): PodCreateRoute[] => {
   const title = mutators === 1 ? "1 mutator" : `${mutators} mutators`;
   const route = { namespace: name, mutators };
-  if (together) return [{ what: `${title} in a group`, ...route }];
+  if (isGroup) return [{ what: `${title} in a group`, ...route }];
   return [
     { what: `${title}, each called`, ...route },
     { what: `${title}, skipped by matchConditions`, ...route, labels: { [skipBenchMutatorsLabel]: "yes" } },
@@ -71,7 +71,5 @@ const buildRules = (chains: BenchMutatorSet[]) =>
 
 const buildGroups = (chains: BenchMutatorSet[]) =>
   Object.fromEntries(
-    chains
-      .filter(({ together }) => together)
-      .map(({ name, mutators }) => [name, mutators.map((listed) => listed.name)]),
+    chains.filter(({ isGroup }) => isGroup).map(({ name, mutators }) => [name, mutators.map((listed) => listed.name)]),
   );

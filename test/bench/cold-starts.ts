@@ -29,12 +29,18 @@ interface StartTimes {
   /** From the event to the answer. */
   answer: number;
   startCpu: number;
-  /** The CPU time of both. The part after the start is divided by the fraction of a core that a function then has. */
-  cpu: number;
+  /**
+   * The CPU time of start and answer. Lambda gives a function a whole core until it is ready, and then only a fraction
+   * of a core, so the CPU time of the answer is divided by this fraction.
+   */
+  weightedCpu: number;
 }
 
 /** The number of rounds that aren't counted. They read the bundles into the disk cache. */
 const warmUpRounds = 1;
+
+/** The size of the review of a pod that a measured handler answers, in bytes. */
+const podReviewBytes = 5_000;
 
 /** The times of an empty handler and of the measured one, in each round. */
 export type ComparedStarts = [empty: StartTimes, measured: StartTimes][];
@@ -83,7 +89,11 @@ export const measureColdStarts = async (
   });
 };
 
-/** Returns the ratios of the measured starts to the empty ones: of the whole time, of its two parts, and of `cpu`. */
+/**
+ * Returns the ratios of the measured starts to the empty handler's: of the whole time, of its two parts, of the start's
+ * CPU time, and of the CPU time of both parts. In the last one, the answer's CPU time is divided by the fraction of a
+ * core that Lambda gives a function once it has started.
+ */
 export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio" | "parts"> => {
   const compare = (get: (times: StartTimes) => number) => {
     const [milliseconds = Number.NaN] = computeQuantiles(
@@ -99,7 +109,7 @@ export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio
       start: compare(({ start }) => start),
       answer: compare(({ answer }) => answer),
       "start's CPU": compare(({ startCpu }) => startCpu),
-      "weighted CPU": compare(({ cpu }) => cpu),
+      "weighted CPU": compare(({ weightedCpu }) => weightedCpu),
     },
   };
 };
@@ -142,9 +152,12 @@ export const compareColdStartsWithEmptyHandler = async (
       const { bytes } = await bundleRule(listed, config, folder, { connections });
       const phase = caseThatAsks ? getCasePhase(caseThatAsks.entry) : listed.phases[0];
       const path = `/${signer.signSegment(benchCluster, 1)}/${name}/${phase}`;
-      const event = buildHttpApiEvent(path, caseThatAsks ? toBody(caseThatAsks.review) : buildPodReview(5_000));
+      const event = buildHttpApiEvent(
+        path,
+        caseThatAsks ? toBody(caseThatAsks.review) : buildPodReview(podReviewBytes),
+      );
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
-      return { name, bytes, asks: caseThatAsks !== undefined, folder: join(folder, name), times: [] as ComparedStarts };
+      return { name, bytes, asks: caseThatAsks !== undefined, handlerFolder: join(folder, name) };
     }),
   );
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
@@ -152,12 +165,17 @@ export const compareColdStartsWithEmptyHandler = async (
     join(folder, byHand),
     buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca),
   );
-  const starts = [...(casesThatAsk.size > 0 ? [{ ...readingHandler, name: undefined, asks: true }] : []), ...rules];
+  const measuredHandlers = [
+    ...(casesThatAsk.size > 0 ? [{ ...readingHandler, name: undefined, asks: true }] : []),
+    ...rules,
+  ];
 
-  for (const start of starts) {
-    const event = join(start.folder, "event.json");
-    const createStart = (folder: string) => () => measureStart(folder, event, signer.publicKey);
-    start.times = await measureInTurn(rounds, createStart(empty.folder), createStart(start.folder), warmUpRounds);
+  const starts: ColdStart[] = [];
+  for (const { handlerFolder, ...handler } of measuredHandlers) {
+    const event = join(handlerFolder, "event.json");
+    const createStart = (place: string) => () => measureStart(place, event, signer.publicKey);
+    const [startEmpty, startMeasured] = [createStart(empty.handlerFolder), createStart(handlerFolder)];
+    starts.push({ ...handler, times: await measureInTurn(rounds, startEmpty, startMeasured, { warmUpRounds }) });
   }
   return starts;
 };
@@ -175,7 +193,7 @@ export const compareCodeWithEmptyHandler = async (
     await writeHandler(join(folder, "code"), code),
   ];
   const createStart = (place: string) => () => measureStart(place, join(place, "event.json"), /* publicKey */ "");
-  return measureInTurn(rounds, createStart(empty.folder), createStart(handler.folder), warmUpRounds);
+  return measureInTurn(rounds, createStart(empty.handlerFolder), createStart(handler.handlerFolder), { warmUpRounds });
 };
 
 /** Measures starts with a rule and with an empty handler. With these settings, the rule must not read the cluster. */
@@ -185,7 +203,7 @@ export const compareRuleWithEmptyHandler = async (
   signer: WebhookUrlSigner,
   folder: string,
   rounds: number,
-  { body = buildPodReview(5_000), variables = {} }: { body?: string; variables?: Record<string, string> } = {},
+  { body = buildPodReview(podReviewBytes), variables = {} }: { body?: string; variables?: Record<string, string> } = {},
 ): Promise<{ bytes: number; times: ComparedStarts }> => {
   const listed = await readRule(join(getFunctionsFolder(), name), name);
   const { bytes } = await bundleRule(listed, buildBenchEndpointConfig(listed, settings), folder);
@@ -194,7 +212,9 @@ export const compareRuleWithEmptyHandler = async (
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
   const createStart = (place: string) => () =>
     measureStart(place, join(place, "event.json"), signer.publicKey, { variables });
-  const times = await measureInTurn(rounds, createStart(empty.folder), createStart(join(folder, name)), warmUpRounds);
+  const times = await measureInTurn(rounds, createStart(empty.handlerFolder), createStart(join(folder, name)), {
+    warmUpRounds,
+  });
   return { bytes, times };
 };
 
@@ -249,12 +269,15 @@ const emptyHandler = "exports.handler = async () => ({ statusCode: 200 });\n";
 const byHand = "by-hand";
 const namespaceToRead = { apiVersion: "v1", kind: "Namespace", metadata: { name: byHand } };
 
-/** Writes a folder with a handler, as a baseline for Postern's handlers, and the event that it gets. */
-const writeHandler = async (folder: string, code: string) => {
-  await mkdir(folder, { recursive: true });
-  await writeFile(join(folder, "index.cjs"), code);
-  await writeFile(join(folder, "event.json"), JSON.stringify(buildHttpApiEvent("/", buildPodReview(5_000))));
-  return { bytes: code.length, folder, times: [] as ComparedStarts };
+/** Writes a folder with a handler, as a baseline for Postern's handlers, and with the event that it gets. */
+const writeHandler = async (handlerFolder: string, code: string) => {
+  await mkdir(handlerFolder, { recursive: true });
+  await writeFile(join(handlerFolder, "index.cjs"), code);
+  await writeFile(
+    join(handlerFolder, "event.json"),
+    JSON.stringify(buildHttpApiEvent("/", buildPodReview(podReviewBytes))),
+  );
+  return { bytes: code.length, handlerFolder };
 };
 
 /** Builds the code of a minimal handler that sends one HTTPS request to a cluster and answers. */
@@ -298,10 +321,16 @@ const measureStart = async (
     const { statusCode } = Object(await running.invoke(body));
     const answered = performance.now();
     if (statusCode !== 200) throw new Error(`no answer to measure, but ${statusCode}`);
-    // Until it is ready, a function has a whole core.
+    // The function had a whole core until it was ready, and then only this fraction of a core. On a fraction of a core,
+    // work takes its CPU time divided by the fraction.
     const coreFraction = memory / wholeCoreMemory;
-    const cpu = ready.cpu + (readCpuMilliseconds(ready.pid) - ready.cpu) / coreFraction;
-    return { start: ready.time - begun, answer: answered - ready.time, startCpu: ready.cpu, cpu };
+    const answerCpu = readCpuMilliseconds(ready.pid) - ready.cpu;
+    return {
+      start: ready.time - begun,
+      answer: answered - ready.time,
+      startCpu: ready.cpu,
+      weightedCpu: ready.cpu + answerCpu / coreFraction,
+    };
   } finally {
     // The next process starts when this one has ended, so that they don't share a core.
     await running.stop();
@@ -342,7 +371,10 @@ export const compareCueColdStartsWithCueWasm = async (
   const listed = await readRule(join(getFunctionsFolder(), name), name);
   const config = buildBenchEndpointConfig(listed, { policies: [policy], inCluster: false });
   await bundleRule(listed, config, folder, { budgetBytes: Number.POSITIVE_INFINITY });
-  const event = buildHttpApiEvent(`/${signer.signSegment(benchCluster, 1)}/${name}/validate`, buildPodReview(5_000));
+  const event = buildHttpApiEvent(
+    `/${signer.signSegment(benchCluster, 1)}/${name}/validate`,
+    buildPodReview(podReviewBytes),
+  );
   await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
   const alone = await writeHandler(join(folder, "cue-wasm"), cueWasmHandler);
   const createScriptStart = (place: string) => async () => {
@@ -351,7 +383,7 @@ export const compareCueColdStartsWithCueWasm = async (
     });
     return start + answer;
   };
-  return measureRatiosInTurn(rounds, createScriptStart(alone.folder), createScriptStart(join(folder, name)));
+  return measureRatiosInTurn(rounds, createScriptStart(alone.handlerFolder), createScriptStart(join(folder, name)));
 };
 
 /** The code of a handler that uses cue-wasm without Postern. */

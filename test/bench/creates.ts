@@ -35,10 +35,10 @@ export interface PodCreateMeasurement {
   cpu?: number;
 }
 
-/** Ratios of one route to another. */
+/** Compares two routes. A route is one way to create a pod: it decides which webhooks the API server calls. */
 export interface PodCreateComparison {
   what: string;
-  /** The ratio of the times that the routes add to a create without webhooks. */
+  /** The ratio of the times that the webhooks of the two routes add to a create. */
   added: RatioSummary;
   /** The ratio of the CPU times of the webhooks' servers. */
   cpu?: number;

@@ -17,10 +17,14 @@ export interface FleetStep {
   usage: ProcessUsage;
 }
 
+/** The cost of `postern deploy` for stages with several numbers of clusters. */
 export interface FleetMeasurement {
   rules: number;
   steps: FleetStep[];
-  /** For each number of clusters, the bytes of the largest release. */
+  /**
+   * For each number of clusters, the size of the largest release: the file in which a deployment records the Lambda
+   * versions of all rules and the webhook entries of all clusters.
+   */
   releases: { clusters: number; bytes: number }[];
 }
 
@@ -40,7 +44,7 @@ const hostProgram = join(root, "test/aws/fleet-process.ts");
 /**
  * Mutating rules are called one after the other: four rules with a timeout of 4 s stay within the 20 s that are safe.
  */
-const [mostMutators, timeoutSeconds] = [4, 4];
+const [maxMutators, timeoutSeconds] = [4, 4];
 /** The number of clusters that are deployed at the same time. */
 const waveSize = 10;
 
@@ -73,7 +77,9 @@ export const measureFleet = async (
     await measure("the first deployment", clusters);
     await measure("a plan without changes", clusters, "--plan-only");
     await measure("a deployment that adds a cluster", clusters + 1);
-    releases.push({ clusters, bytes: Math.max(...((await child.ask(stage)) as number[])) });
+    // The process answers the name of a stage with the bytes of each of the stage's stored releases.
+    const releaseBytes = (await child.ask(stage)) as number[];
+    releases.push({ clusters, bytes: Math.max(...releaseBytes) });
   }
   return { rules: rules.length, steps, releases };
 };
@@ -85,12 +91,16 @@ const runPostern = async (checkout: string, { env }: FleetHost, ...words: string
   return (await runNodeAndParseOutput(program, { options, args, env, worstExitCode: 0 })) as ProcessUsage;
 };
 
-/** Writes a checkout with `wantedRules` rules: those of the catalogue that need no settings, and generated ones. */
+/**
+ * Writes a checkout with `wantedRules` rules: those of the catalogue that need no settings, but only the first
+ * `maxMutators` of them that mutate, and generated rules.
+ */
 const writeCheckout = async (checkout: string, host: FleetHost, wantedRules: number): Promise<string[]> => {
   const copied = ["infra", "lib", "serverless.yml", "package.json"];
   const usable = (await readCatalogue()).filter(isUsable);
   const mutators = usable.filter(({ phases }) => phases.includes("mutate"));
-  const chosen = usable.filter((listed) => !mutators.slice(mostMutators).includes(listed)).slice(0, wantedRules);
+  const excessMutators = mutators.slice(maxMutators);
+  const chosen = usable.filter((listed) => !excessMutators.includes(listed)).slice(0, wantedRules);
   const folders = chosen.map(({ name }) => `functions/${name}`);
   for (const path of [...copied, ...folders]) await cp(join(root, path), join(checkout, path), { recursive: true });
   await symlink(join(root, "node_modules"), join(checkout, "node_modules"));

@@ -103,7 +103,7 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
       const many = await openReview(buildPolicies(overriders, { count, matching: 1 }), 1);
       const ratios = await measureRatiosInTurn(rounds, createTimer(onePolicy, times), createTimer(many, times));
       results.push({
-        what: `${name}, one of ${count} policies for the pod, over one alone`,
+        what: `${name}, ${count} policies of which one matches the pod, over one policy alone`,
         ratio: summarizeRatios(ratios),
         limit: 1.2,
       });
@@ -113,10 +113,10 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
     const ratios = await measureRatiosInTurn(
       rounds,
       createTimer(onePolicy, times),
-      createTimer(eachPolicy, Math.ceil(times / count), count),
+      createTimer(eachPolicy, Math.ceil(times / count), { dividedBy: count }),
     );
     results.push({
-      what: `${name}, each of ${count} policies that are all for it, over one alone`,
+      what: `${name}, the time for each of ${count} policies that all match the pod, over one policy alone`,
       ratio: summarizeRatios(ratios),
       limit: 1.2,
     });
@@ -124,16 +124,14 @@ export const compareManyPoliciesWithOne = async (rounds: number): Promise<BenchR
   return results;
 };
 
-/**
- * Returns a function that measures the average milliseconds of `times` runs, divided by the number of a run's parts.
- */
+/** Returns a function that measures the average milliseconds of `times` runs, divided by `dividedBy`. */
 const createTimer =
-  (act: () => Promise<unknown>, times: number, parts = 1) =>
+  (act: () => Promise<unknown>, times: number, { dividedBy = 1 } = {}) =>
   async () =>
-    (await measureMilliseconds(act, times)) / times / parts;
+    (await measureMilliseconds(act, times)) / times / dividedBy;
 
 /** How the report names each kind of measured policy rule. */
-const sources: Record<string, string> = {
+const kindTitles: Record<string, string> = {
   template: "a template that changes",
   plaintext: "plaintext",
   origin: "origin",
@@ -148,27 +146,27 @@ const sources: Record<string, string> = {
 export const measureAgainstKinitirasEngine = async (program: string, rounds: number): Promise<BenchResult[]> => {
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNodeProcess("policies-process.ts")), running.use(startChild(program))];
-  const ratios = new Map<string, number[]>(Object.keys(sources).map((source) => [source, []]));
+  const ratios = new Map<string, number[]>(Object.keys(kindTitles).map((kind) => [kind, []]));
   // A question is the evaluation that both engines make.
-  for (const [source, question] of listComparableCases()) {
+  for (const [kind, question] of listComparableCases()) {
     const ratio = await measureEngineRatio(question, ours, theirs, rounds);
-    if (ratio !== undefined) ratios.get(source)?.push(ratio);
+    if (ratio !== undefined) ratios.get(kind)?.push(ratio);
   }
-  return [...ratios].map(([source, found]) => ({
-    what: `${sources[source]}, over kinitiras' own engine, ${found.length} cases`,
+  return [...ratios].map(([kind, found]) => ({
+    what: `${kindTitles[kind]}, over kinitiras' own engine, ${found.length} cases`,
     ratio: summarizeRatios(found),
     // Both engines evaluate a script with CUE, so its ratio has no limit.
-    ...(source !== "cue" && { limit: 1 }),
+    ...(kind !== "cue" && { limit: 1 }),
   }));
 };
 
-/** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster. */
-const listComparableCases = (): [source: string, question: Omit<KinitirasBenchQuestion, "rounds">][] =>
+/** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster, with this kind. */
+const listComparableCases = (): [ruleKind: string, question: Omit<KinitirasBenchQuestion, "rounds">][] =>
   kinitirasCaseTables.cases.flatMap((policyCase) => {
     const { policies, object, operation } = policyCase;
     const kinds = new Set(policies.flatMap(listRuleKinds));
     const [kind = ""] = kinds;
-    const isComparable = operation === "CREATE" && kinds.size === 1 && kind in sources && isPlain(policyCase);
+    const isComparable = operation === "CREATE" && kinds.size === 1 && kind in kindTitles && isPlain(policyCase);
     return isComparable && object ? [[kind, { policies, object, operation }]] : [];
   });
 

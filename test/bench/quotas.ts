@@ -3,11 +3,11 @@ import { fileURLToPath } from "node:url";
 import type { AnswerCounts } from "./ledger.ts";
 import { runNodeAndParseOutput } from "./processes/processes.ts";
 
-/** The answers to charges that were sent at one rate. */
+/** The answers to reviews that were sent at one rate. Each review charges one quota with the amounts of an object. */
 export interface ChargeRate extends AnswerCounts {
-  /** The number of charges a second. */
+  /** The number of reviews a second. */
   rate: number;
-  /** The number of quotas, to which the charges went in turn. */
+  /** The number of quotas. The reviews charge them in turn. */
   quotas: number;
   /** From the first review to the last answer. */
   seconds: number;

@@ -5,13 +5,15 @@ export interface RatioSummary {
   p90: number;
 }
 
-/** A measurement and the largest allowed ratio. Some measurements have no limit. */
+/** A measured time, divided by the time of a baseline such as an empty handler. */
 export interface BenchResult {
   what: string;
   ratio: RatioSummary;
+  /** The largest allowed median of `ratio`, if there is a limit. */
   limit?: number;
-  /** Parts of the measured time, with their medians. */
+  /** Parts of the measured time: the ratio to the same part of the baseline's time, and the median of the part. */
   parts?: Record<string, { ratio: RatioSummary; milliseconds: number }>;
+  /** The size of the measured bundle, and its largest allowed size. */
   kilobytes?: { bundle: number; limit: number };
 }
 
@@ -44,15 +46,20 @@ export const computeWeightedQuantiles = (
   });
 };
 
-/** Measures two functions in turn, and returns both values of each round. The first rounds only warm up. */
+/** The number of first rounds that only warm up. They aren't counted. */
+interface WarmUp {
+  warmUpRounds?: number;
+}
+
+/** Measures two functions in turn, and returns both values of each round that isn't a warm-up. */
 export const measureInTurn = async <T, U>(
   rounds: number,
   one: () => Promise<T>,
   other: () => Promise<U>,
-  warmUps = Math.ceil(rounds / 5),
+  { warmUpRounds = Math.ceil(rounds / 5) }: WarmUp = {},
 ): Promise<[T, U][]> => {
   const pairs: [T, U][] = [];
-  for (let round = -warmUps; round < rounds; round++) {
+  for (let round = -warmUpRounds; round < rounds; round++) {
     const measured: { one?: T; other?: U } = {};
     const turns = [
       async () => {
@@ -74,9 +81,9 @@ export const measureRatiosInTurn = async (
   rounds: number,
   measureBaseline: () => Promise<number>,
   measureSubject: () => Promise<number>,
-  warmUps?: number,
+  warmUp?: WarmUp,
 ): Promise<number[]> =>
-  (await measureInTurn(rounds, measureBaseline, measureSubject, warmUps)).map(([first, second]) => second / first);
+  (await measureInTurn(rounds, measureBaseline, measureSubject, warmUp)).map(([first, second]) => second / first);
 
 /** Runs `act` `times` times; returns the milliseconds of all runs together. */
 export const measureMilliseconds = async (act: () => Promise<unknown>, times = 1): Promise<number> => {

@@ -94,6 +94,7 @@ export const measureReviewsWithReads = async (
     openReview(createTripleReadRule({ maxAge: 3600 })),
   ];
   const [single, several] = [openReview(createSingleReadRule(uncached)), openReview(createTripleReadRule(uncached))];
+  // The functions are warmed up here, so the measurements have no warm-up rounds.
   for (const act of [plain, warm]) await measureMilliseconds(act, 3000);
   for (const act of [single, several]) await measureMilliseconds(act, 100);
   const compare = async (one: () => Promise<void>, other: () => Promise<void>, times: number) =>
@@ -102,7 +103,7 @@ export const measureReviewsWithReads = async (
         rounds,
         () => measureMilliseconds(one, times),
         () => measureMilliseconds(other, times),
-        0,
+        { warmUpRounds: 0 },
       ),
     );
   const firstReads: number[] = [];

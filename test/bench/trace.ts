@@ -62,11 +62,14 @@ export interface TraceKindMeasurement {
   mutatingRounds: number;
   /** The mutating calls, and one more if there are validating calls, which take place at the same time. */
   rounds: number;
-  /** Repeated calls of a rule for the same write: after the rule had changed the object, and after it had not. */
-  again: { changed: number; unchanged: number };
+  /**
+   * Calls of a rule that was already called for the same write: after the rule itself had changed the object, and
+   * without such a change.
+   */
+  repeatedCalls: { afterOwnChange: number; withoutOwnChange: number };
   /** The rules that changed an object. */
   changing: string[];
-  /** The milliseconds by which webhooks made writes longer, by the delay to the webhooks. */
+  /** For each network delay to the webhooks: how many milliseconds longer each write took with webhooks. */
   added: Record<number, number[]>;
 }
 
@@ -86,7 +89,7 @@ export interface TraceMeasurement {
 
 /** The network delays of a round's writes, in milliseconds. A round has four writes without a delay. */
 const delays = [0, 0, 0, 0, 5, 5, 20];
-/** The factor by which writes that call no webhook have more rounds: they take little time. */
+/** Writes that call no webhook take little time, so they are measured in this many times as many rounds. */
 const silentRoundsFactor = 5;
 const groupName = "pod-defaults";
 
@@ -267,18 +270,19 @@ const send = async (client: TestClusterClient, { method, path, user, body, refus
   const contentType = method === "PATCH" ? "application/strategic-merge-patch+json" : "application/json";
   const request = { method, path: `${path}?dryRun=All`, contentType, impersonate: user, ...(body && { body }) };
   const { code, body: answer } = await client(request);
-  if (code >= 300 !== refused) throw new Error(`${method} ${path} is answered with ${code}: ${answer.message}`);
+  const isRefused = code >= 300;
+  if (isRefused !== refused) throw new Error(`${method} ${path} is answered with ${code}: ${answer.message}`);
   return answer.spec;
 };
 
 /**
- * Reports whether the policies are in effect: they refuse a Pod without labels. Also returns true if the trace has no
- * Pod whose changes are tested.
+ * Reports whether the policies are in effect: they refuse a Pod without labels. The Pod is that of the first write for
+ * which the trace states how many rules change the object. Without such a write, returns true.
  */
 const refusesUnlabelledPods = (admin: TestClusterClient, writes: TraceWrite[]) => {
-  const [pod] = writes.filter(({ changes }) => changes);
-  return pod
-    ? send(admin, { ...pod, body: { ...pod.body, metadata: { name: "a" } }, refused: true }).then(
+  const [podWrite] = writes.filter(({ changes }) => changes);
+  return podWrite
+    ? send(admin, { ...podWrite, body: { ...podWrite.body, metadata: { name: "a" } }, refused: true }).then(
         () => true,
         () => false,
       )
@@ -299,14 +303,14 @@ const buildPolicy = ([name, [group, resource, expression]]: [string, Trace["poli
 /** Counts the calls of writes from their reviews. A group's call counts once; its members' reviews don't count. */
 const countCalls = (
   writes: AnsweredReviewFacts[][],
-): Pick<TraceKindMeasurement, "calls" | "mutatingRounds" | "rounds" | "again" | "changing"> => {
+): Pick<TraceKindMeasurement, "calls" | "mutatingRounds" | "rounds" | "repeatedCalls" | "changing"> => {
   const calls: Record<string, number> = {};
-  const again = { changed: 0, unchanged: 0 };
+  const repeatedCalls = { afterOwnChange: 0, withoutOwnChange: 0 };
   const changing = new Set<string>();
   const rounds = { mutating: 0, validating: 0 };
   for (const reviews of writes) {
-    /** Whether a rule that was called before has changed the object. */
-    const changedBefore = new Map<string, boolean>();
+    /** For each rule that was called for this write: whether one of its calls changed the object. */
+    const hasChangedByRule = new Map<string, boolean>();
     for (const { rule, phase, code, operations, group, error } of reviews) {
       if (code !== 200) throw error ?? new Error(`${rule} answers ${code}`);
       if (group !== undefined) continue;
@@ -314,9 +318,9 @@ const countCalls = (
       calls[called] = (calls[called] ?? 0) + 1;
       if (phase !== "mutate") continue;
       rounds.mutating += 1;
-      const hadChanged = changedBefore.get(rule);
-      if (hadChanged !== undefined) again[hadChanged ? "changed" : "unchanged"] += 1;
-      changedBefore.set(rule, hadChanged || operations > 0);
+      const hadChanged = hasChangedByRule.get(rule);
+      if (hadChanged !== undefined) repeatedCalls[hadChanged ? "afterOwnChange" : "withoutOwnChange"] += 1;
+      hasChangedByRule.set(rule, hadChanged || operations > 0);
       if (operations > 0) changing.add(rule);
     }
     if (reviews.some(({ phase }) => phase === "validate")) rounds.validating += 1;
@@ -326,7 +330,10 @@ const countCalls = (
     calls: Object.fromEntries(Object.entries(calls).map(([called, count]) => [called, average(count)])),
     mutatingRounds: average(rounds.mutating),
     rounds: average(rounds.mutating + rounds.validating),
-    again: { changed: average(again.changed), unchanged: average(again.unchanged) },
+    repeatedCalls: {
+      afterOwnChange: average(repeatedCalls.afterOwnChange),
+      withoutOwnChange: average(repeatedCalls.withoutOwnChange),
+    },
     changing: [...changing],
   };
 };

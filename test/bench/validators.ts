@@ -39,8 +39,10 @@ export interface ValidatorRow {
 export interface ValidatorMeasurement {
   kubernetes: string;
   seed: number;
+  /** The number of generated files, each with one object. Most of the objects have faults. */
   files: number;
-  refused: number;
+  /** The number of files that the API server refuses. */
+  refusedByApiServer: number;
   rows: ValidatorRow[];
 }
 
@@ -133,7 +135,7 @@ export const compareValidators = async (
         (output) => JSON.parse(output).resources.map(({ filename }: { filename: string }) => filename),
       ),
     );
-  return { kubernetes: binaries.version, seed, files, refused: refused.size, rows };
+  return { kubernetes: binaries.version, seed, files, refusedByApiServer: refused.size, rows };
 };
 
 /** Gives an object a unique name. */

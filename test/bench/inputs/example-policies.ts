@@ -41,6 +41,7 @@ export interface MockHttpAnswer {
 
 interface ExampleCase extends Omit<PolicyCase, "policies"> {
   policyFile: string;
+  /** The index of the only rule of the policy that is evaluated. Without it, all rules are evaluated. */
   onlyRule?: number;
 }
 

@@ -8,8 +8,8 @@ import { buildTestRule } from "../../parity/rule-server.ts";
 export interface BenchMutatorSet {
   /** The name of the namespace, and of the group if the rules are one. */
   name: string;
-  /** True if the rules are a group. */
-  together: boolean;
+  /** True if one webhook calls all rules as a group. */
+  isGroup: boolean;
   mutators: CatalogueRule[];
 }
 
@@ -35,15 +35,16 @@ const createMutator = (name: string, mark: string): CatalogueRule =>
     }),
   );
 
-const createChain = (name: string, length: number, together: boolean): BenchMutatorSet => {
+/** Creates rules that are called by one webhook as a group or, if `isGroup` is false, each by its own webhook. */
+const createMutatorSet = (name: string, length: number, { isGroup }: { isGroup: boolean }): BenchMutatorSet => {
   const formatName = (index: number) => `${name}-${String(index).padStart(2, "0")}`;
   const mutators = Array.from({ length }, (_, index) => createMutator(formatName(index), getMark(index)));
-  return { name, together, mutators };
+  return { name, isGroup, mutators };
 };
 
 export const benchMutatorSets: BenchMutatorSet[] = [
-  ...[1, 10, 30].map((length) => createChain(`chain-${length}`, length, false)),
-  ...[10, 30].map((length) => createChain(`group-${length}`, length, true)),
+  ...[1, 10, 30].map((length) => createMutatorSet(`chain-${length}`, length, { isGroup: false })),
+  ...[10, 30].map((length) => createMutatorSet(`group-${length}`, length, { isGroup: true })),
 ];
 
 /** Returns how many of the bench's mutators have added their annotation to a pod. */

@@ -15,16 +15,15 @@ const getProgram = (compiled: CompiledExpression): Program => {
   return compiled.program;
 };
 
-/**
- * The compiled expressions of the first question. All questions have the same expressions, and compile them again only
- * to measure the compilation.
- */
+/** The compiled expressions of the first question. */
 let programs: readonly Program[] | undefined;
 
 const measure = ({ policy, variables, repeat }: CelBenchQuestion): TimedPolicy => {
   const begun = process.hrtime.bigint();
   const compiled = policy.map((expression) => compileExpression(expression, environment, [bool]));
   const compilation = Number(process.hrtime.bigint() - begun);
+  // All questions to this process have the same policy. Later questions compile it again only to measure this, and
+  // evaluate the programs of the first question, as a server evaluates programs that it compiled once.
   programs ??= compiled.map(getProgram);
   const activation = { find: (name: string): Value | undefined => variables[name] };
   const outcomes = programs.map((program) => program.evaluate(activation, { left: mostExpressionCost }));

@@ -35,12 +35,13 @@ const measure = async (assignment: BenchHandlerProcessInput): Promise<number[]> 
   const answer = JSON.stringify(await runHandler());
   if (!answer.startsWith('{"statusCode":200,')) throw new Error(`no answer to measure: ${answer}`);
 
-  const times = await warmUp(runFloor);
+  // Both functions are called equally often in a round.
+  const callsPerRound = await warmUp(runFloor);
   await warmUp(runHandler);
   const time = (act: () => Promise<unknown>) => () => {
     // Garbage of the other measurement is collected before this one.
     global.gc?.({ type: "minor" });
-    return measureMilliseconds(act, times);
+    return measureMilliseconds(act, callsPerRound);
   };
   return measureRatiosInTurn(rounds, time(runFloor), time(runHandler));
 };
