@@ -3,10 +3,10 @@ import { describe, it } from "node:test";
 import { findHighestSum, findUnchanged, type StoredWrite } from "./cluster/stored-history.ts";
 
 /** A write: the object, its number of pods (undefined: deleted), and the times between which the write was stored. */
-type WriteRow = [object: string, pods: number | undefined, after: number, before: number];
+type WriteRow = [object: string, pods: number | undefined, earliest: number, latest: number];
 const buildWrites = (writes: WriteRow[]): StoredWrite[] =>
-  writes.map(([object, pods, after, before], index) => {
-    return { object, amounts: pods === undefined ? undefined : { pods }, after, before, revision: index + 1 };
+  writes.map(([object, pods, earliest, latest], index) => {
+    return { object, amounts: pods === undefined ? undefined : { pods }, earliest, latest, revision: index + 1 };
   });
 
 describe("the highest sum of a history of writes", () => {

@@ -13,9 +13,9 @@ export interface StoredWrite {
   object: string;
   /** The amounts that the object uses after the write; undefined if the write deleted it. */
   amounts: Amounts | undefined;
-  /** The write was stored at an unknown time between `after` and `before`, in milliseconds of this process's clock. */
-  after: number;
-  before: number;
+  /** The bounds of the unknown time at which the write was stored, in milliseconds of this process's clock. */
+  earliest: number;
+  latest: number;
 }
 
 /** An object that is stored now. */
@@ -53,7 +53,7 @@ export const watchWrites = async (
       const lines = createInterface({ input: response });
       lines.on("error", () => {});
       lines.on("line", (line) => {
-        const before = performance.now();
+        const latest = performance.now();
         const { type, object } = JSON.parse(line);
         if (type === "ERROR") return void faults.push(line);
         const { name, namespace, uid, resourceVersion } = object.metadata;
@@ -63,7 +63,7 @@ export const watchWrites = async (
         else stored.set(key, object);
         const amounts = isDeleted ? undefined : measure(key, object);
         const cause = isDeleted ? uid : resourceVersion;
-        writes.push({ revision: Number(resourceVersion), object: key, amounts, after: 0, before, cause });
+        writes.push({ revision: Number(resourceVersion), object: key, amounts, earliest: 0, latest, cause });
       });
     });
     request.on("error", ({ message }) => faults.push(message));
@@ -86,13 +86,13 @@ export const watchWrites = async (
       let latestSent = 0;
       const bounded = sorted.map(({ cause, ...write }) => {
         latestSent = Math.max(latestSent, sentTimes.get(cause) ?? 0);
-        return { ...write, after: latestSent };
+        return { ...write, earliest: latestSent };
       });
       // The event of a later write may have arrived earlier, because each collection has its own watch.
       let earliestArrival = Number.POSITIVE_INFINITY;
       for (const write of bounded.toReversed()) {
-        earliestArrival = Math.min(earliestArrival, write.before);
-        write.before = earliestArrival;
+        earliestArrival = Math.min(earliestArrival, write.latest);
+        write.latest = earliestArrival;
       }
       return bounded;
     },
@@ -102,26 +102,27 @@ export const watchWrites = async (
   };
 };
 
-/** The bounds of the largest sum. At some moment, at least `certain` was stored; and never more than `possible`. */
+/** The bounds of the largest sum. At some time, at least `certain` was stored; and never more than `possible`. */
 export interface HighestSum {
   certain: number;
   possible: number;
 }
 
 /**
- * Returns the largest sum of an amount in several clusters at one moment.
+ * Returns bounds of the largest sum of an amount that all clusters together stored at one time. `count` returns the
+ * amount of an object after a write. The writes of a cluster are in the order in which they were stored.
  *
- * Each write of a cluster changes the cluster's sum. At a time t, some writes were certainly stored, and some later
- * writes were perhaps stored. The sum at t is one of the sums after the last certain write up to the last possible
- * write. At least the smallest of these sums was stored at t, and at most the largest. The bounds of all clusters are
- * added.
+ * The exact time of a write is unknown. So at each time, some writes of a cluster were certainly stored, and some later
+ * writes were possibly stored. The cluster's sum at this time lies between the smallest and the largest of the sums
+ * that it had from the last certain write to the last possible one. For each time, the bounds of all clusters are
+ * added. Returns the maximum of each bound over all times.
  */
 export const findHighestSum = (
   clusters: readonly StoredWrite[][],
   count: (write: StoredWrite) => number,
 ): HighestSum => {
   const times = clusters
-    .flatMap((writes) => writes.flatMap(({ after, before }) => [after, before]))
+    .flatMap((writes) => writes.flatMap(({ earliest, latest }) => [earliest, latest]))
     .sort((left, right) => left - right);
   const readers = clusters.map((writes) => createSumReader(writes, count));
   const highest = { certain: 0, possible: 0 };
@@ -134,13 +135,14 @@ export const findHighestSum = (
 };
 
 /**
- * Returns a function that reads the sum of an amount at a time. `count` returns the amount of an object after a write.
- * A write happened at an unknown time between `after` and `before`, so the function returns the smallest and the
- * largest possible sum. The function must be called with times that don't decrease.
+ * Returns a function that returns the smallest and the largest possible sum of an amount at a time. `writes` are in the
+ * order in which they were stored, each at an unknown time between `earliest` and `latest`. `count` returns the amount
+ * of an object after a write. The function must be called with times that don't decrease.
  */
 const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => number) => {
   const amounts = new Map<string, number>();
   let total = 0;
+  // The sum after each number of writes.
   const sums = [0];
   for (const write of writes) {
     const amount = write.amounts === undefined ? 0 : count(write);
@@ -149,20 +151,24 @@ const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => n
     sums.push(total);
   }
   // The numbers of writes that were certainly stored, and possibly stored, at the time of the last call.
-  let [certain, possible] = [0, 0];
+  let [certainCount, possibleCount] = [0, 0];
   return (time: number) => {
-    while ((writes[certain]?.before ?? time + 1) <= time) certain++;
-    while ((writes[possible]?.after ?? time + 1) <= time) possible++;
-    const possibleSums = sums.slice(certain, Math.max(certain, possible) + 1);
+    while ((writes[certainCount]?.latest ?? time + 1) <= time) certainCount++;
+    while ((writes[possibleCount]?.earliest ?? time + 1) <= time) possibleCount++;
+    // Writes that were certainly stored count even if their measured `earliest` is later than `latest`.
+    const possibleSums = sums.slice(certainCount, Math.max(certainCount, possibleCount) + 1);
     return { least: Math.min(...possibleSums), most: Math.max(...possibleSums) };
   };
 };
 
 const sum = (numbers: number[]) => numbers.reduce((left, right) => left + right, 0);
 
-/** Returns an object's amounts during a period; undefined if they changed, are unknown, or the object didn't exist. */
+/**
+ * Returns an object's amounts from `start` to `end`, by the object's writes; undefined if they changed, are unknown, or
+ * the object didn't exist.
+ */
 export const findUnchanged = (writes: readonly StoredWrite[], start: number, end: number): Amounts | undefined => {
-  const index = writes.findLastIndex(({ before }) => before <= start);
+  const index = writes.findLastIndex(({ latest }) => latest <= start);
   const next = writes[index + 1];
-  return next === undefined || next.after >= end ? writes[index]?.amounts : undefined;
+  return next === undefined || next.earliest >= end ? writes[index]?.amounts : undefined;
 };

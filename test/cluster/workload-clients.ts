@@ -84,7 +84,9 @@ export const measureWorkload = (
   const { replicas, template } = getScaled(spec);
   const requests = Object.entries(template.spec.containers[0]?.resources?.requests ?? {});
   const amounts = requests.map(([name, amount]) => [`requests.${name}`, replicas * Number(amount)]);
-  return { ...count, ...Object.fromEntries(amounts), pods: replicas + (isJob(spec) ? 1 : 0) };
+  // An MPIJob has one more Pod than workers: its launcher.
+  const launchers = isJob(spec) ? 1 : 0;
+  return { ...count, ...Object.fromEntries(amounts), pods: replicas + launchers };
 };
 
 export interface Write {

@@ -63,7 +63,10 @@ const names = ["east", "west"] as const;
 const namespaces = ["a", "b"];
 /** The number of object names for each kind and namespace of a cluster. All clients use the same names. */
 const objectNames = clients / 4;
-/** The quotas: one for all namespaces, and one for namespace a. */
+/**
+ * The quotas: one for all namespaces, and one for namespace a. `unseen` is the percentage of a quota that one cluster
+ * may reserve for objects that the rule hasn't read in the cluster yet.
+ */
 const quotas = [
   { name: "all", unseen: "100%", hard: { "requests.cpu": 8 * clients, "count/deployments.apps": (clients * 3) / 4 } },
   {
@@ -75,7 +78,10 @@ const quotas = [
 ] as const;
 type Quota = (typeof quotas)[number];
 
-/** Reports whether a quota counts an object (GROUP/RESOURCE/NAMESPACE/NAME). Only namespace a has `namespaceLabels`. */
+/**
+ * Reports whether a quota counts an object (GROUP/RESOURCE/NAMESPACE/NAME). A quota with `namespaceLabels` counts only
+ * objects of the namespace a, which alone has these labels.
+ */
 const covers = (quota: Quota, object: string) => !("namespaceLabels" in quota) || object.split("/")[2] === "a";
 const listHard = ({ hard }: Quota): [name: string, amount: number][] => Object.entries(hard);
 const toNumber = (quantity = "0") => Number(requireQuantity(quantity).nanos / 10n ** 9n);
@@ -89,7 +95,7 @@ const toNumbers = (amounts: Readonly<Record<string, string | number>>, names: re
   );
 const sum = (numbers: Iterable<number>) => [...numbers].reduce((left, right) => left + right, 0);
 
-const [deniedByOther, failedWithFunction] = ["denied by the other webhook", "failed with a function"];
+const [deniedByOther, failedByFunction] = ["denied by the other webhook", "failed because a function gave no answer"];
 /**
  * Matches messages of API servers under load, which come with 429, 504 or 500. The write may have been stored
  * nevertheless.
@@ -385,7 +391,7 @@ describe(
           return "refused";
         }
         if (/bad luck/.test(message)) return deniedByOther;
-        if (/failed calling webhook/.test(message)) return failedWithFunction;
+        if (/failed calling webhook/.test(message)) return failedByFunction;
         if (code === 404 || code === 409) return "overtaken";
         if ([0, 429, 504].includes(code) || (code === 500 && overload.test(message))) return "failed under load";
         faults.push(`${write.what} ${object}: ${code} ${message}`);
@@ -419,7 +425,7 @@ describe(
           for (let tries = 0; tries < 20 && !isOver(); tries++) {
             const outcome = await send(client, cluster, object, write, number);
             count(`${write.what} ${outcome}`);
-            const mayBeRepeated = outcome === deniedByOther || outcome === failedWithFunction;
+            const mayBeRepeated = outcome === deniedByOther || outcome === failedByFunction;
             if (!mayBeRepeated || (!isUpward() && random.decide(0.3))) break;
           }
         }
