@@ -28,7 +28,10 @@ export interface ObservedWrite {
   annotations: Record<string, string>;
 }
 
-/** Runs Postern's admission chain for a request, which has the form in which the first webhook got the request. */
+/**
+ * Runs Postern's admission chain for a write. `firstRequest` is the request that the first webhook got for this write:
+ * it has the attributes of the write, and the object before a webhook changed it.
+ */
 export const predict = async (
   set: ScriptedSet,
   manifests: unknown[],
@@ -43,18 +46,21 @@ export const predict = async (
       return labels && { metadata: { name, labels } };
     },
     equivalents: ({ group, version, resource }) => {
-      const otherVersions = (versions[`${group}/${resource}`] ?? []).filter((other) => other !== version);
+      const otherVersions = (servedVersions[`${group}/${resource}`] ?? []).filter((other) => other !== version);
       return otherVersions.map((other) => ({ group, version: other, resource }));
     },
     convert,
+    // The defaults, which the API server sets before and between webhooks.
     fill: (object, step) => (isMap(object) ? fillDefaults(object, minor, step).object : object),
+    // The changes that the API server makes between mutating and validating webhooks.
     prepare: (object) => (isMap(object) ? prepareForStorage(object, minor) : object),
     call: async (hook, review) => callScript(set, hook, review),
     cel: celEvaluator,
   });
 };
 
-const versions: Record<string, string[]> = {
+/** The versions of the kinds that the API server serves in two versions, in any order. */
+const servedVersions: Record<string, string[]> = {
   "autoscaling/horizontalpodautoscalers": ["v2", "v1"],
   "example.com/widgets": ["v1", "v2"],
 };
@@ -123,7 +129,12 @@ export const listDifferences = (trace: AdmissionTrace, observed: ObservedWrite):
       if (!calledSteps.some(({ request }) => request?.operation === "CONNECT"))
         differences.push(`allowed, but ${JSON.stringify(answer)}`);
     } else if (!isWithoutObject && calledSteps[0]?.request?.operation !== "DELETE")
-      compare("object", normalizeObject(addGeneratedName(trace.object), isStored), normalizeObject(answer.body));
+      // The API server doesn't store empty maps and lists in an object's metadata.
+      compare(
+        "object",
+        normalizeObject(addGeneratedName(trace.object), { dropEmptyMetadata: true }),
+        normalizeObject(answer.body),
+      );
   } else {
     const selectFields = ({ code, reason, message, details }: Record<string, unknown>) =>
       maskRandomValues({ code, reason, message, details });
@@ -156,23 +167,20 @@ const serverFields = [
   "deletionGracePeriodSeconds",
 ];
 
-/** Reports whether the API server stores a member of metadata. It doesn't store empty maps and lists. */
-const isStored = (value: unknown) => Object.keys(Object(value)).length > 0 || typeof value !== "object";
+/** Reports whether a value is null, or an empty map or list. */
+const isEmpty = (value: unknown) => typeof value === "object" && Object.keys(Object(value)).length === 0;
 
 /**
- * Returns an object without status, random values, fields that the server sets, and metadata that `isCompared`
- * excludes.
+ * Returns an object without status, random values, fields that the server sets, and members of its metadata that are
+ * null or, with `dropEmptyMetadata`, empty.
  */
-const normalizeObject = (
-  object: unknown,
-  isCompared: (value: unknown) => boolean = (value) => value !== null,
-): unknown => {
+const normalizeObject = (object: unknown, { dropEmptyMetadata = false } = {}): unknown => {
   if (!isMap(object)) return object ?? null;
   const { status: _, ...rest } = object;
   // The API server sets the spec of a namespace when it stores the namespace.
   if (object.kind === "Namespace") delete rest.spec;
   const metadata = Object.entries(Object(object.metadata)).filter(
-    ([key, value]) => !serverFields.includes(key) && isCompared(value),
+    ([key, value]) => !serverFields.includes(key) && !(dropEmptyMetadata ? isEmpty(value) : value === null),
   );
   return maskRandomValues({ ...rest, metadata: Object.fromEntries(metadata) });
 };

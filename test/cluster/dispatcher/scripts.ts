@@ -124,9 +124,10 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
   }
   if (choice < 0.3) return { what: "admits", answer: admit };
   const buildChange = random.pick(changes);
+  const sourceCode = String(buildChange);
   const patchesDeletions = random.decide(0.1);
   return {
-    what: `patches: ${buildChange}`,
+    what: `patches: ${sourceCode}`,
     answer: (request, version) => {
       if (!isMap(request.object) && !patchesDeletions) return admit(request, version);
       // The objects of CONNECT requests and of access reviews can't have labels.
