@@ -105,7 +105,10 @@ const usualRules = {
   "deny-service-external-ips": { failurePolicy: "Fail" },
 };
 
-/** Writes a kubeconfig for a user; `change` replaces the address, the CA or the token. Returns the path of the file. */
+/**
+ * Writes a kubeconfig whose context `here` is for a user; `change` replaces its address, its CA or its token. Returns
+ * the path of the file.
+ */
 const writeKubeconfig = async (
   cluster: TestCluster,
   user: string,
@@ -114,7 +117,10 @@ const writeKubeconfig = async (
   const { token = cluster.getToken(user), ...address } = change;
   const connection = { ...cluster, ...address, getToken: () => token };
   const file = join(await mkdtemp(join(folder, "kube-")), "config");
-  await writeFile(file, buildKubeconfig({ unused: { ...connection, getToken: () => "unused" }, here: connection }));
+  // The first context is the current one. The cluster refuses its token, so that no test works by the current context
+  // instead of the chosen context `here`.
+  const current = { ...connection, getToken: () => "refused" };
+  await writeFile(file, buildKubeconfig({ current, here: connection }));
   return file;
 };
 

@@ -18,6 +18,7 @@ import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
   serveTestRules,
+  waitUntil,
   waitUntilWebhooksCalled,
 } from "../parity/rule-server.ts";
 import { buildReviewAnswer, openScriptedWebhookEndpoints } from "../parity/scripted-endpoints.ts";
@@ -607,14 +608,10 @@ const defineKind = async (
   const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
   const { code, body: answer } = await admin({ method: "POST", path, body });
   assert.equal(code, 201, String(answer.message));
-  let isServed = false;
-  await waitUntilWebhooksCalled(
-    async () => {
-      const answers = await Promise.all(
-        versions.map((version) => admin({ method: "GET", path: `/apis/${group}/${version}/${plural}` })),
-      );
-      isServed = answers.every(({ code }) => code === 200);
-    },
-    () => isServed,
-  );
+  await waitUntil(`the API server does not serve ${kind}`, async () => {
+    const answers = await Promise.all(
+      versions.map((version) => admin({ method: "GET", path: `/apis/${group}/${version}/${plural}` })),
+    );
+    return answers.every(({ code }) => code === 200);
+  });
 };

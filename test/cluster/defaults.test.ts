@@ -26,7 +26,8 @@ import { createObserver, registerWitness } from "./witness.ts";
 // Compares the defaults that infra/apiserver sets with those in the objects that a real API server sends to webhooks,
 // in the newest minor of Kubernetes or in another one. All minors get objects with the fields of the newest minor.
 type Fields = Record<string, unknown>;
-const types: Record<string, Record<string, string>> = table.types;
+/** For each struct of Kubernetes, such as PodSpec, the types of its fields by their names. */
+const fieldTypes: Record<string, Record<string, string>> = table.types;
 
 const { valuesByMember, amounts, frequentMembers, clusterWide } = readRows<{
   valuesByMember: Record<string, unknown[]>;
@@ -56,6 +57,7 @@ const createValidArbitrary = (
   depth: number,
   mayBeInvalid: boolean,
 ): Arbitrary<unknown> => {
+  // `*TYPE` may be absent, `[TYPE` is a list, and `{TYPE` is a map with text keys.
   const [first, rest] = [type[0], type.slice(1)];
   const lengths = { maxLength: depth > 4 ? 1 : 2 };
   if (first === "*") return createArbitrary(rest, member, depth, mayBeInvalid);
@@ -70,7 +72,8 @@ const createValidArbitrary = (
     return createStructArbitrary("ObjectMeta", depth, mayBeInvalid, ["labels", "annotations", "finalizers"]);
   const likelyValues = valuesByMember[member];
   if (likelyValues && (type === "text" || type === "flag")) return fc.constantFrom(...likelyValues);
-  const simple: Record<string, Arbitrary<unknown>> = {
+  // All other types are names of structs.
+  const scalars: Record<string, Arbitrary<unknown>> = {
     text: fc.constantFrom(...words),
     flag: fc.boolean(),
     number: fc.constantFrom(0, 1, 2, -1, 80),
@@ -78,13 +81,14 @@ const createValidArbitrary = (
     quantity: fc.constantFrom(
       ...(mayBeInvalid ? amounts : amounts.filter((amount) => amount !== "" && amount !== "one")),
     ),
+    // A number or a text, such as a port.
     either: fc.constantFrom<unknown>(0, "", 80, "http", "25%"),
     bytes: fc.constantFrom("", "YQ==", "YQ\n==\n"),
     time: fc.constantFrom("2026-11-01T00:00:00Z", "2026-11-01T01:02:03.456+02:00"),
     microtime: fc.constantFrom("2026-11-01T00:00:00.123456Z", "2026-11-01T01:02:03.000000+02:00"),
     any: fc.constant({}),
   };
-  return simple[type] ?? createStructArbitrary(type, depth, mayBeInvalid);
+  return scalars[type] ?? createStructArbitrary(type, depth, mayBeInvalid);
 };
 
 /** Returns an arbitrary for objects of a struct, with some of its members, or only of those that `only` lists. */
@@ -94,7 +98,7 @@ const createStructArbitrary = (
   mayBeInvalid: boolean,
   only?: string[],
 ): Arbitrary<Fields> => {
-  const members = Object.entries(types[name] ?? {}).filter(([member]) => only?.includes(member) ?? true);
+  const members = Object.entries(fieldTypes[name] ?? {}).filter(([member]) => only?.includes(member) ?? true);
   /** Returns the probability that an object has the member. */
   const getChance = (member: string): number => {
     if (frequentMembers.includes(member)) return 0.85;

@@ -18,6 +18,7 @@ import { needs } from "../parts.ts";
 // The plugin and the rule both call a backend that requires a client certificate. The backend must
 // get equally many calls from the plugin and from the rule.
 const catalogue = (await readCatalogue()).filter(({ name }) => name === "image-policy-webhook");
+/** Settings of plugin and rule: those of `approvals` cache only approvals, and those of `denials` only denials. */
 const variants = {
   approvals: { allowTTL: 1800, denyTTL: 1, retryBackoff: 1 },
   denials: { allowTTL: 1, denyTTL: 1800, retryBackoff: -1, defaultAllow: true },
@@ -44,7 +45,10 @@ const answers: Record<string, ReturnType<TestEndpointScript>[]> = {
   "another-status": [{ code: 207, body: '{"status": {"allowed": true}}' }],
   unknown: [{ body: '{"kind": "Status", "apiVersion": "v1", "status": "Failure"}' }],
 };
-/** The numbers of calls for two pods with the same image. The second pod is created more than a second later. */
+/**
+ * The numbers of calls for two pods with the same image, by what the variant caches: approvals or denials. The second
+ * pod is created more than a second later, when other answers aren't cached any more.
+ */
 const calls: Record<Variant, Record<keyof typeof answers, number>> = {
   approvals: {
     approved: 1,

@@ -17,13 +17,17 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
-/** A request, and the highest status code with which the API server with the plugins answers this request. */
+/** A request, and the expected status code of the answers. */
 interface Row {
   name: string;
   user?: "admin" | "system:node:n1";
   request: TestClusterRequest;
-  /** How often the request is sent, all at once. For each status code, one answer is compared. */
+  /**
+   * How often the request is sent, all at once; once by default. A rate limit refuses some of these requests, and how
+   * many depends on the time. So one answer with each status code is compared.
+   */
   times?: number;
+  /** The status code of the answer, or the highest status code if the request is sent several times. */
   code: number;
 }
 const { flags, configuration, rules, requests } = readRows<{

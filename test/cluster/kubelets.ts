@@ -94,7 +94,7 @@ const buildRegistration = (name: string): TestClusterRequest[] => {
   const size = { cpu: "8", memory: "32Gi", pods: "110" };
   const node = {
     metadata: { name, labels: { "kubernetes.io/hostname": name } },
-    status: { capacity: size, allocatable: size, conditions: [buildReadyCondition("KubeletReady")] },
+    status: { capacity: size, allocatable: size, conditions: [buildNodeReadyCondition()] },
   };
   const lease = { metadata: { name }, spec: { holderIdentity: name, leaseDurationSeconds: 40 } };
   return [
@@ -111,7 +111,7 @@ export const buildLeaseRenewal = (node: string): TestClusterRequest => ({
 });
 
 export const buildNodeStatusPatch = (node: string): TestClusterRequest =>
-  buildStatusPatch(`/api/v1/nodes/${node}`, { conditions: [buildReadyCondition("KubeletReady")] });
+  buildStatusPatch(`/api/v1/nodes/${node}`, { conditions: [buildNodeReadyCondition()] });
 
 export const buildPodStatusPatch = (path: string): TestClusterRequest =>
   buildStatusPatch(path, { phase: "Running", conditions: [buildReadyCondition("Started")] });
@@ -124,10 +124,10 @@ const buildStatusPatch = (path: string, status: object): TestClusterRequest => (
 });
 
 const started = new Date().toISOString();
-const buildReadyCondition = (reason: string) => ({
-  type: "Ready",
-  status: "True",
-  reason,
-  ...(reason === "KubeletReady" && { lastHeartbeatTime: new Date().toISOString() }),
-  lastTransitionTime: started,
-});
+const buildReadyCondition = (reason: string) => {
+  return { type: "Ready", status: "True", reason, lastTransitionTime: started };
+};
+/** Returns the condition Ready of a Node. Unlike that of a Pod, it has the time of the kubelet's last heartbeat. */
+const buildNodeReadyCondition = () => {
+  return { ...buildReadyCondition("KubeletReady"), lastHeartbeatTime: new Date().toISOString() };
+};

@@ -102,7 +102,10 @@ describe("policies in a cluster whose plugin for them is off", await needs("API 
 
 const template = "Object.spec.template.spec";
 const initContainers = [{ name: "a", image: "i" }];
-/** Mutations with values that only some minors convert. The test's Deployments have one init container, z. */
+/**
+ * Mutations with values of CEL that only some minors convert to fields of the changed object: objects in a JSON patch,
+ * and a list that `split` returns. The test's Deployments have one init container, z.
+ */
 const mutations: Record<string, { expression: string; becomes: object }> = {
   object: {
     expression: `[JSONPatch{op: 'add', path: '/spec/template/spec/initContainers/0', value: ${template}.initContainers{name: 'a', image: 'i'}}]`,
@@ -132,7 +135,7 @@ const mutations: Record<string, { expression: string; becomes: object }> = {
 
 for (const minor of chooseMinors())
   describe(
-    `policies whose values some minors don't convert, in ${minor}`,
+    `mutating policies with values of CEL that some minors don't convert to fields of an object, in ${minor}`,
     await needs("API server", ...(minor === newestMinor ? [] : (["older API server"] as const))),
     () => {
       const policies = Object.entries(mutations).flatMap(([name, { expression }]) => {

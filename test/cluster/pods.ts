@@ -9,15 +9,17 @@ const texts = readRows<Record<"odd" | "capabilities" | "sysctls" | "volumeSource
 const chooseFrom = <T>(...values: T[]): Arbitrary<T> => fc.constantFrom(...values);
 /** Generates objects with any of these members. */
 const createRecord = (model: Record<string, Arbitrary<unknown>>) => fc.record(model, { requiredKeys: [] });
-/** Generates a value in one of `oneIn` cases, and undefined in the others. */
-const makeOptional = <T>(value: Arbitrary<T>, { oneIn = 4 } = {}): Arbitrary<T | undefined> =>
-  fc.oneof({ weight: oneIn - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
+/** Generates a value in one of `presentOneIn` cases, and undefined in the others. */
+const makeOptional = <T>(value: Arbitrary<T>, { presentOneIn = 4 } = {}): Arbitrary<T | undefined> =>
+  fc.oneof({ weight: presentOneIn - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
 
 const odd = chooseFrom(...texts.odd);
 const profileType = chooseFrom("RuntimeDefault", "Localhost", "Unconfined", "", "runtime/default", "localhost/a", "😀");
-const profile = makeOptional(createRecord({ type: profileType, localhostProfile: chooseFrom("a") }), { oneIn: 3 });
-const flag = makeOptional(fc.boolean(), { oneIn: 3 });
-const user = makeOptional(chooseFrom(0, 1, 1000, -1), { oneIn: 3 });
+const profile = makeOptional(createRecord({ type: profileType, localhostProfile: chooseFrom("a") }), {
+  presentOneIn: 3,
+});
+const flag = makeOptional(fc.boolean(), { presentOneIn: 3 });
+const user = makeOptional(chooseFrom(0, 1, 1000, -1), { presentOneIn: 3 });
 const windowsOptions = makeOptional(createRecord({ hostProcess: fc.boolean(), runAsUserName: chooseFrom("a") }));
 const seLinuxOptions = makeOptional(
   createRecord({
@@ -26,12 +28,12 @@ const seLinuxOptions = makeOptional(
     role: chooseFrom("", "a"),
     level: chooseFrom("s0"),
   }),
-  { oneIn: 3 },
+  { presentOneIn: 3 },
 );
 const capability = fc.oneof(chooseFrom(...texts.capabilities), odd);
 const capabilities = makeOptional(
   createRecord({ add: fc.array(capability, { maxLength: 3 }), drop: fc.array(capability, { maxLength: 3 }) }),
-  { oneIn: 2 },
+  { presentOneIn: 2 },
 );
 
 /** Fields of the security contexts of pods and of containers. */
@@ -46,10 +48,15 @@ const sharedFields = {
 const sysctl = chooseFrom(...texts.sysctls);
 const podSecurityContext = createRecord({
   ...sharedFields,
-  sysctls: makeOptional(fc.array(fc.record({ name: sysctl, value: chooseFrom("0") }), { maxLength: 4 }), { oneIn: 2 }),
+  sysctls: makeOptional(fc.array(fc.record({ name: sysctl, value: chooseFrom("0") }), { maxLength: 4 }), {
+    presentOneIn: 2,
+  }),
   fsGroup: chooseFrom(0),
 });
-/** Half of the containers get the fields that the level `restricted` requires, and half a required seccompProfile. */
+/**
+ * Half of the containers get the fields that the level `restricted` requires, except the seccompProfile. Independently,
+ * half of the containers get the seccompProfile that this level requires.
+ */
 const containerSecurityContext = fc
   .tuple(
     createRecord({
@@ -71,8 +78,8 @@ const action = createRecord({
   tcpSocket: createRecord({ host, port: chooseFrom(80) }),
   exec: chooseFrom({ command: ["a"] }),
 });
-const probe = makeOptional(action, { oneIn: 8 });
-const hostPort = makeOptional(chooseFrom(0, 80, 8080, 10000, 443), { oneIn: 2 });
+const probe = makeOptional(action, { presentOneIn: 8 });
+const hostPort = makeOptional(chooseFrom(0, 80, 8080, 10000, 443), { presentOneIn: 2 });
 /** Generates containers, whose probes and hooks may name a host. */
 const container = fc.record(
   {
@@ -82,9 +89,9 @@ const container = fc.record(
     livenessProbe: probe,
     readinessProbe: probe,
     startupProbe: probe,
-    lifecycle: makeOptional(createRecord({ postStart: action, preStop: action }), { oneIn: 8 }),
+    lifecycle: makeOptional(createRecord({ postStart: action, preStop: action }), { presentOneIn: 8 }),
     ports: makeOptional(fc.array(fc.record({ containerPort: chooseFrom(80), hostPort }), { maxLength: 3 }), {
-      oneIn: 4,
+      presentOneIn: 4,
     }),
   },
   { requiredKeys: ["name", "image"] },
@@ -119,19 +126,19 @@ const annotations = fc
 const spec = fc.record(
   {
     containers: fc.array(container, { maxLength: 3 }),
-    initContainers: makeOptional(fc.array(container, { maxLength: 2 }), { oneIn: 3 }),
-    ephemeralContainers: makeOptional(fc.array(container, { maxLength: 2 }), { oneIn: 4 }),
+    initContainers: makeOptional(fc.array(container, { maxLength: 2 }), { presentOneIn: 3 }),
+    ephemeralContainers: makeOptional(fc.array(container, { maxLength: 2 }), { presentOneIn: 4 }),
     securityContext: podSecurityContext,
-    volumes: makeOptional(fc.array(volume, { maxLength: 3 }), { oneIn: 2 }),
+    volumes: makeOptional(fc.array(volume, { maxLength: 3 }), { presentOneIn: 2 }),
     os: makeOptional(chooseFrom({ name: "windows" }, { name: "linux" }, { name: "Windows" })),
     hostNetwork: flag,
     hostPID: flag,
     hostIPC: flag,
-    hostUsers: makeOptional(fc.boolean(), { oneIn: 3 }),
+    hostUsers: makeOptional(fc.boolean(), { presentOneIn: 3 }),
   },
   { requiredKeys: ["containers"] },
 );
 
 export const pods: Arbitrary<object> = fc
-  .record({ annotations: makeOptional(annotations, { oneIn: 2 }), spec })
+  .record({ annotations: makeOptional(annotations, { presentOneIn: 2 }), spec })
   .map(({ annotations, spec }) => JSON.parse(JSON.stringify({ metadata: { name: "p", annotations }, spec })));

@@ -183,16 +183,14 @@ const buildName = (base: string, end: string): string => {
   return length === undefined ? `${base}${end}` : base.padEnd(length, "x");
 };
 
-/**
- * Generates steps, with an object's body instead of the object. `name` is the end of the object's name, for buildName.
- */
+/** Generates steps, with an object's body and the end of its name (for buildName) instead of the object. */
 const generateStep = ({
   objects,
   verbs,
   edgeCases,
   unusualFields,
   names,
-}: SetTables): Arbitrary<Omit<CreationStep, "object"> & { body: JsonMap; name: string }> => {
+}: SetTables): Arbitrary<Omit<CreationStep, "object"> & { body: JsonMap; nameEnd: string }> => {
   const validGenerators = createObjectGenerators({ mayBeInvalid: false });
   const invalidGenerators = createObjectGenerators({ mayBeInvalid: true });
   const specialBodies = {
@@ -204,16 +202,16 @@ const generateStep = ({
   const policyLabels = fc
     .array(fc.nat(149), { maxLength: 2 })
     .map((numbers) => Object.fromEntries(numbers.map((number) => [`p${number}`, "on"])));
-  const generateBody = (name: string, generators: ObjectGenerators): Arbitrary<JsonMap> =>
-    name in specialBodies
-      ? specialBodies[name as keyof typeof specialBodies]
-      : fc.tuple(generators.buildObject(name as GeneratedKind), policyLabels).map(([body, labels]) => {
+  const generateBody = (kindOrSpecialBody: string, generators: ObjectGenerators): Arbitrary<JsonMap> =>
+    kindOrSpecialBody in specialBodies
+      ? specialBodies[kindOrSpecialBody as keyof typeof specialBodies]
+      : fc.tuple(generators.buildObject(kindOrSpecialBody as GeneratedKind), policyLabels).map(([body, labels]) => {
           const metadata = Object(body.metadata);
           return { ...body, metadata: { ...metadata, labels: { ...metadata.labels, ...labels } } };
         });
-  return fc.tuple(pickName(objects), pickName(edgeCases)).chain(([name, edgeCase]) => {
+  return fc.tuple(pickName(objects), pickName(edgeCases)).chain(([kindOrSpecialBody, edgeCase]) => {
     const generators = edgeCase === "invalid" ? invalidGenerators : validGenerators;
-    return generateBodyWithEdits(generateBody(name, generators), generators).chain((source) => {
+    return generateBodyWithEdits(generateBody(kindOrSpecialBody, generators), generators).chain((source) => {
       const kindFields = unusualFields.filter(
         ({ kinds }) => kinds === undefined || kinds.includes(String(source.body.kind)),
       );
@@ -221,9 +219,9 @@ const generateStep = ({
         .record({
           unusualField: pick(...kindFields),
           next: pickName(verbs),
-          name: edgeCase === "none" ? fc.constant("") : pickName(names),
+          nameEnd: edgeCase === "none" ? fc.constant("") : pickName(names),
         })
-        .map(({ unusualField, next, name }) => {
+        .map(({ unusualField, next, nameEnd }) => {
           const { subresource: [subresource, edit] = [], body } = source;
           const path = unusualField.path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part));
           const writesSubresource = next === "subresource";
@@ -233,7 +231,7 @@ const generateStep = ({
             next: writesSubresource && subresource === undefined ? "patch" : next,
             subresource: writesSubresource ? subresource : undefined,
             edits: writesSubresource && edit ? [edit] : source.edits,
-            name,
+            nameEnd,
           };
         });
     });
@@ -249,7 +247,7 @@ export const generateSets = (tables: SetTables, count: number, seed: number): Ob
     namespace: pickRow(tables.namespaces),
     account: pickRow(tables.accounts),
     limits: fc.option(fc.array(limitItem, { minLength: 1, maxLength: 2 }), { nil: undefined }),
-    quota: fc.option(fc.record({ hard, scopes: pickRow(tables.scopes) }), { nil: undefined }),
+    quota: fc.option(fc.record({ hard, scopeFields: pickRow(tables.scopes) }), { nil: undefined }),
     parameters: fc.option(pick("1", "2", "many"), { nil: undefined }),
     steps: fc.array(generateStep(tables), { minLength: 3, maxLength: 5 }),
   });
@@ -263,21 +261,22 @@ export const generateSets = (tables: SetTables, count: number, seed: number): Ob
     };
     const { metadata: accountMetadata, ...accountFields } = account;
     const serviceAccount = buildObject("ServiceAccount", "default", accountFields);
-    const { hard = {}, scopes = {} } = parts.quota ?? {};
+    // `scopeFields` are the fields of the quota's spec that select objects: `scopes`, `scopeSelector` or none.
+    const { hard = {}, scopeFields = {} } = parts.quota ?? {};
     // The API server accepts only `pods` in a quota with the scope BestEffort.
-    const isBestEffort = "scopes" in scopes && (scopes.scopes as string[])[0] === "BestEffort";
+    const isBestEffort = "scopes" in scopeFields && (scopeFields.scopes as string[])[0] === "BestEffort";
     const allowedHard = isBestEffort ? { pods: hard.pods ?? "1" } : hard;
     const surroundings: object[] = [
       { ...serviceAccount, metadata: { ...serviceAccount.metadata, ...Object(accountMetadata) } },
     ];
     if (parts.limits) surroundings.push(buildObject("LimitRange", "limits", { spec: { limits: parts.limits } }));
     if (parts.quota)
-      surroundings.push(buildObject("ResourceQuota", "quota", { spec: { hard: allowedHard, ...scopes } }));
+      surroundings.push(buildObject("ResourceQuota", "quota", { spec: { hard: allowedHard, ...scopeFields } }));
     if (parts.parameters) surroundings.push(buildObject("ConfigMap", "limits", { data: { most: parts.parameters } }));
     return {
       namespace: { ...namespace, name: namespaceName },
       surroundings: namespaceName === setName ? (surroundings as NamedObject[]) : [],
-      steps: steps.map(({ body, name: nameEnd, ...step }, stepIndex): CreationStep => {
+      steps: steps.map(({ body, nameEnd, ...step }, stepIndex): CreationStep => {
         const isNamespaced = body.kind !== "PersistentVolume" && body.kind !== "PriorityClass";
         const name = buildName(`${setName}-${stepIndex}`, nameEnd);
         const metadata = { ...Object(body.metadata), name, ...(isNamespaced && { namespace: namespaceName }) };

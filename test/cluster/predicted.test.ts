@@ -37,7 +37,7 @@ import {
 
 const tables = readRows<SetTables & { state: string[] }>(import.meta.filename);
 const { POSTERN_RUNS, POSTERN_SEED } = process.env;
-/** The number of sets that are checked together, with one state. */
+/** The number of sets of objects that one run of check evaluates together, in one state of the cluster. */
 const batchSize = 250;
 
 /**
@@ -277,9 +277,9 @@ for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 1 }))
           store(stored, "POST", answer);
           tally.compare(answer, prediction, object);
           const strictPrediction = takeStrict(prediction.checked.name);
-          if (strictPrediction) tally.compareStrict(answer, strictPrediction, object);
+          if (strictPrediction) tally.compareWithoutState(answer, strictPrediction, object);
           const assumedPrediction = takeAssumed(prediction.checked.name);
-          if (assumedPrediction) tally.compareAssumed(answer, assumedPrediction, object);
+          if (assumedPrediction) tally.compareWithAssumptions(answer, assumedPrediction, object);
         }
       });
 
@@ -388,9 +388,9 @@ interface Tally {
   different: string[];
   compare(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
   /** Compares check's results without --state and with --strict. */
-  compareStrict(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
+  compareWithoutState(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
   /** Compares check's results without --state, if check assumes the rest of the cluster. Only denials must be right. */
-  compareAssumed(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
+  compareWithAssumptions(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
 }
 
 const createTally = (minor: string): Tally => {
@@ -425,7 +425,8 @@ const createTally = (minor: string): Tally => {
       if (difference === undefined) return;
       report(difference, sent, prediction.checked);
     },
-    compareStrict: (answer, prediction, sent) => {
+    // Here check knows only the manifests. It is undecided about all that depends on the rest of the cluster.
+    compareWithoutState: (answer, prediction, sent) => {
       const { verdict } = prediction.checked;
       count("without state");
       if (verdict === "undecided") return count("undecided without state");
@@ -433,7 +434,8 @@ const createTally = (minor: string): Tally => {
       if (isAdmitted === (verdict !== "denied")) return;
       report(`without state: ${answer.code} ${answer.body.message}\n${verdict}`, sent, prediction.checked);
     },
-    compareAssumed: (answer, prediction, sent) => {
+    // Here check knows only the manifests, and assumes the rest of the cluster. So it may allow too much.
+    compareWithAssumptions: (answer, prediction, sent) => {
       const { verdict, denials } = prediction.checked;
       count(`${verdict} by assumptions`);
       // In other clusters, a controller creates the ConfigMap kube-root-ca.crt in each namespace, and quotas count it.

@@ -24,7 +24,7 @@ export interface PredictedCluster {
   readLists(paths: readonly string[]): Promise<KubernetesObject[]>;
   /** Returns the evaluations of the manifests in these files, as creations in the present state of the cluster. */
   predict(paths: readonly string[]): Promise<ObjectEvaluation[]>;
-  /** Returns the evaluations of the manifests in these files, as creations in a cluster whose state check assumes. */
+  /** Returns the evaluations of these files' manifests, as creations in a cluster whose state is assumed by `check`. */
   predictAssumed(paths: readonly string[]): Promise<ObjectEvaluation[]>;
   /**
    * Returns the evaluations of manifests and reviews in a cluster with the objects of `state`, and the check's notes.
@@ -178,7 +178,7 @@ const compareOutcomes = (
   answer: TestClusterResponse,
   { checked, after, stored, subject }: ObjectEvaluation,
   minor: string,
-): [unknown, unknown] => {
+): [wanted: unknown, actual: unknown] => {
   const { code, body, warnings } = answer;
   const random = createRandomNamePattern(Object(subject.manifest.object.metadata).generateName);
   const sortParts = (message: unknown) => sortLimits(String(message).replaceAll(random, "RANDOM"));
@@ -188,27 +188,27 @@ const compareOutcomes = (
   // For an object that can't be read, check's message differs from the API server's: only the codes are compared.
   if (code === 400) return [code, denial?.code];
   if (isByValidation(answer)) {
-    const [theirs, ours] = [listFaults(answer), listPredictedFaults(checked)];
+    const [faults, predictedFaults] = [listFaults(answer), listPredictedFaults(checked)];
     // For an older minor, check prints values as the newest minor does, and may name a field more exactly.
-    if (theirs && minor !== newestKubernetes) return [true, haveCommonPart(theirs, ours)];
-    return [theirs && [...new Set(theirs)].sort(), theirs && [...new Set(ours)].sort()];
+    if (faults && minor !== newestKubernetes) return [true, haveCommonPart(faults, predictedFaults)];
+    return [faults && [...new Set(faults)].sort(), faults && [...new Set(predictedFaults)].sort()];
   }
   // A policy's patch made the object unreadable. The API server's message is from Go, so check's text isn't compared.
   if (code === 500 && /json: cannot unmarshal|strict decoding/.test(String(body.message)))
     return [true, denial !== undefined];
-  // The refusal may come from a plugin or policy that check reports as undecided. Then check's denial is another one.
+  // The refusal may come from a plugin or policy about which check is undecided. Then any denial by check is enough.
   if ((code === 403 || isByPolicy(body.message)) && checked.undecided.length > 0) return [true, denial !== undefined];
   if (code >= 300)
     return [
       { code, message: sortParts(body.message) },
       { code: denial?.code, message: sortParts(denial?.message) },
     ];
-  const ours = checked.warnings.map(({ text }) => text);
+  const predictedWarnings = checked.warnings.map(({ text }) => text);
   const isDeletion = body.kind === "Status" || Object(body.metadata).deletionTimestamp !== undefined;
-  const [wanted, predicted] = isDeletion ? [] : [body, stored ?? after].map(dropServerFields);
+  const [object, predictedObject] = isDeletion ? [] : [body, stored ?? after].map(dropServerFields);
   return [
-    { object: wanted, warnings: warnings.filter(isOfPlugin).sort(), denied: undefined },
-    { object: predicted, warnings: ours.filter(isOfPlugin).sort(), denied: denial?.message },
+    { object, warnings: warnings.filter(isOfPlugin).sort(), denied: undefined },
+    { object: predictedObject, warnings: predictedWarnings.filter(isOfPlugin).sort(), denied: denial?.message },
   ];
 };
 

@@ -22,9 +22,13 @@ const {
   alone: separateKinds,
   known: knownDifferences,
 } = readRows<{
+  /** The API paths of the objects that plugins read. check gets these objects as the state of the cluster. */
   state: string[];
+  /** The kinds of manifests that are created before the others are compared, because the others depend on them. */
   first: string[];
+  /** The kinds that would affect all manifests, such as ResourceQuota. They are compared without the other kinds. */
   alone: string[];
+  /** The manifests for which check and the API server differ, by the reason. */
   known: Record<string, string[]>;
 }>(import.meta.filename);
 

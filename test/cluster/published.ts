@@ -13,6 +13,7 @@ interface Package {
   version: string;
   /** The checksum: h1 of a Go module, sha512 of an npm package. */
   sum: string;
+  /** The folders of the package whose manifests are copied. */
   folders: string[];
 }
 
@@ -30,7 +31,7 @@ export const findPublishedManifests = async (): Promise<string | undefined> =>
  */
 export const downloadPublishedManifests = async (): Promise<{ version: string; program: string }> => {
   const packages: Package[] = parse(table);
-  // The two members are those that a build of a program returns, because one list runs builds and this download.
+  // The result has the members that a build of a program returns, because this download is listed among such builds.
   const result = { version: `${packages.length} packages`, program: folder };
   if (existsSync(folder)) return result;
   const draft = `${folder}.${process.pid}`;

@@ -38,11 +38,13 @@ const rules = {
 
 /** A request, and the code of the answer. */
 type Row = TestClusterRequest & { code: number };
-const rows = readRows<{ before: Row[]; after: Row[] }>(import.meta.filename);
+/** The requests before and after the test sends three events at the same time. */
+const rows = readRows<{ beforeEvents: Row[]; afterEvents: Row[] }>(import.meta.filename);
+/** A Pod that is created until the gateway gets the first review. */
 const firstPod = {
   apiVersion: "v1",
   kind: "Pod",
-  metadata: { name: "early" },
+  metadata: { name: "first" },
   spec: { containers: [{ name: "a", image: "registry.example.com/app:1" }] },
 };
 
@@ -74,7 +76,7 @@ describe("recordings of the gateway", await needs("API server"), () => {
       assert.equal((await cluster.admin({ method: "POST", path: getCollectionPath(body), body })).code, 201);
     }
     const path = "/api/v1/namespaces/default/pods?dryRun=All";
-    for (let tries = 0; tries < 1000 && !printed.includes("Pod default/early"); tries++) {
+    for (let tries = 0; tries < 1000 && !printed.includes("Pod default/first"); tries++) {
       await cluster.admin({ method: "POST", path, body: firstPod });
       await wait(100);
     }
@@ -107,13 +109,13 @@ describe("recordings of the gateway", await needs("API server"), () => {
   it("recordings of the gateway are cases that pass, and have no secrets of the requests", async () => {
     const path = "/api/v1/namespaces/shop/events";
     const send = async ({ code: _, ...request }: Row) => (await cluster.admin(request)).code;
-    for (const row of rows.before) assert.equal(await send(row), row.code, row.path);
+    for (const row of rows.beforeEvents) assert.equal(await send(row), row.code, row.path);
     const codes = await Promise.all(
       ["a", "b", "c"].map((name) => send({ method: "POST", path, body: buildEvent(name), code: 0 })),
     );
     // Any of the three parallel requests may be the one that exceeds the limit.
     assert.deepEqual(codes.toSorted(), [201, 201, 429]);
-    for (const row of rows.after) assert.equal(await send(row), row.code, row.path);
+    for (const row of rows.afterEvents) assert.equal(await send(row), row.code, row.path);
 
     child.kill("SIGINT");
     const summary = await waitForOutput(/\d+ reviews recorded in .*/);
