@@ -38,7 +38,8 @@ export const runAdmissionChain = async (
   context: ImitatedServerFunctions,
 ): Promise<AdmissionTrace> => {
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
-  const hasDefaults = isGone || context.sent !== undefined;
+  const { objectBeforeDefaults } = context;
+  const hasDefaults = isGone || objectBeforeDefaults !== undefined;
   const withDefaults = hasDefaults ? attributes.object : await context.fill(attributes.object, "request");
   const filled = { ...attributes, object: isGone ? null : withDefaults, oldObject: attributes.oldObject ?? null };
   const run: AdmissionRun = {
@@ -61,13 +62,13 @@ export const runAdmissionChain = async (
   const buildTrace = async (last: unknown, refusals: Status[]): Promise<AdmissionTrace> => {
     const [status] = refusals;
     // An object that plugins changed gets its defaults when it is read from the storage, unless it got them before.
-    const isFilled =
-      isGone || mutated.isFilled || !run.steps.some(({ isPlugin, after }) => isPlugin && after !== undefined);
+    const hasAllDefaults =
+      isGone || mutated.hasAllDefaults || !run.steps.some(({ isPlugin, after }) => isPlugin && after !== undefined);
     return {
       allowed: status === undefined,
       ...(status && { status }),
       refusals,
-      object: isFilled ? last : await context.fill(last, "request"),
+      object: hasAllDefaults ? last : await context.fill(last, "request"),
       ...(result?.object !== undefined && { stored: result.object }),
       validationWarnings: result?.warnings ?? [],
       warnings: limitWarnings(run.warnings),
@@ -83,8 +84,8 @@ export const runAdmissionChain = async (
   const changes = run.steps.filter(({ after }) => after !== undefined);
   const isWritten = changes.some(({ isPlugin, policy }) => !isPlugin || policy);
   const keepEmptyMembers = () => {
-    if (changes.length === 0) return context.sent ?? mutated.object;
-    return isWritten ? mutated.object : restoreEmptyMembers(mutated.object, context.sent);
+    if (changes.length === 0) return objectBeforeDefaults ?? mutated.object;
+    return isWritten ? mutated.object : restoreEmptyMembers(mutated.object, objectBeforeDefaults);
   };
   const toStore = isGone ? filled : assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() });
   if (!isGone) result = await context.store?.(toStore);

@@ -156,9 +156,12 @@ const findBase64Fault = (text: string): string | undefined => {
       continue;
     }
     if (character !== "=" || count % 4 < 2) return describeByte(index);
-    const rest = text.slice(index + 1).replace(/[\r\n]/g, "");
-    if (count % 4 === 3) return rest === "" ? undefined : describeByte(index + 1);
-    return rest === "=" ? undefined : describeByte(rest.startsWith("=") ? index + 2 : Math.min(index + 1, text.length));
+    // The last group of four has three characters and "=", or two characters and "==".
+    const padding = count % 4 === 3 ? "=" : "==";
+    const rest = text.slice(index).replace(/[\r\n]/g, "");
+    if (rest === padding) return undefined;
+    // The error names the byte after the padding, or the byte where the second "=" is missing.
+    return describeByte(index + (rest.startsWith(padding) ? padding.length : 1));
   }
   return count % 4 === 0 ? undefined : describeByte(text.length - (count % 4));
 };

@@ -100,10 +100,11 @@ export const callHook = async (
 
   const answer = parseHookResponse(hook.phase, version, uid, result.body);
   if ("fault" in answer) return applyFailurePolicy(run, hook, step, answer.fault);
-  const source = hook.isPlugin ? hook.policy : hook.name;
+  // Keys of annotations begin with the webhook's or policy's name. Those of other plugins are left out here.
+  const keyPrefix = hook.isPlugin ? hook.policy : hook.name;
   for (const [key, value] of Object.entries(answer.audit))
     if (hook.policy && key === "validation_failure") run.audit.addFailures(value);
-    else if (source) run.audit.add(`${source}/${key}`, value);
+    else if (keyPrefix) run.audit.add(`${keyPrefix}/${key}`, value);
   for (const warning of answer.warnings) run.warnings.push(warning);
   Object.assign(step, { allowed: answer.allowed, warnings: answer.warnings });
   return { answer };
@@ -131,8 +132,8 @@ export const noteRefusalInTraceStep = (step: HookTraceStep, status: Status): Sta
 };
 
 /**
- * Calls a webhook, with its own timeout or the rest of the request's time. An API server sets no limit to a plugin; in a
- * check, its endpoint has one.
+ * Calls a webhook, with its own timeout or the rest of the request's time. A plugin has no timeout, as in an API
+ * server; in a check, a rule stands for the plugin, and `context.call` limits the rule's time.
  */
 const callWithTimeout = async (
   { context, end }: AdmissionRun,

@@ -13,19 +13,22 @@ import type { Value } from "#lib/cel/values.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { CelEvaluator, CompiledCondition } from "./types.ts";
 
-const compiled = new Map<string | undefined, Map<string, CompiledCondition>>();
+const compiledByMinor = new Map<string | undefined, Map<string, CompiledCondition>>();
 const mostCompiled = 10_000;
 
-/** Evaluates matchConditions as the API server does, or returns `unsupported`: for questions to the authorizer. */
+/**
+ * Compiles matchConditions to functions that evaluate them as the API server does. If a condition asks the authorizer,
+ * and the answer isn't known, the function returns `unsupported`.
+ */
 export const celEvaluator: CelEvaluator = {
   compile: (expression, kubernetes) => {
-    const ofMinor = compiled.get(kubernetes) ?? new Map<string, CompiledCondition>();
-    compiled.set(kubernetes, ofMinor);
-    const cached = ofMinor.get(expression);
+    const compiled = compiledByMinor.get(kubernetes) ?? new Map<string, CompiledCondition>();
+    compiledByMinor.set(kubernetes, compiled);
+    const cached = compiled.get(expression);
     if (cached) return cached;
     const program = compile(expression, kubernetes);
-    if (ofMinor.size >= mostCompiled) ofMinor.clear();
-    ofMinor.set(expression, program);
+    if (compiled.size >= mostCompiled) compiled.clear();
+    compiled.set(expression, program);
     return program;
   },
   createBudget: () => ({ left: mostConditionsCost }),
@@ -61,6 +64,7 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
     // The cast is safe: the values of a request are JSON.
     const find = (variable: string) =>
       Object.hasOwn(values, variable) ? ((values[variable] ?? null) as Value) : undefined;
+    // Built-in objects have Kubernetes' types: to compare a member with a value of another type is an error in CEL.
     const isTyped = createTypedTest([object, oldObject, request]);
     const result = evaluateExpression(expression, condition, { find, isTyped }, budget);
     if ("value" in result) return { holds: result.value === true };

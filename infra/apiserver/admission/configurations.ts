@@ -11,11 +11,14 @@ interface ConfigurationChecks {
   /** The error texts for a Service without a name, and for one without a namespace. */
   missingServiceNameText: string;
   missingServiceNamespaceText: string;
-  /** Names with `staticSuffix` are for configurations in files: first there is a warning of them, later a refusal. */
-  isStaticNameWarned: boolean;
-  isStaticNameRefused: boolean;
-  /** Resources by group for which webhooks are never called: a rule that names one has no effect. */
-  excluded: Readonly<Record<string, readonly string[]>>;
+  /**
+   * Names that end in `reservedSuffix` are for configurations that the API server reads from files. If a client creates
+   * a configuration with such a name, some minors warn, and newer ones refuse it.
+   */
+  warnsOfReservedName: boolean;
+  refusesReservedName: boolean;
+  /** Resources by group for which the API server calls no webhook. It warns of a rule that names one. */
+  excludedResources: Readonly<Record<string, readonly string[]>>;
 }
 
 /** The error texts and checks of webhook configurations that differ between minors of Kubernetes. */
@@ -25,12 +28,12 @@ const checksSince: Since<Partial<ConfigurationChecks>> = {
     missingServiceNamespaceText: "Required value: service namespace is required",
   },
   "1.34": { missingServiceNameText: "Required value", missingServiceNamespaceText: "Required value" },
-  "1.36": { isStaticNameWarned: true },
-  "1.37": { isStaticNameRefused: true, excluded: excludedReviews },
+  "1.36": { warnsOfReservedName: true },
+  "1.37": { refusesReservedName: true, excludedResources: excludedReviews },
 };
 
-const staticSuffix = ".static.k8s.io";
-const staticFault = `names ending with "${staticSuffix}" are reserved for static manifest-based configurations and cannot be managed via the API`;
+const reservedSuffix = ".static.k8s.io";
+const reservedNameFault = `names ending with "${reservedSuffix}" are reserved for static manifest-based configurations and cannot be managed via the API`;
 
 interface WebhookConfiguration {
   metadata: { name: string };
@@ -42,23 +45,23 @@ export const listWebhookConfigWarnings = (
   { metadata, webhooks }: WebhookConfiguration,
   kubernetes?: string,
 ): string[] => {
-  const { isStaticNameWarned, excluded = {} } = mergeSince(checksSince, kubernetes);
-  const isStatic = isStaticNameWarned && metadata.name.endsWith(staticSuffix);
+  const { warnsOfReservedName, excludedResources = {} } = mergeSince(checksSince, kubernetes);
+  const isWarned = warnsOfReservedName && metadata.name.endsWith(reservedSuffix);
   const rules = (webhooks ?? []).flatMap((entry, index) =>
     (entry.rules ?? []).flatMap((rule, position) =>
-      listNamedResources(rule, excluded).map(
+      listNamedResources(rule, excludedResources).map(
         (name) =>
           `webhooks[${index}].rules[${position}]: ${name} is excluded from admission webhooks; this rule will have no effect`,
       ),
     ),
   );
-  return [...(isStatic ? [`metadata.name: ${staticFault}`] : []), ...rules];
+  return [...(isWarned ? [`metadata.name: ${reservedNameFault}`] : []), ...rules];
 };
 
 /** Returns the resources among `excluded` that a rule names, each once; none if it has a wildcard. */
 const listNamedResources = (
   { apiGroups, resources }: RequestMatch,
-  excluded: ConfigurationChecks["excluded"],
+  excluded: ConfigurationChecks["excludedResources"],
 ): string[] => {
   if (apiGroups.includes("*") || resources.includes("*")) return [];
   const named = apiGroups.flatMap((group) =>
@@ -78,8 +81,8 @@ export const listWebhookConfigFaults = (manifest: unknown, kubernetes?: string):
   if (!subdomain.test(name) || name.length > 253)
     return [`metadata.name: Invalid value: ${JSON.stringify(name)}: must be a lowercase RFC 1123 subdomain`];
   const checks = mergeSince(checksSince, kubernetes);
-  if (checks.isStaticNameRefused && name.endsWith(staticSuffix))
-    return [`metadata.name: Invalid value: ${JSON.stringify(name)}: ${staticFault}`];
+  if (checks.refusesReservedName && name.endsWith(reservedSuffix))
+    return [`metadata.name: Invalid value: ${JSON.stringify(name)}: ${reservedNameFault}`];
   if (webhooks == null) return [];
   if (!Array.isArray(webhooks)) return ["webhooks must be a list"];
   const names = new Set<unknown>();

@@ -32,6 +32,7 @@ const cleanPath = (path: string): string => {
 /** Returns the body of a webhook's answer, or the error text that the API server makes of the answer. */
 export const parseWebhookHttpAnswer = (answer: { code: number; type: string; text: string }): HookCallResult => {
   const { code, type, text } = answer;
+  // The API server also reads YAML. It isn't read here, because webhooks answer in JSON.
   const body = parseJson(text);
   if (code >= 200 && code <= 206) {
     if (text === "") return { failure: `0-length response with status code: ${code} and content type: ${type}` };

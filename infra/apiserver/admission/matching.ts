@@ -30,7 +30,8 @@ export const createConvertibleRequestObjects = (
   { kind, object, oldObject }: AdmissionAttributes,
   convert: ImitatedServerFunctions["convert"],
 ): ConvertibleRequestObjects => {
-  // For a getter `latest`, V8 would make a hidden class that keeps the objects until a full garbage collection.
+  // `latest` is no getter: V8 would make a hidden class for it, which keeps the objects until a full garbage
+  // collection.
   const view = {
     latest: { kind, object, oldObject },
     as: (wanted: GroupVersionKind) => {
@@ -156,22 +157,24 @@ const findInvocation = (
   // The cast is safe: `matchesRequest` doesn't read the fields of AdmissionRequest that AdmissionAttributes lacks.
   if (hook.rules.some((rule) => matchesRequest(rule, attributes as AdmissionRequest))) return { resource, kind };
   if (hook.matchPolicy === "Exact") return undefined;
-  const others = getCached(attributes, "others", () =>
+  const equivalentRequests = getCached(attributes, "equivalentRequests", () =>
     equivalents(resource)
       .filter((equivalent) => !isSame({ ...equivalent }, { ...resource }))
       .map((equivalent) => ({ ...attributes, resource: equivalent }) as AdmissionRequest),
   );
   for (const rule of hook.rules)
-    for (const equivalentRequest of others)
+    for (const equivalentRequest of equivalentRequests)
       if (matchesRequest(rule, equivalentRequest))
         return { resource: equivalentRequest.resource, kind: chooseKind(equivalentRequest.resource, attributes) };
   return undefined;
 };
 
-/** What is computed once for a request: the request for equivalent resources, and what conditions see of it. */
+/** What is computed once for a request. */
 interface RequestCache {
-  others?: AdmissionRequest[];
-  request?: Record<string, unknown>;
+  /** The request as it would be for each of the other resources under which the same objects are served. */
+  equivalentRequests?: AdmissionRequest[];
+  /** The value of the variable `request` in matchConditions. */
+  conditionRequest?: Record<string, unknown>;
 }
 
 const requestCaches = new WeakMap<AdmissionAttributes, RequestCache>();
@@ -212,7 +215,7 @@ const evaluateConditions = (
   const { kind, object = null, oldObject = null } = objects;
   const request =
     kind === attributes.kind
-      ? getCached(attributes, "request", () => buildConditionRequest(attributes, kind))
+      ? getCached(attributes, "conditionRequest", () => buildConditionRequest(attributes, kind))
       : buildConditionRequest(attributes, kind);
   let errors: string[] = [];
   let unsupported: string | undefined;
@@ -226,8 +229,10 @@ const evaluateConditions = (
     if ("unsupported" in result)
       unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${result.unsupported}`;
     else if ("exhausted" in result) {
-      // The API server evaluates all conditions before it looks at one, and none counts if they cost too much.
-      [errors, falseCondition] = [[result.exhausted], undefined];
+      // The API server looks at the results only after it evaluated all conditions. If together they cost too much, it
+      // reports only that, even if an earlier condition is false.
+      errors = [result.exhausted];
+      falseCondition = undefined;
       break;
     } else if ("error" in result) errors.push(result.error);
     else if (!result.holds) falseCondition ??= name;

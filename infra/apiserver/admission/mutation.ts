@@ -24,14 +24,14 @@ import {
   type InvocationResourceAndKind,
   matchHookWithAuthorizer,
 } from "./matching.ts";
-import { countsEmptyPatchAsChange, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
+import { countsEveryPatchAsChange, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
 import type { HookTraceStep } from "./types.ts";
 
 interface MutationResult {
   refusal?: Status;
   object: unknown;
-  /** True if nothing changed the object after it got its defaults. */
-  isFilled: boolean;
+  /** True if nothing changed the object after its defaults were set, so that they needn't be set again. */
+  hasAllDefaults: boolean;
 }
 
 /**
@@ -46,18 +46,18 @@ export const runMutatingWebhooks = async (
 ): Promise<MutationResult> => {
   const state: MutationState = {
     reinvocations: createReinvocationTracker(),
-    isChanged: false,
-    countsEmptyPatch: countsEmptyPatchAsChange(run.attributes),
+    needsSecondRound: false,
+    countsEveryPatch: countsEveryPatchAsChange(run.attributes),
   };
-  let filled = view.latest.object;
-  const getResult = () => ({ object: view.latest.object, isFilled: view.latest.object === filled });
+  let withDefaults = view.latest.object;
+  const getResult = () => ({ object: view.latest.object, hasAllDefaults: view.latest.object === withDefaults });
   for (const round of [0, 1] as const) {
-    if (round === 1 && !state.isChanged) break;
+    if (round === 1 && !state.needsSecondRound) break;
     for (const [index, hook] of hooks.entries()) {
       const matching = matchHookWithAuthorizer(hook, run.attributes, view, run.context);
       const match = matching instanceof Promise ? await matching : matching;
       // Like the API server, matches every hook in the second round. A hook that isn't called again may thus refuse.
-      const isCalled = round === 0 || isInEachRound(hook) || state.reinvocations.has(hook.identity);
+      const isCalled = round === 0 || isCompiledIn(hook) || state.reinvocations.has(hook.identity);
       if (!isCalled && !("refusal" in match)) continue;
       const step = createSkippedTraceStep(hook, round, index);
       run.steps.push(step);
@@ -77,23 +77,29 @@ export const runMutatingWebhooks = async (
       run.undecided.push(`it can't be said ${describeUnknownConversion(run.attributes, run.attributes.kind)}`);
       return getResult();
     }
+    // The API server converts an object that webhooks patched to its internal version, which sets defaults, too.
+    // Plugins change that version itself.
     const isPatched = run.steps.some((step) => step.round === round && step.after !== undefined && !step.isPlugin);
     if (isPatched && isMap(objects.object)) {
-      filled = await run.context.fill(objects.object, "request");
-      view.put(filled);
+      withDefaults = await run.context.fill(objects.object, "request");
+      view.put(withDefaults);
     }
   }
   return getResult();
 };
 
-/** Compiled-in plugins that change objects are called in both rounds. */
-const isInEachRound = ({ reinvocationPolicy }: DefaultedWebhookEntry) => reinvocationPolicy === "Always";
+/** Reports whether a hook is a compiled-in plugin, but not one for a policy. Such plugins are called in both rounds. */
+const isCompiledIn = ({ reinvocationPolicy }: DefaultedWebhookEntry) => reinvocationPolicy === "Always";
 
 interface MutationState {
   reinvocations: ReinvocationTracker<string>;
-  isChanged: boolean;
-  /** True if the next patch counts as a change even if it changes nothing. */
-  countsEmptyPatch: boolean;
+  /** True if a webhook or a policy changed the object. */
+  needsSecondRound: boolean;
+  /**
+   * True if the next patch counts as a change even if it changes nothing: it is the first one, and the request adds a
+   * time to managedFields. Patches are applied to JSON, in which this time loses its nanoseconds.
+   */
+  countsEveryPatch: boolean;
 }
 
 /** Calls a hook that matches, and applies its patch. Returns the refusal of the request, if there is one. */
@@ -113,13 +119,13 @@ const runHook = async (
 
   const { answer, refusal } = await callHook(run, hook, invocation, objects, step);
   const result = answer?.allowed
-    ? await applyResponsePatch(run, hook, view, step, answer, state.countsEmptyPatch)
-    : unchanged;
+    ? await applyResponsePatch(run, hook, view, step, answer, state.countsEveryPatch)
+    : notApplied;
   const { isPlugin = false } = hook;
   if (!isPlugin && (step.outcome === "called" || refusal))
     run.audit.add(...buildMutationAnnotation(step, result.isChanged));
-  if (!isPlugin && (result.isChanged || result.isApplied)) state.countsEmptyPatch = false;
-  state.isChanged ||= result.isChanged && !isInEachRound(hook);
+  if (!isPlugin && result.isApplied) state.countsEveryPatch = false;
+  state.needsSecondRound ||= result.isChanged && !isCompiledIn(hook);
   state.reinvocations.note(hook.identity, result.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
   const finalRefusal = refusal ?? result.refusal;
@@ -128,32 +134,34 @@ const runHook = async (
   return step.ignored && performance.now() >= run.end ? noteRefusalInTraceStep(step, createTimeoutStatus()) : undefined;
 };
 
-/** Reads a changed object as a new one; returns why the API server can't. */
-const readChanged = async (
+/** Decodes a patched object and sets its defaults, as the API server does; returns an error if it can't be decoded. */
+const decodePatchedObject = async (
   { context }: AdmissionRun,
-  changed: unknown,
-): Promise<{ object: unknown } | { misfit: string }> => {
+  patched: unknown,
+): Promise<{ object: unknown } | { decodingError: string }> => {
   try {
-    return { object: await context.fill(changed, "patch") };
+    return { object: await context.fill(patched, "patch") };
   } catch (error) {
-    return { misfit: getErrorMessage(error) };
+    return { decodingError: getErrorMessage(error) };
   }
 };
 
 interface PatchResult {
+  /** True if a patch was applied, even one that changes nothing. */
+  isApplied: boolean;
+  /** True if the applied patch counts as a change. */
   isChanged: boolean;
-  isApplied?: boolean;
   refusal?: Status | undefined;
 }
 
-const unchanged: PatchResult = { isChanged: false };
+const notApplied: PatchResult = { isApplied: false, isChanged: false };
 
 /** Whether a patch that can't be parsed is a failure of the hook; otherwise it ends the request. */
 const undecodablePatch: Since<{ isFailure: boolean }> = { "1.0": { isFailure: false }, "1.34": { isFailure: true } };
 
 /**
  * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. With
- * `countsEmptyPatch`, a patch counts as a change even if it changes nothing.
+ * `countsEveryPatch`, a patch counts as a change even if it changes nothing.
  */
 const applyResponsePatch = async (
   run: AdmissionRun,
@@ -161,14 +169,14 @@ const applyResponsePatch = async (
   view: ConvertibleRequestObjects,
   step: HookTraceStep,
   { patch, patchType }: HookResponse,
-  countsEmptyPatch: boolean,
+  countsEveryPatch: boolean,
 ): Promise<PatchResult> => {
-  if (patch === undefined) return unchanged;
+  if (patch === undefined) return notApplied;
   const endRequest = (text: string): PatchResult => {
-    return { isChanged: false, refusal: noteRefusalInTraceStep(step, createInternalError(text)) };
+    return { ...notApplied, refusal: noteRefusalInTraceStep(step, createInternalError(text)) };
   };
   const failHook = (text: string): PatchResult => {
-    return { isChanged: false, refusal: applyFailurePolicy(run, hook, step, text).refusal };
+    return { ...notApplied, refusal: applyFailurePolicy(run, hook, step, text).refusal };
   };
   let operations: JsonMap[];
   try {
@@ -178,7 +186,7 @@ const applyResponsePatch = async (
     const text = getErrorMessage(error);
     return isFailure ? failHook(`received undecodable patch in webhook response: ${text}`) : endRequest(text);
   }
-  if (operations.length === 0) return unchanged;
+  if (operations.length === 0) return notApplied;
   const { object: before } = view.latest;
   if (!isMap(before))
     return endRequest(
@@ -193,21 +201,21 @@ const applyResponsePatch = async (
     step.before = before;
     if (isOther) {
       markUndecided(run, step, "its patch makes the object another kind");
-      return unchanged;
+      return notApplied;
     }
     const read = normalizePatchedObject(raw);
-    // Compiled-in changes are made in memory; what a webhook or a policy makes of the object is read as a new one.
-    const after = hook.reinvocationPolicy === "Always" ? { object: read } : await readChanged(run, read);
-    if ("misfit" in after) {
-      if (!hook.isPlugin) return endRequest(after.misfit);
-      markUndecided(run, step, `what it makes of the object can't be read: ${after.misfit}`);
-      return unchanged;
+    // Compiled-in plugins change the object in memory. What a webhook or a policy makes of it is JSON, to be decoded.
+    const after = isCompiledIn(hook) ? { object: read } : await decodePatchedObject(run, read);
+    if ("decodingError" in after) {
+      if (!hook.isPlugin) return endRequest(after.decodingError);
+      markUndecided(run, step, `what it makes of the object can't be read: ${after.decodingError}`);
+      return notApplied;
     }
     step.after = after.object;
     if (!hook.isPlugin) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
     view.put(step.after);
-    const countsAsChange = (countsEmptyPatch && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read);
-    return { isChanged: countsAsChange, isApplied: true };
+    const countsAsChange = (countsEveryPatch && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read);
+    return { isApplied: true, isChanged: countsAsChange };
   } catch (error) {
     return endRequest(getErrorMessage(error));
   }

@@ -53,7 +53,7 @@ const dropNulls = (value: unknown, key = ""): unknown => {
 export const isSameBesidesEmptyMembers = (left: unknown, right: unknown): boolean =>
   isMap(left) && !isBuiltInObject(left) ? isSame(left, right) : isSameObject(left, right);
 
-/** Members that are maps with free keys in Kubernetes' types; an empty map counts as absent. */
+/** Members that are maps with free keys in Kubernetes' Go types; the other objects in JSON are structs. */
 const mapMembers = new Set(
   "labels annotations data binaryData stringData matchLabels nodeSelector limits requests capacity selector".split(" "),
 );
@@ -76,13 +76,14 @@ const isSameObject = (left: unknown, right: unknown, key = ""): boolean => {
   );
 };
 
+/** Reports whether Go's JSON omits a member: if it is null, an empty list or an empty map, but not an empty struct. */
 const isAbsent = (value: unknown, key: string): boolean =>
   value === undefined ||
   value === null ||
   (Array.isArray(value) && value.length === 0) ||
   (mapMembers.has(key) && isMap(value) && Object.keys(value).length === 0);
 
-/** Returns an object with the empty maps and lists that it had when it was sent. */
+/** Returns an object with the empty maps and lists of `sent`, which is the object as the client sent it. */
 export const restoreEmptyMembers = (object: unknown, sent: unknown): unknown => {
   if (Array.isArray(object) && Array.isArray(sent))
     return object.map((element, index) => restoreEmptyMembers(element, sent[index]));
@@ -94,10 +95,11 @@ export const restoreEmptyMembers = (object: unknown, sent: unknown): unknown => 
 };
 
 /**
- * Reports whether any patch counts as a change, even one that changes nothing: the times in new managedFields are finer
- * than JSON can hold, and the API server compares the object in memory with the one that it reads back.
+ * Reports whether even a patch that changes nothing counts as a change. It does if the request adds an entry to
+ * managedFields: the entry's time has nanoseconds, and in JSON only seconds. The API server writes the object as JSON
+ * to patch it, reads it again, and then finds another time than before.
  */
-export const countsEmptyPatchAsChange = ({
+export const countsEveryPatchAsChange = ({
   operation,
   object,
   oldObject,
@@ -114,7 +116,7 @@ export const countsEmptyPatchAsChange = ({
   // Objects in files have no managedFields: this predicts whether an API server would add an entry to them.
   if (subResource && subResource !== "status") return false;
   return (
-    hasContent(object) &&
+    hasManagedContent(object) &&
     (operation === "CREATE" || !isSameObject(dropServerFields(object), dropServerFields(oldObject)))
   );
 };
@@ -125,7 +127,7 @@ const unowned = new Set(
 );
 
 /** Reports whether an object has fields for managedFields to list; without any, the API server adds no entry. */
-const hasContent = ({ metadata, apiVersion, kind, status, ...rest }: JsonMap): boolean =>
+const hasManagedContent = ({ metadata, apiVersion, kind, status, ...rest }: JsonMap): boolean =>
   Object.keys(rest).length > 0 || Object.keys(metadata ?? {}).some((key) => !unowned.has(key));
 
 const dropServerFields = (object: unknown): unknown => {
@@ -205,13 +207,12 @@ export const assignGeneratedMetadata = (attributes: AdmissionAttributes): Admiss
   if (operation !== "CREATE" || subResource || !isMap(object) || unstored.has(resource.group)) return attributes;
   const metadata = isMap(object.metadata) ? object.metadata : {};
   const { generateName } = metadata;
-  const isNamed = name || metadata.name || typeof generateName !== "string" || generateName === "";
-  const finalName = isNamed ? name : `${generateName.slice(0, longestPrefix)}${generatedSuffix}`;
+  const hasGeneratedName = !name && !metadata.name && typeof generateName === "string" && generateName !== "";
+  const generated = hasGeneratedName ? { name: `${generateName.slice(0, longestPrefix)}${generatedSuffix}` } : {};
   const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
-  const serverFields = { ...(!isNamed && { name: finalName }), uid: randomUUID(), creationTimestamp };
   return {
     ...attributes,
-    ...(finalName && { name: finalName }),
-    object: { ...object, metadata: { ...metadata, ...serverFields } },
+    ...generated,
+    object: { ...object, metadata: { ...metadata, ...generated, uid: randomUUID(), creationTimestamp } },
   };
 };

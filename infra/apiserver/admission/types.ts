@@ -42,15 +42,15 @@ export interface ImitatedServerFunctions {
   /** Returns the other groups and versions under which the same objects are served. */
   equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   convert(object: unknown, to: GroupVersionKind): unknown;
-  /** The object as the client sent it, if the object of the request has defaults already. */
-  sent?: unknown;
+  /** The object as the client sent it; set only if the object of the request already has its defaults. */
+  objectBeforeDefaults?: unknown;
   /** Returns an object with the API server's defaults. */
   fill(object: unknown, step: ReadingStep): unknown;
   /** Returns an object as the API server changes it between mutating and validating webhooks. */
   prepare(object: unknown): unknown;
   /**
-   * Prepares and validates the object of a request, as the API server does after mutating webhooks; undefined if that
-   * isn't known of the request. Absent if objects aren't validated.
+   * Prepares and validates the object of a request, as the API server does after mutating webhooks. Returns undefined
+   * if it isn't known how the API server does this for the request. The member is absent if objects aren't validated.
    */
   store?: ((attributes: AdmissionAttributes) => Promise<StoreResult | undefined>) | undefined;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;
@@ -80,6 +80,7 @@ interface MatchConditionVariables {
   object: unknown;
   oldObject: unknown;
   request: Record<string, unknown>;
+  /** Answers what the condition asks the authorizer; without it, the result of such a condition is `unsupported`. */
   decide?: Decide | undefined;
 }
 

@@ -432,7 +432,7 @@ const createServerContext = (
     return read.object;
   },
   prepare: (object) => (isMap(object) ? prepareForStorage(object, kubernetes) : object),
-  sent: subject.sent,
+  objectBeforeDefaults: subject.sent,
   store: handlers?.store,
   call: (hook, review) => call(hook, review, subject),
   cel,
