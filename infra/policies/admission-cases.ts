@@ -127,18 +127,18 @@ export const findObjectMistakes = (ruleCase: Case): { path: string[]; sentence: 
     const object = ruleCase[member];
     if (object === undefined) return [];
     const { apiVersion = "", kind = "" } = object;
-    const { strays, misfits } = fillDefaults(object, ruleCase.kubernetes);
+    const { unknownFields, decodingErrors } = fillDefaults(object, ruleCase.kubernetes);
     return [
-      ...strays.map((stray) => {
-        const steps = parseFieldPath(stray);
+      ...unknownFields.map((field) => {
+        const steps = parseFieldPath(field);
         const known = listKnownFields(apiVersion, kind, ruleCase.kubernetes, steps.slice(0, -1));
         const advice = formatDidYouMean(String(steps.at(-1)), known).trim();
-        const sentence = `has an unknown field in ${member}: ${stray}${advice && `; ${advice}`}`;
+        const sentence = `has an unknown field in ${member}: ${field}${advice && `; ${advice}`}`;
         return { path: [member, ...steps.map(String)], sentence };
       }),
-      ...misfits.map((misfit) => {
-        const sentence = `has a value that an API server refuses in ${member}: ${misfit}`;
-        return { path: [member, ...parseFieldPath(misfit.split(" ", 1)[0] ?? "").map(String)], sentence };
+      ...decodingErrors.map((error) => {
+        const sentence = `has a value that an API server refuses in ${member}: ${error}`;
+        return { path: [member, ...parseFieldPath(error.split(" ", 1)[0] ?? "").map(String)], sentence };
       }),
     ];
   });

@@ -237,21 +237,21 @@ for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 1 }))
       const { managedFields: _, ...metadata } = Object(seen?.metadata);
       const unknownFields = answer.warnings.flatMap((text) => /^unknown field "(.*)"$/.exec(text)?.[1] ?? []);
       // The API server limits the total length of warnings, so it reports only some of many unknown fields.
-      const isComplete = filled.strays.join().length < 2000;
+      const isComplete = filled.unknownFields.join().length < 2000;
       const ourUnknownFields = isComplete
-        ? filled.strays
-        : unknownFields.filter((field) => filled.strays.includes(field));
+        ? filled.unknownFields
+        : unknownFields.filter((field) => filled.unknownFields.includes(field));
       const wanted = seen
         ? { ...seen, metadata, unknownFields: unknownFields.sort() }
         : { refused: 400, hasMisfits: true };
       const actual = seen
         ? { ...filled.object, unknownFields: ourUnknownFields.toSorted() }
-        : { refused: answer.code, hasMisfits: filled.misfits.length > 0 };
+        : { refused: answer.code, hasMisfits: filled.decodingErrors.length > 0 };
       if (isDeepStrictEqual(actual, wanted)) {
         const difference = comparePrepared(filled.object, validated.get(name));
         return [verdict, difference && `in validation ${difference}\n${context}`];
       }
-      return [verdict, `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${filled.misfits}\n${context}`];
+      return [verdict, `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${filled.decodingErrors}\n${context}`];
     };
 
     /** Returns the difference of the fields that the API server changes in an object before validation. */

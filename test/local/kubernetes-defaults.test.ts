@@ -34,14 +34,17 @@ describe("an object with its defaults", await needs("Kubernetes module"), () => 
       object: JSON.stringify(object),
     });
     // If the handlers can't decode the object, Postern must have found a misfit.
-    let [wanted, actual]: object[] = [{ isDecodable: false }, { isDecodable: filled.misfits.length === 0 }];
+    let [wanted, actual]: object[] = [{ isDecodable: false }, { isDecodable: filled.decodingErrors.length === 0 }];
     if (handled?.status === undefined) {
       wanted = { object: handled?.object, warnings: handled?.warnings.toSorted() };
-      actual = { object: filled.object, warnings: filled.strays.map((stray) => `unknown field "${stray}"`).sort() };
+      actual = {
+        object: filled.object,
+        warnings: filled.unknownFields.map((field) => `unknown field "${field}"`).sort(),
+      };
     }
     if (isDeepStrictEqual(actual, wanted)) return undefined;
     const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
-    return `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${filled.misfits} ${handled?.status?.message}\n${JSON.stringify(object)}`;
+    return `${formatAnswerDiff(toAnswer(wanted), toAnswer(actual))}\n${filled.decodingErrors} ${handled?.status?.message}\n${JSON.stringify(object)}`;
   };
   const compareAll = async (objects: readonly KubernetesObject[], seed?: number) => {
     const different: string[] = [];

@@ -23,7 +23,7 @@ const coreDefaulters: Defaulters = {
   ServicePort: (port) => {
     if (port.targetPort === 0 || port.targetPort === "") port.targetPort = port.port;
   },
-  Service: (service) => finishService(getMember(service, "spec"), getMember(service, "status")),
+  Service: (service) => setServiceDefaults(getMember(service, "spec"), getMember(service, "status")),
 };
 
 /** Completes workloads whose defaults depend on other fields. */
@@ -36,7 +36,7 @@ const workloadDefaulters: Defaulters = {
   },
   DeploymentStrategy: (strategy) => fillRollingUpdate(strategy, { maxUnavailable: "25%", maxSurge: "25%" }),
   DaemonSetUpdateStrategy: (strategy) => fillRollingUpdate(strategy, { maxUnavailable: 1, maxSurge: 0 }),
-  StatefulSetUpdateStrategy: (strategy) => finishStatefulSetStrategy(strategy),
+  StatefulSetUpdateStrategy: (strategy) => setStatefulSetStrategyDefaults(strategy),
 };
 
 /** Completes objects of other APIs. `original` is the object before it got its fixed defaults. */
@@ -62,8 +62,9 @@ const otherDefaulters: Defaulters = {
       scaleDown: { selectPolicy: "Max", policies: [percent] },
     };
     for (const [direction, { policies, ...others }] of Object.entries(usual)) {
-      const isGiven = Array.isArray(getMember(original, direction).policies);
-      behavior[direction] = { ...others, ...(!isGiven && { policies }), ...getMember(behavior, direction) };
+      // An empty list of policies gets no default, but decoding has dropped it from `behavior`.
+      const hasPolicies = Array.isArray(getMember(original, direction).policies);
+      behavior[direction] = { ...others, ...(!hasPolicies && { policies }), ...getMember(behavior, direction) };
     }
   },
 };
@@ -75,13 +76,13 @@ const fillRollingUpdate = (strategy: JsonMap, usual: JsonMap): void => {
   if (strategy.type === "RollingUpdate") strategy.rollingUpdate = { ...usual, ...getMember(strategy, "rollingUpdate") };
 };
 
-/** Sets absent numbers to 0, as in the API server's internal version. A RollingUpdate has its defaults. */
+/** Sets numbers to 0 that are still absent after defaulting, as the conversion to the internal version does. */
 const fillRollingUpdateWithZeros = ({ rollingUpdate }: JsonMap): void => {
   if (isMap(rollingUpdate)) Object.assign(rollingUpdate, { maxUnavailable: 0, maxSurge: 0, ...rollingUpdate });
 };
 
 /** Sets the defaults of a Service that depend on its type. */
-const finishService = (spec: JsonMap, status: JsonMap): void => {
+const setServiceDefaults = (spec: JsonMap, status: JsonMap): void => {
   if (spec.sessionAffinity === "None") delete spec.sessionAffinityConfig;
   if (spec.sessionAffinity === "ClientIP") {
     const { timeoutSeconds } = getMember(getMember(spec, "sessionAffinityConfig"), "clientIP");
@@ -98,14 +99,14 @@ const finishService = (spec: JsonMap, status: JsonMap): void => {
     if (ingress.ip !== undefined) ingress.ipMode ??= "VIP";
 };
 
-const finishStatefulSetStrategy = (strategy: JsonMap): void => {
+const setStatefulSetStrategyDefaults = (strategy: JsonMap): void => {
   const isNew = strategy.type === undefined;
   strategy.type ??= "RollingUpdate";
   if (isNew) strategy.rollingUpdate ??= {};
   if (strategy.rollingUpdate) getMember(strategy, "rollingUpdate").partition ??= 0;
 };
 
-const finishConditionPattern = (pattern: JsonMap): void => {
+const setConditionPatternDefaults = (pattern: JsonMap): void => {
   pattern.status ||= "True";
 };
 
@@ -139,7 +140,7 @@ const conversions: Defaulters = {
 };
 
 /** Sets the defaults of a Job that depend on its other fields. */
-const finishJob = (job: JsonMap): void => {
+const setJobDefaults = (job: JsonMap): void => {
   const spec = getMember(job, "spec");
   if (spec.completions === undefined && spec.parallelism === undefined) spec.completions = 1;
   spec.parallelism ??= 1;
@@ -153,8 +154,8 @@ const finishJob = (job: JsonMap): void => {
 };
 
 /**
- * Defaults that depend on other fields, by type and by the minor that changed them. They run on values without misfits,
- * children first; members have the types of types.json.
+ * Defaults that depend on other fields, by type and by the minor that changed them. The functions run only if the
+ * object could be decoded, on children first; members have the types of types.json.
  */
 const defaultersSince: Since<Defaulters> = {
   "1.0": {
@@ -162,16 +163,16 @@ const defaultersSince: Since<Defaulters> = {
     ...workloadDefaulters,
     ...otherDefaulters,
     Job: (job) => {
-      finishJob(job);
+      setJobDefaults(job);
       for (const rule of getList(getMember(getMember(job, "spec"), "podFailurePolicy"), "rules"))
-        for (const pattern of getList(rule, "onPodConditions")) finishConditionPattern(pattern);
+        for (const pattern of getList(rule, "onPodConditions")) setConditionPatternDefaults(pattern);
     },
   },
   // Before 1.34, onPodConditions gets defaults in Jobs, but not in the templates of CronJobs.
-  "1.34": { Job: (job) => finishJob(job), PodFailurePolicyOnPodConditionsPattern: finishConditionPattern },
+  "1.34": { Job: (job) => setJobDefaults(job), PodFailurePolicyOnPodConditionsPattern: setConditionPatternDefaults },
   "1.37": {
     StatefulSetUpdateStrategy: (strategy) => {
-      finishStatefulSetStrategy(strategy);
+      setStatefulSetStrategyDefaults(strategy);
       if (strategy.type === "RollingUpdate" && strategy.rollingUpdate)
         getMember(strategy, "rollingUpdate").maxUnavailable ??= 1;
     },
@@ -183,7 +184,7 @@ export const selectDefaulters = (kubernetes?: string): Defaulters => {
   return { ...mergeSince(defaultersSince, kubernetes), ...mergeSince(podDefaulters, kubernetes) };
 };
 
-/** Returns, by type, what a minor's conversion to the internal version and back changes. */
+/** Returns, by type, the functions that do what a minor's conversion to the internal version and back does. */
 export const selectConversions = (kubernetes?: string): Defaulters => {
   return { ...conversions, ...mergeSince(podConversions, kubernetes) };
 };

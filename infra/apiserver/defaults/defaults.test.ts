@@ -22,6 +22,7 @@ const kinds = Object.entries(table.kinds).flatMap(([apiVersion, kinds]) =>
 
 interface DefaultsOfMinors {
   name: string;
+  /** What the API server does with the object: decodes a webhook's patch, or stores it; by default, reads a request. */
   step?: "patch" | "storage";
   given: object;
   minors: Record<string, object>;
@@ -48,26 +49,26 @@ describe("an object with defaults", () => {
     assert.deepEqual(Object.keys(filled).slice(0, 3), ["spec", "kind", "apiVersion"]);
   });
   it("an object with defaults loses its unknown members, and they are reported", () => {
-    const { object: filled, strays } = fillDefaults(
+    const { object: filled, unknownFields } = fillDefaults(
       buildPod({ containers: [{ imagePullPolice: "Always" }], __proto__: 1 }),
     );
-    assert.deepEqual(strays, ["spec.containers[0].imagePullPolice"]);
+    assert.deepEqual(unknownFields, ["spec.containers[0].imagePullPolice"]);
     assert.doesNotMatch(JSON.stringify(filled), /imagePullPolice/);
   });
   it("an object with defaults keeps a key named __proto__", () => {
     const given = JSON.parse('{"apiVersion":"v1","kind":"ConfigMap","data":{"__proto__":"a"},"__proto__":{"a":1}}');
-    const { object: filled, strays } = fillDefaults(given);
+    const { object: filled, unknownFields } = fillDefaults(given);
     assert.match(JSON.stringify(filled), /"data":\{"__proto__":"a"\}/);
-    assert.deepEqual(strays, ["__proto__"]);
+    assert.deepEqual(unknownFields, ["__proto__"]);
   });
   it("fillDefaults changes no object that the API server couldn't decode, and reports why", () => {
     const given = buildPod({
       containers: [{ name: 7, env: { A: "1" }, resources: { limits: { cpu: "one" } } }],
       hostPID: "yes",
     });
-    const { object: filled, misfits } = fillDefaults(given);
+    const { object: filled, decodingErrors } = fillDefaults(given);
     assert.equal(filled, given);
-    assert.deepEqual(misfits, [
+    assert.deepEqual(decodingErrors, [
       "spec.containers[0].name must be a text, not 7",
       "spec.containers[0].env must be a list, not an object",
       'spec.containers[0].resources.limits.cpu must be a quantity, not "one"',

@@ -4,7 +4,7 @@ import { mergeSince } from "#lib/since.ts";
 import { type Preparation, podPreparations } from "./pods.ts";
 import { type DecodingReport, findKubernetesTypeDecoder, type ReadingStep } from "./typed-reading.ts";
 
-/** An object after decoding and defaulting, with what decoding found. */
+/** An object after decoding and defaulting, with the unknown fields and the errors that decoding found. */
 export interface DefaultedObject extends Omit<DecodingReport, "trail"> {
   object: KubernetesObject;
 }
@@ -19,13 +19,14 @@ export const fillDefaults = (
   kubernetes?: string,
   step: ReadingStep = "request",
 ): DefaultedObject => {
-  if (complete.get(object) === String(kubernetes)) return { object, strays: [], misfits: [] };
-  const reading: DecodingReport = { trail: [], strays: [], misfits: [] };
-  const { strays, misfits } = reading;
+  const reading: DecodingReport = { trail: [], unknownFields: [], decodingErrors: [] };
+  const { unknownFields, decodingErrors } = reading;
+  if (minorOfDefaults.get(object) === String(kubernetes)) return { object, unknownFields, decodingErrors };
   const filled = findDecoder(object, kubernetes, step)?.read(object, reading) as KubernetesObject | undefined;
-  if (misfits.length > 0 || filled === undefined) return { object, strays, misfits };
-  if (step === "request") complete.set(filled, String(kubernetes));
-  return { object: filled, strays, misfits };
+  if (decodingErrors.length > 0 || filled === undefined) return { object, unknownFields, decodingErrors };
+  // The other steps set only some of the defaults.
+  if (step === "request") minorOfDefaults.set(filled, String(kubernetes));
+  return { object: filled, unknownFields, decodingErrors };
 };
 
 /** Reports whether `fillDefaults` knows the kind of an object. */
@@ -33,10 +34,10 @@ export const hasKnownDefaults = (object: KubernetesObject, kubernetes?: string):
   findDecoder(object, kubernetes, "request") !== undefined;
 
 /**
- * The objects that `fillDefaults` returned for requests, with the minor. All API defaults are filled in, so they need
- * no second pass; they must not be changed.
+ * The minor of Kubernetes of which an object already has all defaults, because `fillDefaults` returned the object for a
+ * request. Such an object must not be changed.
  */
-const complete = new WeakMap<KubernetesObject, string>();
+const minorOfDefaults = new WeakMap<KubernetesObject, string>();
 
 const findDecoder = ({ apiVersion, kind }: KubernetesObject, kubernetes: string | undefined, step: ReadingStep) =>
   typeof apiVersion === "string" && typeof kind === "string"
@@ -50,7 +51,7 @@ const findDecoder = ({ apiVersion, kind }: KubernetesObject, kubernetes: string 
 export const prepareForStorage = (object: KubernetesObject, kubernetes?: string): KubernetesObject => {
   const { Pod, PodTemplateSpec } = mergeSince(podPreparations, kubernetes);
   const prepare = object.kind === "Pod" ? Pod : PodTemplateSpec;
-  if (prepare === undefined || findDecoder(object, kubernetes, "request") === undefined) return object;
+  if (prepare === undefined || !hasKnownDefaults(object, kubernetes)) return object;
   const paths = object.kind === "Pod" ? [[]] : templatePaths;
   return paths.reduce<unknown>((all, path) => preparePart(all, path, prepare), object) as KubernetesObject;
 };
@@ -63,7 +64,7 @@ const preparePart = (value: unknown, [step, ...rest]: string[], prepare: Prepara
     return isMap(inner) ? { ...value, [step]: preparePart(inner, rest, prepare) } : value;
   }
   const part = { ...value };
-  for (const [member, changed] of Object.entries(preparedFields))
+  for (const [member, changed] of Object.entries(fieldsToCopy))
     if (isMap(part[member])) {
       const copy = { ...part[member] };
       for (const name of changed) if (isObject(copy[name])) copy[name] = copyElements(copy[name]);
@@ -73,8 +74,8 @@ const preparePart = (value: unknown, [step, ...rest]: string[], prepare: Prepara
   return part;
 };
 
-/** The fields of a Pod or Pod template that preparations change. Their values are copied first. */
-const preparedFields = {
+/** The fields that `podPreparations` change. They are copied first, so that the given object stays as it is. */
+const fieldsToCopy = {
   metadata: ["annotations"],
   spec: ["resources", "initContainers", "containers", "ephemeralContainers"],
 };

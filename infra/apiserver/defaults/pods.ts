@@ -20,21 +20,21 @@ export const getMember = (fields: JsonMap, member: string): JsonMap => (fields[m
 export const getList = (fields: JsonMap, member: string): JsonMap[] => (fields[member] ?? []) as JsonMap[];
 
 /**
- * Defaults of Pods and their parts that depend on other fields, by the minor that changed them; fixed values are in
- * presets.json.
+ * Defaults of Pods and their parts that depend on other fields, by the minor that changed them: the newest entry of a
+ * type replaces the older ones. Fixed values are in presets.json.
  */
 export const podDefaulters: Since<Defaulters> = {
   "1.0": {
-    Container: (container) => finishContainer(container),
-    EphemeralContainer: (container) => finishContainer(container),
+    Container: (container) => setContainerDefaults(container),
+    EphemeralContainer: (container) => setContainerDefaults(container),
     Volume: (volume) => {
       if (Object.keys(volume).every((member) => member === "name")) volume.emptyDir = {};
     },
-    Pod: (pod) => finishPod(pod),
+    Pod: (pod) => setPodDefaults(pod),
   },
   "1.34": {
     Pod: (pod, original) => {
-      finishPod(pod);
+      setPodDefaults(pod);
       completePodResources(getMember(pod, "spec"), getMember(original, "spec"));
     },
   },
@@ -44,8 +44,9 @@ export const podDefaulters: Since<Defaulters> = {
     },
   },
   "1.37": {
+    // Pod-level resources are completed later, by `podPreparations`.
     Pod: (pod) => {
-      finishPod(pod);
+      setPodDefaults(pod);
       limitGracePeriod(pod);
     },
     PodSpec: (spec) => copyServiceAccount(spec),
@@ -77,20 +78,21 @@ export type Preparation = (object: JsonMap) => void;
 
 /** What the API server changes in Pods and templates after mutating webhooks and before validating ones. */
 export const podPreparations: Since<Readonly<Record<string, Preparation | undefined>>> = {
-  // Before 1.34, the feature gate of pod-level resources (`spec.resources`) is off, so the field is dropped.
+  // Before 1.34, the feature gate of pod-level resources (`spec.resources`) is off, so the field is dropped. AppArmor
+  // profiles are also copied from fields to annotations, for older kubelets.
   "1.0": {
     Pod: (pod) => {
       deletePodResources(pod);
-      addAppArmorAnnotations(pod);
-      copyAppArmorAnnotations(pod);
+      copyAppArmorFieldsToAnnotations(pod);
+      copyAppArmorAnnotationsToFields(pod);
     },
     PodTemplateSpec: deletePodResources,
   },
-  "1.34": { Pod: (pod) => copyAppArmorAnnotations(pod), PodTemplateSpec: undefined },
+  "1.34": { Pod: (pod) => copyAppArmorAnnotationsToFields(pod), PodTemplateSpec: undefined },
   "1.37": {
     Pod: (pod) => {
       removeOldAnnotations(pod);
-      copyAppArmorAnnotations(pod);
+      copyAppArmorAnnotationsToFields(pod);
       completeAllPodResources(getMember(pod, "spec"));
     },
     PodTemplateSpec: (template) => removeOldAnnotations(template),
@@ -108,8 +110,8 @@ const listAppArmorContainers = (spec: JsonMap): JsonMap[] =>
 
 const getAppArmorProfile = (fields: JsonMap) => getMember(fields, "securityContext").appArmorProfile;
 
-/** Copies AppArmor profiles from annotations to containers that have none, unless the pod has the same profile. */
-const copyAppArmorAnnotations = (pod: JsonMap): void => {
+/** Copies AppArmor profiles from annotations to containers without a profile, unless the pod has the same profile. */
+const copyAppArmorAnnotationsToFields = (pod: JsonMap): void => {
   const spec = getMember(pod, "spec");
   const annotations = getMember(getMember(pod, "metadata"), "annotations");
   for (const container of listAppArmorContainers(spec)) {
@@ -128,8 +130,8 @@ const parseAppArmorAnnotation = (text: string): JsonMap | undefined => {
   return localhostProfile && isValid ? { type: "Localhost", localhostProfile } : undefined;
 };
 
-/** Adds annotations for the AppArmor profiles of containers that have none. */
-const addAppArmorAnnotations = (pod: JsonMap): void => {
+/** Adds an annotation with the AppArmor profile of each container that has no such annotation yet. */
+const copyAppArmorFieldsToAnnotations = (pod: JsonMap): void => {
   const spec = getMember(pod, "spec");
   const metadata = getMember(pod, "metadata");
   const added = listAppArmorContainers(spec).flatMap((container) => {
@@ -146,7 +148,7 @@ const formatAppArmorProfile = ({ type, localhostProfile }: JsonMap): string | un
 };
 
 /** Sets the defaults of a Pod that depend on its other fields, such as host ports with hostNetwork. */
-const finishPod = (pod: JsonMap): void => {
+const setPodDefaults = (pod: JsonMap): void => {
   const spec = getMember(pod, "spec");
   const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];
   for (const container of containers) defaultRequests(getMember(container, "resources"));
@@ -177,7 +179,7 @@ const copyPodIp = (status: JsonMap): void => {
 const getAmounts = (fields: JsonMap, member: string): Record<string, string> =>
   (fields[member] ?? {}) as Record<string, string>;
 
-const finishContainer = (container: JsonMap): void => {
+const setContainerDefaults = (container: JsonMap): void => {
   container.imagePullPolicy ??= choosePullPolicy(container.image);
   container.terminationMessagePath ??= "/dev/termination-log";
   container.terminationMessagePolicy ??= "File";
@@ -211,8 +213,8 @@ const isHuge = (resource: string) => resource.startsWith("hugepages-");
 const isPodLevelResource = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
 
 /**
- * Adds missing pod-level limits and requests (`spec.resources`) to a pod that sets some of them: the sums of its
- * containers. `original` has the amounts before rounding.
+ * Completes pod-level resources (`spec.resources`) with the sums of the containers' resources: adds limits of huge
+ * pages and, if there are pod-level limits then, the missing requests. `original` has the amounts before rounding.
  */
 const completePodResources = (spec: JsonMap, original: JsonMap): void => {
   const resources = getMember(spec, "resources");
@@ -220,7 +222,10 @@ const completePodResources = (spec: JsonMap, original: JsonMap): void => {
   if (Object.keys(getAmounts(resources, "limits")).length > 0) addRequests(resources, original);
 };
 
-/** Completes pod-level resources as since 1.37: pods without limits get requests, too, and requests get limits. */
+/**
+ * Completes pod-level resources as API servers do since 1.37. A pod with only pod-level requests gets the missing
+ * requests, too. A pod-level request gets a limit if each container has a limit for this resource.
+ */
 const completeAllPodResources = (spec: JsonMap): void => {
   const resources = getMember(spec, "resources");
   if (Object.keys({ ...getAmounts(resources, "limits"), ...getAmounts(resources, "requests") }).length === 0) return;

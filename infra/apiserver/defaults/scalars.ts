@@ -1,6 +1,6 @@
 import { canonicalizeQuantity, parseQuantity, type Quantity, roundUpToThousandths } from "#lib/objects/quantity.ts";
 
-const shape = /^[+-]?0*(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)$/;
+const quantityPattern = /^[+-]?0*(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?\d+)$/;
 const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 
@@ -11,7 +11,7 @@ const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50,
 export const normalizeQuantity = (quantity: string | number): string | undefined => {
   const text = String(quantity).trim();
   const amount = parseQuantity(text);
-  const isCanonical = findCanonicalScale(text) !== undefined;
+  const isCanonical = findExponentOfCanonical(text) !== undefined;
   return amount && (isCanonical ? text : canonicalizeQuantity(amount));
 };
 
@@ -22,9 +22,10 @@ export const normalizeQuantity = (quantity: string | number): string | undefined
 export const normalizeResourceAmount = (value: string | number): string | undefined => {
   const text = String(value).trim();
   const amount = parseQuantity(text);
-  const scale = findCanonicalScale(text);
-  if (amount === undefined || (scale !== undefined && scale >= -3)) return amount && text;
-  return roundToThousandths(amount);
+  if (amount === undefined) return undefined;
+  const exponent = findExponentOfCanonical(text);
+  const isCanonicalAndRound = exponent !== undefined && exponent >= -3;
+  return isCanonicalAndRound ? text : roundToThousandths(amount);
 };
 
 export const formatRoundedResourceAmount = (amount: Quantity): string =>
@@ -34,25 +35,29 @@ const roundToThousandths = (amount: Quantity): string =>
   canonicalizeQuantity({ ...amount, nanos: roundUpToThousandths(amount) * 1_000_000n });
 
 /**
- * Returns the power of ten of the last digit if apimachinery takes a quantity's text for canonical; else undefined. The
- * numbers are those of apimachinery's ParseQuantity, which estimates how many decimal digits an int64 holds.
+ * Returns the decimal exponent of a quantity's last digit, such as -3 for `1.500` and `5m`, and 0 with a binary suffix;
+ * undefined if apimachinery doesn't take the text for canonical. The limits are those of apimachinery's ParseQuantity,
+ * which only estimates from the digits whether the value fits an int64.
  */
-const findCanonicalScale = (text: string): number | undefined => {
+const findExponentOfCanonical = (text: string): number | undefined => {
   if (text === "0") return 0;
-  const [, integer = "", fraction = "", suffix = ""] = shape.exec(text) ?? [];
+  const [, integer = "", fraction = "", suffix = ""] = quantityPattern.exec(text) ?? [];
   const digits = (integer || "0") + fraction;
-  const power = binary[suffix];
-  if (power !== undefined) {
-    const isShort = fraction === "" && 14 - digits.length - Math.trunc((power * 3) / 10) >= 0;
+  const powerOfTwo = binary[suffix];
+  if (powerOfTwo !== undefined) {
+    // Ten binary digits are about three decimal digits.
+    const decimalDigits = digits.length + Math.trunc((powerOfTwo * 3) / 10);
+    const fits = fraction === "" && decimalDigits <= 14;
     // A multiple of 8 may be a multiple of 1024, which has another suffix in canonical form.
-    return isShort && Number(digits) % 8 !== 0 ? 0 : undefined;
+    return fits && Number(digits) % 8 !== 0 ? 0 : undefined;
   }
-  const scale = (decimal[suffix] ?? Number(suffix.slice(1))) - fraction.length;
-  const isShort = digits.length <= 18 && scale >= -9;
-  return isShort && scale % 3 === 0 && !digits.endsWith("000") && !digits.startsWith("0") ? scale : undefined;
+  const exponent = (decimal[suffix] ?? Number(suffix.slice(1))) - fraction.length;
+  const fits = digits.length <= 18 && exponent >= -9;
+  return fits && exponent % 3 === 0 && !digits.endsWith("000") && !digits.startsWith("0") ? exponent : undefined;
 };
 
-const moment = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,](\d+))?(?:Z|[+-]\d\d:\d\d)$/;
+/** Matches a time in RFC 3339, and captures its fraction of a second. */
+const timePattern = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,](\d+))?(?:Z|[+-]\d\d:\d\d)$/;
 
 export const normalizeTime = (text: string): string | undefined => {
   const date = parseDate(text);
@@ -61,13 +66,14 @@ export const normalizeTime = (text: string): string | undefined => {
 
 /** Returns a time in UTC with microseconds; undefined unless the text has six digits of them. */
 export const normalizeMicroTime = (text: string): string | undefined => {
-  const [, fraction = ""] = moment.exec(text) ?? [];
+  const [, fraction = ""] = timePattern.exec(text) ?? [];
   const date = fraction.length === 6 ? parseDate(text) : undefined;
   return date && `${date.toISOString().slice(0, 19)}.${fraction}Z`;
 };
 
+/** Parses a time without its fraction of a second, because the API server stores a time in whole seconds. */
 const parseDate = (text: string): Date | undefined => {
-  const date = new Date(moment.test(text) ? text.replace(/[.,]\d+/, "") : Number.NaN);
+  const date = new Date(timePattern.test(text) ? text.replace(/[.,]\d+/, "") : Number.NaN);
   return Number.isNaN(date.getTime()) ? undefined : date;
 };
 

@@ -18,9 +18,9 @@ import table from "./types.json" with { type: "json" };
 export interface DecodingReport {
   readonly trail: (string | number)[];
   /** Paths of unknown fields: the API server drops them or, with strict field validation, refuses the object. */
-  readonly strays: string[];
+  readonly unknownFields: string[];
   /** Sentences about values of a wrong type: the API server refuses such an object. */
-  readonly misfits: string[];
+  readonly decodingErrors: string[];
 }
 
 /** Reads a value as Go decodes it and returns what Go encodes: for an absent (undefined) value, Go's zero value. */
@@ -39,11 +39,14 @@ export type ReadingStep = "request" | "patch";
 interface KubernetesTypes {
   /** The name of each kind's type, by API version and kind. */
   kinds: Record<string, Record<string, string>>;
-  /** The type of each member, as a word of types.json, by type and member. */
+  /**
+   * The type code of each member, by type and member. In a code, "?" means that Go leaves out an empty member, "*" a
+   * pointer, "[" a list, and "{" a map. For example, "?[Container" is a list of containers.
+   */
   types: Record<string, Record<string, string>>;
-  /** The functions that complete a struct after its members were read. */
-  finishers: readonly Defaulters[];
-  /** The decoders so far, by the words of types.json. */
+  /** The functions that set defaults in a struct after its members were read, and those that convert it. */
+  defaulters: readonly Defaulters[];
+  /** The decoders so far, by type code. */
   decoders: Map<string, TypeDecoder>;
 }
 
@@ -52,20 +55,21 @@ const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
 const typesByMinorAndStep = new Map<string, KubernetesTypes>();
 
+/** Returns the types of a minor. For the step "request", they include the conversion to the internal version. */
 const selectTypes = (kubernetes: string | undefined, step: ReadingStep): KubernetesTypes => {
   const key = `${kubernetes} ${step}`;
   let found = typesByMinorAndStep.get(key);
   if (found === undefined) {
     const { kinds, types }: Pick<KubernetesTypes, "kinds" | "types"> = selectMinor(table, olderTables, kubernetes);
-    const defaulters = selectDefaulters(kubernetes);
-    const finishers = step === "request" ? [defaulters, selectConversions(kubernetes)] : [defaulters];
-    found = { kinds, types, finishers, decoders: new Map() };
+    const defaulters = [selectDefaulters(kubernetes)];
+    if (step === "request") defaulters.push(selectConversions(kubernetes));
+    found = { kinds, types, defaulters, decoders: new Map() };
     typesByMinorAndStep.set(key, found);
   }
   return found;
 };
 
-/** Returns the decoder with which a minor of Kubernetes, or the newest one, reads a kind in a step. */
+/** Returns the decoder of a kind in a minor of Kubernetes, by default the newest; undefined if the kind is unknown. */
 export const findKubernetesTypeDecoder = (
   apiVersion: string,
   kind: string,
@@ -84,49 +88,50 @@ export const listKnownFields = (
   kubernetes: string | undefined,
   path: readonly (string | number)[],
 ): string[] => {
+  // Fields are the same in both steps.
   const { kinds, types } = selectTypes(kubernetes, "request");
-  let word = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
-  for (const step of path) {
-    const type = dropOptionalMarks(word);
-    // In a list ("[") and a map ("{"), the step is an index or a key.
-    word = /^[[{]/.test(type) ? type.slice(1) : getOwnMember(types[type] ?? {}, String(step));
+  let typeCode = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
+  for (const key of path) {
+    const type = dropOptionalMarks(typeCode);
+    // In a list ("[") and a map ("{"), the elements have the type that follows.
+    typeCode = /^[[{]/.test(type) ? type.slice(1) : getOwnMember(types[type] ?? {}, String(key));
   }
-  return Object.keys(types[dropOptionalMarks(word)] ?? {});
+  return Object.keys(types[dropOptionalMarks(typeCode)] ?? {});
 };
 
-/** Returns a word of types.json without the marks of members that may be absent. */
-const dropOptionalMarks = (word = ""): string => word.replace(/^[?*]+/, "");
+/** Returns a type code such as "?*PodSpec" without the marks of members that may be absent. */
+const dropOptionalMarks = (typeCode = ""): string => typeCode.replace(/^[?*]+/, "");
 
 const getOwnMember = <T>(fields: Record<string, T>, key: string): T | undefined =>
   Object.hasOwn(fields, key) ? fields[key] : undefined;
 
-/** Returns the decoder of a type in types.json, such as "PodSpec", "[Container" (a list) or "{quantity" (a map). */
-const getDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
-  let found = types.decoders.get(word);
+/** Returns the decoder of a type code, such as "PodSpec", "[Container" (a list) or "{quantity" (a map). */
+const getDecoder = (typeCode: string, types: KubernetesTypes): TypeDecoder => {
+  let found = types.decoders.get(typeCode);
   if (found === undefined) {
-    found = createDecoder(word, types);
-    types.decoders.set(word, found);
+    found = createDecoder(typeCode, types);
+    types.decoders.set(typeCode, found);
   }
   return found;
 };
 
-/** Creates the decoder of a type: "*" before a word means that it may be absent, "[" a list, and "{" a map. */
-const createDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
-  const [first, rest] = [word[0], word.slice(1)];
+/** Creates the decoder of a type code, in which "*" means a pointer, "[" a list, and "{" a map. */
+const createDecoder = (typeCode: string, types: KubernetesTypes): TypeDecoder => {
+  const [first, rest] = [typeCode[0], typeCode.slice(1)];
   if (first === "*") return createPointerDecoder(rest, types);
   if (first === "[") return createListDecoder(getDecoder(rest, types));
   if (first === "{") return createMapDecoder(getDecoder(rest, types));
-  return scalarDecoders.get(word) ?? createStructDecoder(word, types);
+  return scalarDecoders.get(typeCode) ?? createStructDecoder(typeCode, types);
 };
 
 const isAbsent = (value: unknown): value is null | undefined => value === null || value === undefined;
 
-/** Decodes a value that may be absent or null. */
-const createPointerDecoder = (word: string, types: KubernetesTypes): TypeDecoder => {
+/** Decodes a pointer of Go to a type, such as "PodSpec": a value that may be absent or null. */
+const createPointerDecoder = (typeCode: string, types: KubernetesTypes): TypeDecoder => {
   let decoder: TypeDecoder | undefined;
   // Types may contain themselves, so the decoder is found on first use.
   const read = (value: unknown, reading: DecodingReport) => {
-    decoder ??= getDecoder(word, types);
+    decoder ??= getDecoder(typeCode, types);
     return decoder.read(value, reading);
   };
   return {
@@ -139,7 +144,7 @@ const createPointerDecoder = (word: string, types: KubernetesTypes): TypeDecoder
 const createListDecoder = (element: TypeDecoder): TypeDecoder => ({
   read: (value, reading) => {
     if (isAbsent(value)) return null;
-    if (!Array.isArray(value)) return addMisfit(value, "a list", reading);
+    if (!Array.isArray(value)) return addDecodingError(value, "a list", reading);
     return value.map((item, index) => decodeChild(index, item, element, reading));
   },
   isEmpty: (value) => value === null || (Array.isArray(value) && value.length === 0),
@@ -149,7 +154,7 @@ const createListDecoder = (element: TypeDecoder): TypeDecoder => ({
 const createMapDecoder = (element: TypeDecoder): TypeDecoder => ({
   read: (value, reading) => {
     if (isAbsent(value)) return null;
-    if (!isMap(value)) return addMisfit(value, "a map", reading);
+    if (!isMap(value)) return addDecodingError(value, "a map", reading);
     // The copy already has all keys as its own. So an assignment to `__proto__` doesn't change the prototype.
     const result: JsonMap = { ...value };
     for (const key of Object.keys(result)) result[key] = decodeChild(key, result[key], element, reading);
@@ -161,71 +166,82 @@ const createMapDecoder = (element: TypeDecoder): TypeDecoder => ({
 /** The Kubernetes types whose resource quantities the API server doesn't round to thousandths when it decodes them. */
 const typesWithExactResources = ["Overhead", "NodeAllocatableResourceClaimStatus"];
 
-/** Decodes an object with known members, such as a PodSpec, and sets its defaults. */
+/** The mark in a type code of a member that Go leaves out if it is empty; other members are always written. */
+const omittedIfEmpty = "?";
+
+/** Decodes an object with known members, such as a PodSpec; sets its fixed defaults, and then the computed ones. */
 const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDecoder => {
-  const words = kubernetes.types[name] ?? {};
-  const members = Object.entries(words);
-  const shapes = new Map<string, { shape: TypeDecoder; isOptional: boolean }>();
+  const typeCodes = kubernetes.types[name] ?? {};
+  const resolvedMembers = new Map<string, { decoder: TypeDecoder; isOmittedIfEmpty: boolean }>();
   // Types may contain themselves, so members are resolved on first use.
   const resolveMember = (member: string) => {
-    const found = shapes.get(member);
-    const word = found ? undefined : getOwnMember(words, member);
-    if (word === undefined) return found;
+    const found = resolvedMembers.get(member);
+    const typeCode = found ? undefined : getOwnMember(typeCodes, member);
+    if (typeCode === undefined) return found;
     // Quantities in maps are amounts of resources ("resource"): the API server rounds them, except in some types.
     const isExact = typesWithExactResources.includes(name);
-    const full = word.replace("?", "");
+    const typeOfValue = typeCode.replace(omittedIfEmpty, "");
     const resolved = {
-      shape: getDecoder(isExact ? full : full.replace("{quantity", "{resource"), kubernetes),
-      isOptional: word.startsWith("?"),
+      decoder: getDecoder(isExact ? typeOfValue : typeOfValue.replace("{quantity", "{resource"), kubernetes),
+      isOmittedIfEmpty: typeCode.startsWith(omittedIfEmpty),
     };
-    shapes.set(member, resolved);
+    resolvedMembers.set(member, resolved);
     return resolved;
   };
-  const requiredMembers = members.filter(([, word]) => !word.startsWith("?")).map(([member]) => member);
-  const preset = Object.entries(presets[name] ?? {});
-  const finishers = kubernetes.finishers.flatMap((byType) => byType[name] ?? []);
+  const writtenMembers = Object.keys(typeCodes).filter((member) => !typeCodes[member]?.startsWith(omittedIfEmpty));
+  const fixed = Object.entries(presets[name] ?? {});
+  const defaulters = kubernetes.defaulters.flatMap((byType) => byType[name] ?? []);
   return {
     read: (value, reading) => {
-      if (!isAbsent(value) && !isMap(value)) return addMisfit(value, "an object", reading);
+      if (!isAbsent(value) && !isMap(value)) return addDecodingError(value, "an object", reading);
       const result: JsonMap = {};
       const input: JsonMap = value ?? {};
       for (const member of Object.keys(input)) {
         const found = resolveMember(member);
         if (found === undefined) {
-          reading.strays.push(formatPath([...reading.trail, member]));
+          reading.unknownFields.push(formatPath([...reading.trail, member]));
           continue;
         }
-        const read = decodeChild(member, input[member], found.shape, reading);
-        if (!found.isOptional || !found.shape.isEmpty(read)) result[member] = read;
+        const read = decodeChild(member, input[member], found.decoder, reading);
+        if (!found.isOmittedIfEmpty || !found.decoder.isEmpty(read)) result[member] = read;
       }
-      for (const member of requiredMembers)
-        if (!Object.hasOwn(result, member)) result[member] = resolveMember(member)?.shape.read(undefined, reading);
-      if (reading.misfits.length > 0) return result;
-      for (const [member, presetValue] of preset)
-        if (result[member] == null) result[member] = typeof presetValue === "object" ? { ...presetValue } : presetValue;
-      for (const finish of finishers) finish(result, input);
+      for (const member of writtenMembers)
+        if (!Object.hasOwn(result, member)) result[member] = resolveMember(member)?.decoder.read(undefined, reading);
+      if (reading.decodingErrors.length > 0) return result;
+      for (const [member, value] of fixed)
+        if (result[member] == null) result[member] = typeof value === "object" ? { ...value } : value;
+      for (const setDefaults of defaulters) setDefaults(result, input);
       return result;
     },
     isEmpty: () => false,
   };
 };
 
-const decodeChild = (step: string | number, value: unknown, shape: TypeDecoder, reading: DecodingReport): unknown => {
-  reading.trail.push(step);
-  const read = shape.read(value, reading);
+const decodeChild = (key: string | number, value: unknown, decoder: TypeDecoder, reading: DecodingReport): unknown => {
+  reading.trail.push(key);
+  const read = decoder.read(value, reading);
   reading.trail.pop();
   return read;
 };
 
-const addMisfit = (value: unknown, expected: string, { trail, misfits }: DecodingReport): unknown => {
-  misfits.push(`${formatPath(trail)} must be ${expected}, not ${describeValue(value)}`);
+const addDecodingError = (value: unknown, expected: string, { trail, decodingErrors }: DecodingReport): unknown => {
+  decodingErrors.push(`${formatPath(trail)} must be ${expected}, not ${describeValue(value)}`);
   return value;
 };
 
-/** Returns a decoder of scalars. `read` returns undefined for a wrong type; an absent value gives `none`. */
-const createScalarDecoder = (expected: string, none: unknown, read: (value: unknown) => unknown): TypeDecoder => ({
-  read: (value, reading) => (isAbsent(value) ? none : (read(value) ?? addMisfit(value, expected, reading))),
-  isEmpty: (value) => value === none || value === "",
+/** How a scalar is read. */
+interface ScalarType {
+  /** The words for a valid value in the error about another value. */
+  expected: string;
+  /** Go's zero value, for an absent value. */
+  zero: unknown;
+  /** Returns the value as Go encodes it again; undefined for a wrong type. */
+  read(value: unknown): unknown;
+}
+
+const createScalarDecoder = ({ expected, zero, read }: ScalarType): TypeDecoder => ({
+  read: (value, reading) => (isAbsent(value) ? zero : (read(value) ?? addDecodingError(value, expected, reading))),
+  isEmpty: (value) => value === zero || value === "",
 });
 
 const applyToText = (read: (text: string) => unknown) => (value: unknown) =>
@@ -238,24 +254,36 @@ const applyToAmount = (read: (amount: string | number) => unknown) => (value: un
       : undefined;
 const toWholeNumber = (value: unknown) => (Number.isInteger(value) || typeof value === "bigint" ? value : undefined);
 
-const scalarDecoders = new Map<string, TypeDecoder>([
-  ["text", createScalarDecoder("a text", "", applyToText(String))],
-  ["flag", createScalarDecoder("true or false", false, (value) => (typeof value === "boolean" ? value : undefined))],
-  ["number", createScalarDecoder("a whole number", 0, toWholeNumber)],
-  ["quantity", createScalarDecoder("a quantity", "0", applyToAmount(normalizeQuantity))],
-  ["resource", createScalarDecoder("a quantity", "0", applyToAmount(normalizeResourceAmount))],
-  [
-    "either",
-    createScalarDecoder("a whole number or a text", 0, (value) => applyToText(String)(value) ?? toWholeNumber(value)),
-  ],
-  ["bytes", createScalarDecoder("a text in base64", null, normalizeBase64)],
-  ["time", createScalarDecoder("a time such as 2026-01-02T15:04:05Z", null, applyToText(normalizeTime))],
-  [
-    "microtime",
-    createScalarDecoder("a time such as 2026-01-02T15:04:05.000000Z", null, applyToText(normalizeMicroTime)),
-  ],
-  ["any", createScalarDecoder("anything", null, (value) => value)],
-]);
+const scalarTypes: Record<string, ScalarType> = {
+  text: { expected: "a text", zero: "", read: applyToText(String) },
+  flag: {
+    expected: "true or false",
+    zero: false,
+    read: (value) => (typeof value === "boolean" ? value : undefined),
+  },
+  number: { expected: "a whole number", zero: 0, read: toWholeNumber },
+  quantity: { expected: "a quantity", zero: "0", read: applyToAmount(normalizeQuantity) },
+  // A quantity that the API server rounds up to thousandths.
+  resource: { expected: "a quantity", zero: "0", read: applyToAmount(normalizeResourceAmount) },
+  either: {
+    expected: "a whole number or a text",
+    zero: 0,
+    read: (value) => applyToText(String)(value) ?? toWholeNumber(value),
+  },
+  bytes: { expected: "a text in base64", zero: null, read: normalizeBase64 },
+  time: { expected: "a time such as 2026-01-02T15:04:05Z", zero: null, read: applyToText(normalizeTime) },
+  microtime: {
+    expected: "a time such as 2026-01-02T15:04:05.000000Z",
+    zero: null,
+    read: applyToText(normalizeMicroTime),
+  },
+  any: { expected: "anything", zero: null, read: (value) => value },
+};
+
+/** The decoders of scalars, by type code. */
+const scalarDecoders = new Map(
+  Object.entries(scalarTypes).map(([typeCode, type]) => [typeCode, createScalarDecoder(type)]),
+);
 
 const describeValue = (value: unknown): string => {
   if (Array.isArray(value)) return "a list";

@@ -458,8 +458,9 @@ const readObject = async (
   { handlers, kubernetes }: Pick<ObjectEvaluationEnvironment, "handlers" | "kubernetes">,
   { step, mayBeTooLarge = false }: { step?: ReadingStep; mayBeTooLarge?: boolean },
 ): Promise<ReadObject> => {
-  const { object, strays, misfits } = fillDefaults(attributes.object as KubernetesObject, kubernetes, step);
-  const own = { object, misfits, warnings: strays.map((stray) => `unknown field ${JSON.stringify(stray)}`) };
+  const filled = fillDefaults(attributes.object as KubernetesObject, kubernetes, step);
+  const { object, unknownFields, decodingErrors: misfits } = filled;
+  const own = { object, misfits, warnings: unknownFields.map((field) => `unknown field ${JSON.stringify(field)}`) };
   const needsHandlers = misfits.length > 0 || mayBeTooLarge || !hasKnownDefaults(object, kubernetes);
   const answer = needsHandlers && !readByHandlers.has(object) ? await handlers?.read(attributes) : undefined;
   if (answer === undefined) return own;

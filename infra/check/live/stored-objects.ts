@@ -40,14 +40,14 @@ export const createStoredObjectEvaluator = (
   const evaluate = async (object: StoredObject, resource: DiscoveredResource): Promise<ObjectEvaluation[]> => {
     const { namespace } = object.metadata ?? {};
     const { filled, attributes } = buildStoredRequest(object, resource, operation, environment);
-    noteUnknownFields(resource, filled.strays);
+    noteUnknownFields(resource, filled.unknownFields);
     // Keeps a Namespace: namespaceSelectors are evaluated on the stored Namespace when it is deleted.
     namespaces.put(resource.resource, object);
     const failure = namespace === undefined ? undefined : await namespaces.fetch(namespace);
     if (failure !== undefined)
       note(`of namespaces that can't be read, nothing is known but their names, as of ${namespace}: ${failure}`);
-    const [misfit] = filled.misfits;
-    if (misfit !== undefined) throw new Error(`it can't be read: ${misfit}`);
+    const [decodingError] = filled.decodingErrors;
+    if (decodingError !== undefined) throw new Error(`it can't be read: ${decodingError}`);
     // The request creates an object that exists: quotas already count it, and its Pods may exist, too.
     const stored = operation === "CREATE" ? object : undefined;
     const manifest = toManifest(filled.object);
