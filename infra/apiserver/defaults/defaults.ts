@@ -46,7 +46,8 @@ const findDecoder = ({ apiVersion, kind }: KubernetesObject, kubernetes: string 
 
 /**
  * Returns a defaulted object as validating webhooks see it. Between mutating and validating webhooks, an API server
- * changes fields of Pods and pod templates, by its minor of Kubernetes.
+ * changes fields of Pods and pod templates, by its minor of Kubernetes. Custom resources and objects of other kinds
+ * without known defaults stay as they are.
  */
 export const prepareForStorage = (object: KubernetesObject, kubernetes?: string): KubernetesObject => {
   const { Pod, PodTemplateSpec } = mergeSince(podPreparations, kubernetes);

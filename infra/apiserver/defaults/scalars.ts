@@ -24,8 +24,8 @@ export const normalizeResourceAmount = (value: string | number): string | undefi
   const amount = parseQuantity(text);
   if (amount === undefined) return undefined;
   const exponent = findExponentOfCanonical(text);
-  const isCanonicalAndRound = exponent !== undefined && exponent >= -3;
-  return isCanonicalAndRound ? text : roundToThousandths(amount);
+  const isCanonicalInThousandths = exponent !== undefined && exponent >= -3;
+  return isCanonicalInThousandths ? text : roundToThousandths(amount);
 };
 
 export const formatRoundedResourceAmount = (amount: Quantity): string =>

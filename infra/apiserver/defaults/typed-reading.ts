@@ -55,7 +55,10 @@ const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
 const typesByMinorAndStep = new Map<string, KubernetesTypes>();
 
-/** Returns the types of a minor. For the step "request", they include the conversion to the internal version. */
+/**
+ * Returns the types of a minor, with the functions that set defaults. For a request's object, but not for an object
+ * that a webhook patched, these include the conversion to the API server's internal version and back.
+ */
 const selectTypes = (kubernetes: string | undefined, step: ReadingStep): KubernetesTypes => {
   const key = `${kubernetes} ${step}`;
   let found = typesByMinorAndStep.get(key);
@@ -69,7 +72,10 @@ const selectTypes = (kubernetes: string | undefined, step: ReadingStep): Kuberne
   return found;
 };
 
-/** Returns the decoder of a kind in a minor of Kubernetes, by default the newest; undefined if the kind is unknown. */
+/**
+ * Returns the decoder of a kind in a minor of Kubernetes, by default the newest; undefined if the kind is unknown. The
+ * step says which defaults it sets: those of a request's object, or those of an object that a webhook patched.
+ */
 export const findKubernetesTypeDecoder = (
   apiVersion: string,
   kind: string,

@@ -80,8 +80,8 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
 };
 
 /**
- * Returns the kinds of `buildKindIndex` and guesses those of other objects: with the plural that Kubernetes would form,
- * and namespaced if one of the objects has a namespace.
+ * Returns the built-in kinds, those that CustomResourceDefinitions among the objects define, and guesses for the other
+ * objects: with the plural that Kubernetes would form, and namespaced if one of the objects has a namespace.
  */
 export const inferKinds = (objects: readonly KubernetesObject[], kubernetes?: string): KindsByName => {
   const kinds = new Map(collectKinds(objects, kubernetes));
@@ -130,8 +130,10 @@ const createResourceKind = (
 const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByName => {
   const kinds = new Map(listStandardKinds(kubernetes).map(toKindEntry));
   for (const [name, kind] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
-    // The kinds of kinitiras are known even without a CustomResourceDefinition, which replaces them if there is one.
-    if (!kinds.has(name) || kind.kind.group === policyGroup) kinds.set(name, kind);
+    // A CustomResourceDefinition doesn't replace a kind of Kubernetes, but one of the policy engine kinitiras: these
+    // kinds are known even without a CustomResourceDefinition.
+    const isOfKinitiras = kind.kind.group === policyGroup;
+    if (isOfKinitiras || !kinds.has(name)) kinds.set(name, kind);
   }
   return kinds;
 };
@@ -200,11 +202,13 @@ export const isCustomResourceGroup = (group: string): boolean => group.includes(
 /** Says that API servers of a minor don't serve a kind; undefined if a CustomResourceDefinition may define it. */
 export const describeMissingKind = (apiVersion: string, kind: string, kubernetes?: string): string | undefined => {
   const { group } = splitApiVersion(apiVersion);
-  const instead = isCustomResourceGroup(group) ? "" : describeSimilarKinds(kind, kubernetes);
-  // The group of a CustomResourceDefinition has a dot.
-  return instead !== "" || !group.includes(".")
-    ? `Kubernetes ${kubernetes ?? newestKubernetes} has no ${kind} of ${apiVersion}${instead}`
-    : undefined;
+  const similarKinds = isCustomResourceGroup(group) ? "" : describeSimilarKinds(kind, kubernetes);
+  // A CustomResourceDefinition may also define a kind in a built-in group with a dot, such as networking.k8s.io. But if
+  // Kubernetes has a similar kind, that one is meant.
+  const mayBeDefined = group.includes(".") && similarKinds === "";
+  return mayBeDefined
+    ? undefined
+    : `Kubernetes ${kubernetes ?? newestKubernetes} has no ${kind} of ${apiVersion}${similarKinds}`;
 };
 
 /** Returns a clause such as "what Goose of v1 is; Kubernetes 1.37 has none", for what can't be decided. */
@@ -215,7 +219,10 @@ export const describeUnknownKind = (apiVersion: string, kind: string, kubernetes
   return `what ${kind} of ${apiVersion} is; Kubernetes ${version} has none${describeSimilarKinds(kind, kubernetes)}`;
 };
 
-/** Names, after a comma, the kinds of Kubernetes that differ only in case; empty if there are none. */
+/**
+ * Returns a clause such as `; write Ingress of networking.k8s.io/v1`, for the kinds of Kubernetes that have this name,
+ * in lower or upper case, and that API servers serve by default; empty if there are none.
+ */
 export const describeSimilarKinds = (kind: string, kubernetes?: string): string => {
   const alike = listStandardKinds(kubernetes).filter(
     (standard) => !standard.off && standard.kind.kind.toLowerCase() === kind.toLowerCase(),
