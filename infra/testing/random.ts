@@ -7,8 +7,8 @@ export interface Random {
   /** Returns true with this probability. */
   decide(probability: number): boolean;
   pick<T>(from: readonly T[]): T;
-  /** Returns some of the values, in their order. If `least` is 1, returns at least one value. */
-  pickSome<T>(from: readonly T[], least?: number): T[];
+  /** Returns some of the values, in their order; by default, the list may be empty. */
+  pickSome<T>(from: readonly T[], options?: { atLeastOne?: boolean }): T[];
 }
 
 /** The algorithm is Mulberry32. */
@@ -26,9 +26,9 @@ export const createRandom = (seed: number): Random => {
     // The index is within the list.
     return from[drawBelow(from.length)] as T;
   };
-  const pickSome = <T>(from: readonly T[], least = 0): T[] => {
+  const pickSome = <T>(from: readonly T[], { atLeastOne = false } = {}): T[] => {
     const chosen = from.filter(() => draw() < 0.4);
-    return chosen.length >= least ? chosen : [pick(from)];
+    return atLeastOne && chosen.length === 0 ? [pick(from)] : chosen;
   };
   return { draw, drawBelow, decide: (probability) => draw() < probability, pick, pickSome };
 };

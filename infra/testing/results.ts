@@ -56,20 +56,21 @@ export const formatJunit = (
   all: readonly TestResult[],
   { now = new Date(), notes = [] }: { now?: Date; notes?: readonly string[] } = {},
 ): string => {
-  const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([name, results]): JunitTestSuite => {
+  const suites = [...Map.groupBy(all, ({ rule, file }) => rule ?? file)].map(([suiteName, results]): JunitTestSuite => {
     const cases = results.map((testResult) => {
-      const { name: test, result, because } = testResult;
+      const { name: testName, result, because } = testResult;
       const place = formatTestPlace(testResult);
       const problem = { message: place, type: result, text: [place, ...because].join("\n") };
+      // `formatJunitSuites` writes `object` as the attribute classname of a test, and `rule` as its name.
       return {
-        object: name,
-        rule: test,
+        object: suiteName,
+        rule: testName,
         ...(result === "failed" && { failure: problem }),
         ...(result === "not evaluated" && { error: problem }),
         ...(result === "skipped" && { isSkipped: true }),
       };
     });
-    return { name, cases, warnings: [] as string[] };
+    return { name: suiteName, cases, warnings: [] as string[] };
   });
   suites[0]?.warnings.push(...notes);
   return formatJunitSuites(suites, now);

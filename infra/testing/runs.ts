@@ -127,7 +127,9 @@ const describeFailure = (failure: unknown, place: string, ruleFolder: RuleFolder
   const { cause } = toMap(failure);
   const error = cause ?? failure;
   const text = stripVTControlCharacters(String(toMap(error).message ?? error)).trimEnd();
-  const lines = text.split("\n").filter((line, index) => index > 0 || line !== place);
+  const allLines = text.split("\n");
+  // The first line may be only the place, such as `functions/my-rule/rule.test.ts:12`.
+  const lines = allLines[0] === place ? allLines.slice(1) : allLines;
   const frame = ruleFolder && findFrame(String(toMap(error).stack ?? ""), ruleFolder);
   return [...lines, ...(frame === undefined || frame === place ? [] : [`at ${frame}`])];
 };

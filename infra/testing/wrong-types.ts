@@ -38,13 +38,15 @@ export const watchReads = <T extends object>(root: T): { view: T; listWrongTypes
       ownKeys: () => Reflect.ownKeys(target),
       getOwnPropertyDescriptor: (_, key) => {
         const descriptor = Reflect.getOwnPropertyDescriptor(target, key);
-        const isLength = isList && key === "length";
+        // A proxy must report a member as configurable if its target lacks it. The empty target lacks all members but
+        // the `length` of a list, which isn't configurable.
+        const isInTarget = isList && key === "length";
         return (
           descriptor && {
             ...descriptor,
             value: rememberRead(key, descriptor.value),
             writable: true,
-            configurable: !isLength,
+            configurable: !isInTarget,
           }
         );
       },

@@ -45,7 +45,7 @@ export const createSet = (number: number, url: string, ca: string, random: Rando
     }));
     const expressions = [
       ...(matchesAllGroups ? ['request.resource.resource != "leases"'] : []),
-      ...(random.decide(0.25) ? random.pickSome(conditions, 1).slice(0, 3) : []),
+      ...(random.decide(0.25) ? random.pickSome(conditions, { atLeastOne: true }).slice(0, 3) : []),
     ];
     return {
       name: `h${count}.${random.pick(["a", "b"])}.example.com`,
