@@ -17,14 +17,18 @@ export interface ManifestInput {
   chartsAndKustomizations: ChartsAndKustomizations;
 }
 
-/** Which files in folders are read, and how strictly. */
-interface InputOptions {
+/** How strictly files are read. */
+interface ParsingOptions {
   /** Folders may have files of other programs, which are left out. */
-  mayHoldOthers?: boolean;
+  mayHoldNonManifests?: boolean;
   /** A file that the user names may have no manifest. */
   mayBeEmpty?: boolean;
   /** A map may have the same key twice. */
   acceptsRepeated?: boolean;
+}
+
+/** Which files in folders are read, and how strictly. */
+interface InputOptions extends ParsingOptions {
   /** Files that are not read if they are in a folder. */
   leftOut?: readonly string[];
   /** Leaves the templates and patches of charts and kustomizations in folders out. With `build`, they are built. */
@@ -36,7 +40,7 @@ const noCharts: ChartsAndKustomizations = {
   charts: [],
   kustomizations: [],
   buildInputs: new Set(),
-  included: new Set(),
+  includedManifests: new Set(),
 };
 
 /** The most bytes of one file: more than users write by hand, and more than a cluster prints at once. */
@@ -47,7 +51,7 @@ interface FoundFile {
   name: string;
   folder: string;
   /** True if the user named the file; false if it was found in a folder. */
-  isChosen: boolean;
+  isNamedByUser: boolean;
 }
 
 /**
@@ -57,15 +61,15 @@ interface FoundFile {
 export const readInput = async (
   paths: readonly string[],
   {
-    mayHoldOthers = true,
-    mayBeEmpty = !mayHoldOthers,
+    mayHoldNonManifests = true,
+    mayBeEmpty = !mayHoldNonManifests,
     acceptsRepeated = false,
     leftOut = [],
     chartsAndKustomizations: folderOptions,
     readStdin = () => readStream(process.stdin),
   }: InputOptions = {},
 ): Promise<ManifestInput> => {
-  const others = leftOut.map((file) => resolve(file));
+  const leftOutPaths = leftOut.map((file) => resolve(file));
   const input: ManifestInput = {
     manifests: [],
     faults: [],
@@ -76,15 +80,15 @@ export const readInput = async (
   for (const path of paths)
     for (const file of await findFiles(path, input.faults)) {
       // If several paths lead to a file, the file is read once.
-      const isLeftOut = !file.isChosen && others.includes(resolve(file.name));
-      if (!isLeftOut && !files.get(file.name)?.isChosen) files.set(file.name, file);
+      const isLeftOut = !file.isNamedByUser && leftOutPaths.includes(resolve(file.name));
+      if (!isLeftOut && !files.get(file.name)?.isNamedByUser) files.set(file.name, file);
     }
   if (folderOptions) {
-    const inFolders = [...files.values()].filter(({ isChosen }) => !isChosen).map(({ name }) => name);
+    const inFolders = [...files.values()].filter(({ isNamedByUser }) => !isNamedByUser).map(({ name }) => name);
     const found = await findChartsAndKustomizations(inFolders);
     input.chartsAndKustomizations = found;
-    const notManifests = [...found.buildInputs, ...(folderOptions.build ? found.included : [])];
-    for (const name of notManifests) if (!files.get(name)?.isChosen) files.delete(name);
+    const notManifests = [...found.buildInputs, ...(folderOptions.build ? found.includedManifests : [])];
+    for (const name of notManifests) if (!files.get(name)?.isNamedByUser) files.delete(name);
     if (folderOptions.build) {
       const { buildChartsAndKustomizations } = await import("./builds.ts");
       const built = await buildChartsAndKustomizations(found, folderOptions.build);
@@ -96,7 +100,7 @@ export const readInput = async (
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
-    if (bytes) addFile(input, file, bytes, { mayHoldOthers, mayBeEmpty, acceptsRepeated });
+    if (bytes) addFile(input, file, bytes, { mayHoldNonManifests, mayBeEmpty, acceptsRepeated });
   }
   return input;
 };
@@ -122,7 +126,7 @@ export const readManifestsStrictly = async (
   nameFile: (file: string) => string = toSourceName,
   leftOut: readonly string[] = [],
 ): Promise<Manifest[]> =>
-  requireManifests(await readInput(paths, { mayHoldOthers: false, leftOut }), nameFile, /* separator */ "; ");
+  requireManifests(await readInput(paths, { mayHoldNonManifests: false, leftOut }), nameFile, /* separator */ "; ");
 
 /** Returns the manifests; if a file could not be read, throws a Complaint that names the lines. */
 const requireManifests = (
@@ -137,11 +141,11 @@ const requireManifests = (
 
 /** Finds the files for a path: a file, a folder, a glob, or `-` for standard input. */
 const findFiles = async (path: string, faults: ManifestFault[], root?: string): Promise<FoundFile[]> => {
-  if (path === "-") return [{ name: "-", folder: "", isChosen: true }];
+  if (path === "-") return [{ name: "-", folder: "", isNamedByUser: true }];
   const found = await stat(path).catch(() => undefined);
   if (found?.isDirectory())
-    return (await listFiles(path, faults)).map((name) => ({ name, folder: root ?? path, isChosen: false }));
-  if (found) return [{ name: normalize(path), folder: root ?? dirname(path), isChosen: true }];
+    return (await listFiles(path, faults)).map((name) => ({ name, folder: root ?? path, isNamedByUser: false }));
+  if (found) return [{ name: normalize(path), folder: root ?? dirname(path), isNamedByUser: true }];
   const matched = /[*?[{]/.test(path) ? globSync(path).sort() : [];
   if (matched.length === 0) throw new Complaint(describeMissingPath(path));
   // For `a/b*/*.yaml`, the folder of all matched files is `a`: the pattern up to the last slash before a wildcard.
@@ -208,9 +212,9 @@ const readStream = async (stream: AsyncIterable<Buffer>): Promise<Buffer> => {
 /** Parses a file, and adds its manifests and faults to the input. */
 const addFile = (
   input: ManifestInput,
-  { name, folder, isChosen }: FoundFile,
+  { name, folder, isNamedByUser }: FoundFile,
   bytes: Buffer,
-  { mayHoldOthers, mayBeEmpty, acceptsRepeated }: Record<"mayHoldOthers" | "mayBeEmpty" | "acceptsRepeated", boolean>,
+  { mayHoldNonManifests, mayBeEmpty, acceptsRepeated }: Required<ParsingOptions>,
 ): void => {
   const unreadable = findEncodingFault(bytes);
   if (unreadable !== undefined) {
@@ -225,14 +229,16 @@ const addFile = (
   for (const manifest of manifests) input.manifests.push(manifest);
   // A file in a folder may be one of another program. It is left out if it has no manifest, and if its text doesn't
   // look like a manifest with mistakes.
-  const isLeftOut = mayHoldOthers && !isChosen && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
+  const isLeftOut =
+    mayHoldNonManifests && !isNamedByUser && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
   if (isLeftOut && nonManifestLines.length + faults.length > 0) input.filesWithoutManifest.push(name);
   else {
-    const template = faults.length > 0 ? findTemplate(name, text) : undefined;
-    for (const fault of template ? [template] : faults) input.faults.push(fault);
+    // Instead of the many faults that a Helm template has as YAML, one fault says what it is.
+    const templateFault = faults.length > 0 ? findTemplateFault(name, text) : undefined;
+    for (const fault of templateFault ? [templateFault] : faults) input.faults.push(fault);
     for (const line of nonManifestLines) input.faults.push({ file: name, line, sentence: describeNonManifest(name) });
   }
-  if (isChosen && !mayBeEmpty && manifests.length + nonManifestLines.length + faults.length === 0)
+  if (isNamedByUser && !mayBeEmpty && manifests.length + nonManifestLines.length + faults.length === 0)
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
 };
 
@@ -254,7 +260,7 @@ const findEncodingFault = (bytes: Buffer): string | undefined => {
 const looksLikeManifest = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
 
 /** Returns a fault if a text is a Helm template, with the line of the first `{{ … }}`. */
-const findTemplate = (file: string, text: string): ManifestFault | undefined => {
+const findTemplateFault = (file: string, text: string): ManifestFault | undefined => {
   const at = text.search(/\{\{-?\s*[\w.$("/]/);
   if (at < 0) return undefined;
   const line = text.slice(0, at).split("\n").length;

@@ -5,8 +5,8 @@ import { createMemberOffsetStore, type YamlDocumentWithOffsets, type YamlValueWi
 /** The JSON values in a text. */
 export interface JsonStreamResult {
   pieces: YamlDocumentWithOffsets[];
-  /** The line of the first value that isn't valid JSON. */
-  brokenLine?: number;
+  /** The line of the first value that isn't valid JSON; `pieces` are the values before it. */
+  invalidJsonLine?: number;
 }
 
 /**
@@ -26,10 +26,11 @@ export const readJsonStream = (text: string): JsonStreamResult | undefined => {
     const value = end === undefined ? undefined : parseJsonWithUniqueKeys(text.slice(from, end));
     const isLast = end !== undefined && skipBlanks(text, end) === text.length;
     // YAML may begin with a map in braces, too. Only a second value in braces shows that the text is JSON.
-    if (pieces.length === 0 && (end === undefined || isLast || findOpening(text, end) === undefined)) return undefined;
+    const isFollowedByValue = end !== undefined && findOpening(text, end) !== undefined;
+    if (pieces.length === 0 && !isFollowedByValue) return undefined;
     const to = end === undefined || isLast ? text.length : end;
     const valueLine = line + countNewlines(text, from, begin ?? skipBlanks(text, from));
-    if (value === undefined) return { pieces, brokenLine: valueLine };
+    if (value === undefined) return { pieces, invalidJsonLine: valueLine };
     pieces.push({ ...value, from, to, firstLine: line, line: valueLine });
     line += countNewlines(text, from, to);
     from = to;

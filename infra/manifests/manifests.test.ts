@@ -214,7 +214,7 @@ items:
   for (const [name, text, line] of brokenStreams)
     it(`are read up to a part of a stream that ${name}, and its line is reported`, () => {
       const { faults, manifests } = read(text);
-      assert.deepEqual(faults, [{ file: "a.yaml", line, sentence: "is no JSON, as what is before it" }]);
+      assert.deepEqual(faults, [{ file: "a.yaml", line, sentence: "is no JSON, but the text before it is" }]);
       assert.equal(Object(manifests[0]?.object.metadata).name, "a");
     });
 

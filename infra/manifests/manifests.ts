@@ -79,23 +79,23 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
       const place = path.length === 0 ? line : findLine(path);
       const fault = findFault(object);
       if (fault !== undefined) addFault(place, fault);
-      else if (!isNamed(object)) found.nonManifestLines.push(place);
+      else if (!hasApiVersionAndKind(object)) found.nonManifestLines.push(place);
       else
         found.manifests.push({ source, document, path, line: place, object, ...(repeated.length > 0 && { repeated }) });
     }
   };
   try {
-    const { pieces, brokenLine } = parseJsonOrPlainYaml(source.text) ?? {};
-    const lists = pieces?.map((piece) =>
-      isList(piece.value) ? createPositionFinder(source.text, piece) : refuseItems,
+    const { pieces, invalidJsonLine } = parseJsonOrPlainYaml(source.text) ?? {};
+    const itemFinders = pieces?.map((piece) =>
+      isList(piece.value) ? createPositionFinder(source.text, piece) : failWithoutList,
     );
     // If the lines of a List's items are not known here, the full YAML parser below reads the text.
-    if (pieces !== undefined && lists !== undefined && !lists.includes(undefined)) {
+    if (pieces !== undefined && itemFinders !== undefined && !itemFinders.includes(undefined)) {
       for (const [index, piece] of pieces.entries()) {
         line = piece.line;
-        addObjects(index, piece.value, (path) => lists[index]?.(path).line ?? line);
+        addObjects(index, piece.value, (path) => itemFinders[index]?.(path).line ?? line);
       }
-      if (brokenLine !== undefined) addFault(brokenLine, "is no JSON, as what is before it");
+      if (invalidJsonLine !== undefined) addFault(invalidJsonLine, "is no JSON, but the text before it is");
       return found;
     }
     const mayAlias = source.text.includes("&") && source.text.includes("*");
@@ -121,20 +121,22 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
           repeated,
         );
     }
-    if (brokenLine !== undefined) addFault(brokenLine, "is no JSON, as what is before it");
+    if (invalidJsonLine !== undefined) addFault(invalidJsonLine, "is no JSON, but the text before it is");
   } catch (error) {
     addFault(line, `can't be read: ${describeError(error)}`);
   }
   return found;
 };
 
-const refuseItems: PositionFinder = () => {
+/** Stands for the function that finds the items of a List, in a document that is no List: it is never called. */
+const failWithoutList: PositionFinder = () => {
   throw new Error("what is no List has no items");
 };
 
 /**
- * Returns a sentence about an error of the YAML parser. A message about the parser is replaced by one about the text. A
- * part of the text at the end of a message is removed, because it may be a password in a Secret.
+ * Returns a sentence about an error of the YAML parser. A message in the parser's own terms is replaced by one that
+ * says what is wrong in the YAML. A part of the YAML at the end of a message is removed: it may be a password in a
+ * Secret.
  */
 const describeError = (error: unknown) => {
   const sentence = toSentence(error);
@@ -211,7 +213,7 @@ const listObjects = (value: unknown): { path: FieldPath; value: unknown }[] => {
 };
 
 /** Reports whether a value has an apiVersion and a kind. */
-const isNamed = (value: unknown): value is Record<string, unknown> => {
+const hasApiVersionAndKind = (value: unknown): value is Record<string, unknown> => {
   const { apiVersion, kind } = toMap(value);
   return isMap(value) && isWord(apiVersion) && isWord(kind);
 };
@@ -223,7 +225,8 @@ const findFault = (value: unknown): string | undefined => {
   if (!isMap(value)) return "is no manifest: it must be a map";
   if (value.kind === "List" && value.apiVersion === "v1") return "items must be a list";
   if (isDeeper(value, deepest)) return `is nested deeper than ${deepest} levels`;
-  if (!isNamed(value)) return undefined;
+  // `parseManifests` reports such a value as no manifest.
+  if (!hasApiVersionAndKind(value)) return undefined;
   const { metadata } = value;
   if (metadata === undefined || metadata === null) return undefined;
   if (!isMap(metadata)) return "metadata must be a map";

@@ -56,7 +56,7 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
   const handOut = <T extends KubernetesObject | undefined>(object: T): T => {
     if (object !== undefined && assumed.has(object))
       note(
-        `what the ${object.kind} ${object.metadata?.name} of a namespace contains, which controllers create, isn't known here; it is treated as empty`,
+        `controllers create the ${object.kind} ${object.metadata?.name} in each namespace; what it contains isn't known here, so it is treated as empty`,
       );
     return Object.isFrozen(object) ? object : freezeDeep(object);
   };

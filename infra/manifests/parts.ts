@@ -21,8 +21,8 @@ export interface ChartsAndKustomizations {
   kustomizations: readonly Kustomization[];
   /** Files that a build reads and that are no manifests themselves, such as templates and patches. */
   buildInputs: ReadonlySet<string>;
-  /** Manifests that are part of a chart or a kustomization. */
-  included: ReadonlySet<string>;
+  /** Manifests that belong to a chart (its CustomResourceDefinitions), or that a kustomization includes. */
+  includedManifests: ReadonlySet<string>;
 }
 
 /** Reports whether a file is Helm's Chart.yaml, which has an apiVersion but is no manifest. */
@@ -39,34 +39,36 @@ export const findChartsAndKustomizations = async (files: readonly string[]): Pro
   const charts = files.filter(isChart).map((file) => dirname(file));
   const isIn = (pattern: RegExp, file: string) => charts.some((chart) => pattern.test(relative(chart, file)));
   const buildInputs = new Set(files.filter((file) => isIn(inChart, file)));
-  const included = new Set(files.filter((file) => isIn(/^crds\//, file)));
+  const includedManifests = new Set(files.filter((file) => isIn(/^crds\//, file)));
   const folders = new Set(files.filter((file) => !buildInputs.has(file)).map((file) => dirname(file)));
   const kustomizations = new Map<string, KustomizationContent>();
   for (const folder of folders) await readKustomizations(folder, kustomizations);
-  for (const { file, files } of kustomizations.values()) for (const name of [file, ...files]) buildInputs.add(name);
+  for (const { file, otherFiles } of kustomizations.values())
+    for (const name of [file, ...otherFiles]) buildInputs.add(name);
   const buildable = [...folders].filter((folder) => kustomizations.get(folder)?.isComponent === false);
-  const includedByOthers = new Set([...kustomizations.values()].flatMap(({ sources }) => sources));
+  const includedPaths = new Set([...kustomizations.values()].flatMap((content) => content.includedPaths));
   const roots: string[] = [];
-  const built = new Set<string>();
+  const builtFolders = new Set<string>();
   const addRoot = (folder: string) => {
     roots.push(folder);
-    for (const builtFolder of listIncluded(folder, kustomizations)) built.add(builtFolder);
+    for (const builtFolder of listBuiltFolders(folder, kustomizations)) builtFolders.add(builtFolder);
   };
-  for (const folder of buildable) if (!includedByOthers.has(folder)) addRoot(folder);
+  for (const folder of buildable) if (!includedPaths.has(folder)) addRoot(folder);
   // The remaining ones include each other in a circle. They are listed, so that kustomize reports that.
-  for (const folder of buildable) if (!built.has(folder)) addRoot(folder);
-  for (const folder of built)
-    for (const name of kustomizations.get(folder)?.sources ?? []) if (!kustomizations.has(name)) included.add(name);
+  for (const folder of buildable) if (!builtFolders.has(folder)) addRoot(folder);
+  for (const folder of builtFolders)
+    for (const path of kustomizations.get(folder)?.includedPaths ?? [])
+      if (!kustomizations.has(path)) includedManifests.add(path);
   return {
     charts: charts.filter((chart) => !isIn(/^charts\//, chart)),
     kustomizations: roots.map((folder) => {
-      const faults = listIncluded(folder, kustomizations).flatMap(
-        (includedFolder) => kustomizations.get(includedFolder)?.faults ?? [],
+      const faults = listBuiltFolders(folder, kustomizations).flatMap(
+        (builtFolder) => kustomizations.get(builtFolder)?.faults ?? [],
       );
       return { folder, buildMetadata: kustomizations.get(folder)?.buildMetadata ?? [], faults };
     }),
     buildInputs,
-    included,
+    includedManifests,
   };
 };
 
@@ -82,9 +84,9 @@ interface KustomizationContent {
   isComponent: boolean;
   buildMetadata: string[];
   /** The paths of included manifests, and the folders of included kustomizations. */
-  sources: string[];
+  includedPaths: string[];
   /** The paths of other files that it names, such as patches. */
-  files: string[];
+  otherFiles: string[];
   faults: string[];
 }
 
@@ -94,11 +96,11 @@ const readKustomizations = async (folder: string, all: Map<string, Kustomization
   const read = await readKustomization(folder);
   if (read === undefined) return;
   all.set(folder, read);
-  for (const name of read.sources) await readKustomizations(name, all);
+  for (const name of read.includedPaths) await readKustomizations(name, all);
 };
 
 /** Lists the folders of a kustomization and of all kustomizations that it includes. */
-const listIncluded = (
+const listBuiltFolders = (
   folder: string,
   all: ReadonlyMap<string, KustomizationContent>,
   found = new Set<string>(),
@@ -106,7 +108,7 @@ const listIncluded = (
   const content = all.get(folder);
   if (content === undefined || found.has(folder)) return [...found];
   found.add(folder);
-  for (const name of content.sources) listIncluded(name, all, found);
+  for (const name of content.includedPaths) listBuiltFolders(name, all, found);
   return [...found];
 };
 
@@ -118,36 +120,39 @@ const readKustomization = async (folder: string): Promise<KustomizationContent |
   for (const file of kustomizationFiles.map((name) => join(folder, name))) {
     const found = await stat(file).catch(() => undefined);
     if (!found?.isFile()) continue;
-    const nothing = { file, isComponent: false, buildMetadata: [], sources: [], files: [] };
+    const nothing = { file, isComponent: false, buildMetadata: [], includedPaths: [], otherFiles: [] };
     if (found.size > largest) return { ...nothing, faults: [`${file} has more than ${largest} bytes`] };
     // kustomize accepts keys in upper and lower case.
     const entries = Object.entries(toMap(parseFirst(await readFile(file, "utf8").catch(() => ""))));
     const content = Object.fromEntries(entries.map(([key, value]) => [key.toLowerCase(), value]));
     const list = (...keys: string[]) => keys.flatMap((key) => toList(content[key]));
     const listAt = (key: string, ...lists: string[]) => list(...lists).map((item) => getOwn(item, key));
-    const sources = list("resources", "bases", "components").filter(isName);
+    const included = list("resources", "bases", "components").filter(isName);
     const generators = ["configmapgenerator", "secretgenerator"];
-    const keyed = [...["files", "envs"].flatMap((key) => listAt(key, ...generators).flatMap(toList))].filter(isName);
-    const files = [
+    // Entries of generators are paths, or have the form `key=path`.
+    const entriesOfGenerators = ["files", "envs"].flatMap((key) => listAt(key, ...generators).flatMap(toList));
+    const otherFiles = [
       ...list("patchesstrategicmerge", "configurations", "generators", "transformers", "validators"),
       ...listAt("path", "patches", "patchesjson6902", "replacements"),
       ...listAt("env", ...generators),
       ...listAt("valuesFile", "helmcharts"),
       ...listAt("additionalValuesFiles", "helmcharts").flatMap(toList),
       getOwn(content.openapi, "path"),
-      ...keyed.map((name) => name.slice(name.indexOf("=") + 1)),
+      ...entriesOfGenerators.filter(isName).map((entry) => entry.slice(entry.indexOf("=") + 1)),
     ].filter(isName);
     const faults: string[] = [];
+    // A file of `crds` must exist, too. It may be a manifest, so it isn't among `otherFiles`, which are no manifests.
+    const crds = list("crds").filter(isName);
     // The path is not normalized: if the folder is a symbolic link, `..` leads to the parent of the link's target.
-    for (const name of [...sources, ...files, ...list("crds").filter(isName)])
+    for (const name of [...included, ...otherFiles, ...crds])
       await stat(`${folder}/${name}`).catch(() => void faults.push(describeMissing(file, name)));
     const toPath = (name: string) => join(folder, name).replace(/(?<=.)\/$/, "");
     return {
       file,
       isComponent: content.kind === "Component",
       buildMetadata: list("buildmetadata").filter(isName),
-      sources: sources.map(toPath),
-      files: files.map(toPath),
+      includedPaths: included.map(toPath),
+      otherFiles: otherFiles.map(toPath),
       faults,
     };
   }

@@ -116,7 +116,11 @@ const dash = 45;
 const marker = /---(?=[ \n])/y;
 /** Matches a key with its colon, such as `app.kubernetes.io/name:` or `"a b":`. */
 const keys = /([A-Za-z_][\w./-]{0,250}|"[\w ./:@-]{1,250}"):(?=[ \n])/y;
-/** Matches a scalar without quotes, up to the end of the line or a comment. No character in it begins other syntax. */
+/**
+ * Matches a scalar without quotes, up to the end of the line or a comment. Its first character begins no other syntax;
+ * the Unicode ranges have no line breaks and no control characters. After it, `:` is part of the scalar unless a blank
+ * or the end of the line follows, and `#` unless it follows a blank.
+ */
 const plain = /(?:[\w./~+$^(<=\\\u00A1-\u1FFF\u3001-\uD7FF]|-(?=[^\s]))(?:[^\s:#]+|:(?=[^\s])|#| +(?=[^\s#]))*/y;
 const quoted = /"(?:[^"\\\n\t]|\\["\\/bfnrt])*"/y;
 const singlyQuoted = /'(?:[^'\n\t]|'')*'/y;
@@ -209,6 +213,7 @@ const readInline = (cursor: Cursor, place: number, outerIndent: number): unknown
   finish(cursor, place + found.length, outerIndent);
   if (first === '"') return found.includes("\\") ? JSON.parse(found) : found.slice(1, -1);
   if (first === "'") return found.slice(1, -1).replaceAll("''", "'");
+  // The pattern of a map in braces matches only an empty one.
   if (first === "{") return {};
   if (first !== "[") return readScalar(cursor, found);
   const made: unknown[] = [];

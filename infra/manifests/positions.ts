@@ -19,24 +19,29 @@ let last: ParsedSource | undefined;
 interface ParsedSource {
   source: ManifestSourceText;
   pieces: readonly YamlDocumentWithOffsets[];
-  /** Finds the offsets of values, by a document's index; undefined if the document needs the full parser. */
-  places: Map<number, PositionFinder | undefined>;
+  /** The functions that find positions in documents, by index; undefined if the document needs the full parser. */
+  finders: Map<number, PositionFinder | undefined>;
   /** The documents that the full parser has parsed, by index. */
   documents: Map<number, ParsedYamlDocument>;
 }
 
 const parseSource = (source: ManifestSourceText): ParsedSource => {
   if (last?.source !== source)
-    last = { source, pieces: parseJsonOrPlainYaml(source.text)?.pieces ?? [], places: new Map(), documents: new Map() };
+    last = {
+      source,
+      pieces: parseJsonOrPlainYaml(source.text)?.pieces ?? [],
+      finders: new Map(),
+      documents: new Map(),
+    };
   return last;
 };
 
-/** Returns the positions in a document of a file, if it is JSON or plain YAML. */
-const findPlaces = (source: ManifestSourceText, index: number): PositionFinder | undefined => {
-  const { pieces, places } = parseSource(source);
+/** Returns the function that finds positions in a document of JSON or plain YAML; undefined for other documents. */
+const getPositionFinder = (source: ManifestSourceText, index: number): PositionFinder | undefined => {
+  const { pieces, finders } = parseSource(source);
   const piece = pieces[index];
-  if (piece !== undefined && !places.has(index)) places.set(index, createPositionFinder(source.text, piece));
-  return places.get(index);
+  if (piece !== undefined && !finders.has(index)) finders.set(index, createPositionFinder(source.text, piece));
+  return finders.get(index);
 };
 
 /** Returns a document of a file, parsed by the full parser. */
@@ -44,9 +49,9 @@ const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocu
   const { pieces, documents } = parseSource(source);
   if (documents.has(index)) return documents.get(index);
   const piece = pieces[index];
-  const parsed = piece === undefined ? parseYamlDocuments(source.text) : parseYamlPiece(source.text, piece);
-  // The text of a piece is one document. Without pieces, all documents of the file are parsed.
-  for (const document of parsed) documents.set(piece === undefined ? documents.size : index, document);
+  // A piece is the text of one document. A file that can't be cut into pieces is parsed as a whole.
+  if (piece !== undefined) for (const document of parseYamlPiece(source.text, piece)) documents.set(index, document);
+  else for (const document of parseYamlDocuments(source.text)) documents.set(documents.size, document);
   return documents.get(index);
 };
 
@@ -54,8 +59,9 @@ const findDocument = (source: ManifestSourceText, index: number): ParsedYamlDocu
 export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosition => {
   const { source, document, path, line } = manifest;
   const field = findPathInFile(manifest, wanted);
-  const places = findPlaces(source, document);
-  if (places !== undefined) return places([...path, ...field]);
+  const findInPlainDocument = getPositionFinder(source, document);
+  if (findInPlainDocument !== undefined) return findInPlainDocument([...path, ...field]);
+  // The full parser reads any other document. Its nodes have the positions.
   const { document: parsed, getPosition: positionAt } = findDocument(source, document) ?? {};
   let position = { line, column: 1 };
   let node: unknown = parsed?.contents;

@@ -39,18 +39,21 @@ type Tags = Extract<
 
 /**
  * Makes the package `yaml` read scalars as kubectl does: YAML 1.1, in which 0644 is octal and `yes` is true, but
- * without timestamps. Also, 0o644 is octal, and a number must have a digit, so `e1` and `.` are strings.
+ * without timestamps and sexagesimal numbers such as 1:30. Also, 0o644 is octal, and a number must have a digit, so
+ * `e1` and `.` are strings.
  */
 const selectTags: Tags = (all) => {
   const selected = all.flatMap((tag): ReturnType<Tags> => {
     if (typeof tag === "string") return tag === "timestamp" ? [] : [tag];
-    if (tag.tag === "tag:yaml.org,2002:timestamp" || ("format" in tag && tag.format === "TIME")) return [];
+    const isSexagesimal = "format" in tag && tag.format === "TIME";
+    if (tag.tag === "tag:yaml.org,2002:timestamp" || isSexagesimal) return [];
     // kubectl reads sets (!!set) as maps, and ordered maps (!!omap) as lists.
     if ("collection" in tag && tag.collection && !tag.default) return [{ tag: tag.tag, collection: tag.collection }];
     if (tag.tag === "tag:yaml.org,2002:int") return [readExactly(tag as ScalarTag)];
     if ("format" in tag && tag.format === "EXP") return [{ ...tag, test: exponent } as ScalarTag];
-    // Of the tags of floats, only that of numbers without an exponent matches this.
-    return "test" in tag && tag.test?.test("1.") ? [{ ...tag, test: fraction } as ScalarTag] : [tag];
+    // Only the pattern of the tag for numbers with a decimal point, without an exponent, matches "1.".
+    const isFraction = "test" in tag && tag.test?.test("1.");
+    return isFraction ? [{ ...tag, test: fraction } as ScalarTag] : [tag];
   });
   return [...selected, "intOct"];
 };
@@ -121,8 +124,11 @@ const parseTokens = function* (text: string, parser: Parser) {
 
 /** Parses all documents of a text, which is YAML or a sequence of JSON values. */
 export const parseYamlDocuments = function* (text: string): Generator<ParsedYamlDocument> {
-  const { pieces = [], brokenLine } = readJsonStream(text) ?? {};
-  if (pieces.length > 1 || brokenLine !== undefined) for (const piece of pieces) yield* parseYamlPiece(text, piece);
+  const { pieces = [], invalidJsonLine } = readJsonStream(text) ?? {};
+  // One JSON value is parsed as YAML. In a sequence, everything from the first invalid value on is left out; callers
+  // get its line from `parseJsonOrPlainYaml`.
+  const isSequence = pieces.length > 1 || invalidJsonLine !== undefined;
+  if (isSequence) for (const piece of pieces) yield* parseYamlPiece(text, piece);
   else yield* parseYamlPiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
@@ -165,6 +171,8 @@ const completeDocument = (document: Document.Parsed, mayRenameKeys: boolean): vo
     Alias: (_, alias) => {
       const node = anchors.get(alias.source);
       alias.resolve = (document, context) => {
+        // Without a context, the package needs only the node. With one, its own `resolve` also counts the aliases, and
+        // searches for the node in this cache, so the cache has only this node.
         if (context === undefined) return node as ReturnType<Alias["resolve"]>;
         Object.assign(context, { aliasResolveCache: node === undefined ? [] : [node] });
         return Alias.prototype.resolve.call(alias, document, context);
