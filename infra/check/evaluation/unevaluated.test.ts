@@ -13,8 +13,8 @@ interface RequestSample {
   object?: object;
   operation?: Operation;
   old?: object;
-  /** The object after the webhooks. */
-  last?: object;
+  /** The object after mutating policies and webhooks. */
+  finalObject?: object;
   subResource?: string;
   namespaceObject?: KubernetesObject;
   /** True if only the name of the namespace is known. */
@@ -69,9 +69,10 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
   };
   const attributes = { ...request, ...(subResource !== undefined && { subResource }) };
   const { findMatching } = createUnevaluatedPolicyMatcher(objects, sample.isComplete ?? true);
-  const changed = sample.last ? toObject(sample.last) : object;
-  const last = operation === "DELETE" ? null : changed;
-  const sentences = findMatching(attributes, last, context, isNamespaceAssumed);
+  // The request has the object as the client sent it. Policies may also match what webhooks made of it.
+  const mutated = sample.finalObject ? toObject(sample.finalObject) : object;
+  const finalObject = operation === "DELETE" ? null : mutated;
+  const sentences = findMatching(attributes, finalObject, context, isNamespaceAssumed);
   return sentences.map((sentence) => sentence.split(" ", 2).join(" "));
 };
 

@@ -20,10 +20,14 @@ interface Selection {
 /** An admission policy with its bindings, or the bindings of a policy that isn't among the manifests. */
 interface Policy {
   isMutating: boolean;
+  /** What a check says of a request that the policy matches. */
   sentence: string;
   selection: Selection;
   bindings: Selection[];
-  /** The policy and its bindings. Of a policy that isn't known, there is only the kind, so it is never evaluated. */
+  /**
+   * The policy and its bindings. A policy that isn't among the manifests is an object with only a kind here, which no
+   * plugin evaluates.
+   */
   objects: KubernetesObject[];
 }
 
@@ -39,7 +43,7 @@ export const isPolicyOrQuota = ({ apiVersion, kind = "" }: { apiVersion?: unknow
 
 const policyGroup = "admissionregistration.k8s.io";
 
-/** Returns the policies of some plugins. */
+/** Returns the policies that these plugins evaluate: such a plugin has the name of its kind of policy. */
 export const listPolicies = (objects: readonly KubernetesObject[], plugins: readonly string[]): KubernetesObject[] =>
   policyKinds
     .filter((kind) => plugins.includes(kind))
@@ -70,27 +74,30 @@ export const createUnevaluatedPolicyMatcher = (
   const all = policyKinds.flatMap((kind) => readPolicies(objects, kind, hasAllObjects));
   const policies = all.filter((policy) => !policy.objects.every(isEvaluated));
   return {
-    /** Webhook entries made from the policies: each matches every request that its policy matches. */
+    /**
+     * Webhook entries made from all policies, also from evaluated ones: each matches every request that its policy
+     * matches. They show whether a policy may be about an object of an unknown kind.
+     */
     hooks: all.map(({ selection }) => selection.hook),
     /**
-     * Returns a sentence for each policy that matches a request and isn't evaluated. `last` is the object after the
-     * webhooks; `isAssumed` says that only the name of its namespace is known.
+     * Returns a sentence for each policy that matches a request and isn't evaluated. `finalObject` is the request's
+     * object after the webhooks; `isNamespaceAssumed` says that only the name of the request's namespace is known.
      */
     findMatching: (
       attributes: AdmissionAttributes,
-      last: unknown,
+      finalObject: unknown,
       context: ImitatedServerFunctions,
-      isAssumed: boolean,
+      isNamespaceAssumed: boolean,
     ): string[] => {
       if (policies.length + unknown.length === 0) return [];
-      const final = { ...attributes, object: last };
+      const final = { ...attributes, object: finalObject };
       // MutatingAdmissionPolicies run before the webhooks, and again after a change.
       const seenByMutating = [attributes, final];
       const seenByValidating = [assignGeneratedMetadata(final)];
       const matching = policies.filter(({ isMutating, selection, bindings }) => {
         if (isExempt(attributes) || (isMutating && attributes.operation === "DELETE")) return false;
         return (isMutating ? seenByMutating : seenByValidating).some((seen) => {
-          const isSelected = (entry: Selection) => isSelectedBy(entry, seen, context, isAssumed);
+          const isSelected = (entry: Selection) => isSelectedBy(entry, seen, context, isNamespaceAssumed);
           return isSelected(selection) && bindings.some(isSelected);
         });
       });
@@ -185,26 +192,31 @@ const buildHook = (members: object): DefaultedWebhookEntry | undefined => {
   ]).validating[0];
 };
 
-/** Reports whether a selection includes a request; `isAssumed` says that only the name of its namespace is known. */
+/**
+ * Reports whether a selection includes a request, or may include it. `isNamespaceAssumed` says that only the name of
+ * the request's namespace is known.
+ */
 const isSelectedBy = (
   { hook, excluded }: Selection,
   attributes: AdmissionAttributes,
   context: ImitatedServerFunctions,
-  isAssumed: boolean,
+  isNamespaceAssumed: boolean,
 ): boolean => {
   const view = () => createConvertibleRequestObjects(attributes, context.convert);
   const isMatched = (candidate: DefaultedWebhookEntry) =>
     !("skipped" in matchHook(candidate, attributes, view(), context));
+  // If the API server will generate the object's name, only a prefix of the name is known. A rule that lists a name
+  // with this prefix may include the object, but doesn't surely exclude it.
   if (isMatched({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes)) })) return false;
-  const namespaceSelector = isAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;
+  const namespaceSelector = isNamespaceAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;
   const rules = hook.rules.filter((rule) => includesName(rule, attributes, { acceptsPrefix: true }));
   return isMatched({ ...hook, namespaceSelector, rules });
 };
 
 /**
- * Reports whether the resourceNames of a rule, if any, include the name. For a name that isn't generated yet, the
- * result is false or, with `acceptsPrefix`, whether the prefix fits: then a policy may match, but nothing is surely
- * excluded.
+ * Reports whether the resourceNames of a rule, if any, list the name of the request's object. If the API server will
+ * generate the name, only its prefix is known (`generateName`): then no listed name is sure to be the object's. With
+ * `acceptsPrefix`, a listed name with this prefix is enough.
  */
 const includesName = (rule: object, { name, object }: AdmissionAttributes, { acceptsPrefix = false } = {}): boolean => {
   const listed = getOwn(rule, "resourceNames");

@@ -20,9 +20,10 @@ const filledFromObjects: Record<string, FieldPath[]> = {
 };
 
 /**
- * Returns a request whose unknown fields call `tell` when they are read. `assumed` has what is assumed for it. To copy
- * a part of a draft reads all fields of that part, also unused ones. So with `mayCopyDraft`, only the fields that are
- * filled in from assumed objects count as unknown.
+ * Returns a request whose unknown fields call `tell` when a rule reads them. `assumed` are the objects that are assumed
+ * to exist. A mutating rule changes a draft of the object, and may copy parts of the draft: a copy reads all fields of
+ * the part, even if the rule needs none of them. So with `mayCopyDraft`, only the fields that are filled in from
+ * assumed objects count as unknown.
  */
 export const hideUnknownFields = (
   request: AdmissionRequest,
@@ -78,17 +79,21 @@ const listServiceFields = (service: unknown): FieldPath[] => {
   ];
 };
 
-/** Returns a value in which the field at a path has a getter; the value itself if it lacks the place of the field. */
-const hideField = (value: unknown, path: FieldPath, get: () => void): unknown => {
+/**
+ * Returns a copy of a value that calls `onRead` when a rule reads the field at a path, and doesn't list the field among
+ * its members. Returns the value itself if it doesn't have the parent of the field.
+ */
+const hideField = (value: unknown, path: FieldPath, onRead: () => void): unknown => {
   const [step = "", ...rest] = path;
-  if (Array.isArray(value)) return value.map((item, index) => (index === step ? hideField(item, rest, get) : item));
+  if (Array.isArray(value)) return value.map((item, index) => (index === step ? hideField(item, rest, onRead) : item));
   if (!isMap(value)) return value;
   const copy: object = { ...value };
   // The spread doesn't copy the getters of fields that were hidden before, because they aren't enumerable.
   for (const name of Object.getOwnPropertyNames(value))
     if (!Object.hasOwn(copy, name))
       Object.defineProperty(copy, name, Object.getOwnPropertyDescriptor(value, name) as PropertyDescriptor);
-  if (rest.length === 0) return Object.defineProperty(copy, step, { get, enumerable: false, configurable: true });
+  const hidden = { get: onRead, enumerable: false, configurable: true };
+  if (rest.length === 0) return Object.defineProperty(copy, step, hidden);
   const inner = getOwn(value, step);
-  return inner === undefined ? value : Object.assign(copy, { [step]: hideField(inner, rest, get) });
+  return inner === undefined ? value : Object.assign(copy, { [step]: hideField(inner, rest, onRead) });
 };
