@@ -7,7 +7,10 @@ import { readRows } from "../../../test/rows.ts";
 import { parseManifests } from "../../manifests/manifests.ts";
 import { applyFixes } from "./fix.ts";
 
-/** Returns a file's text after its first object was changed; `fill` makes the defaults of an API server. */
+/**
+ * Returns a file's text after a fix that changes its first object, or the reason why the fix keeps the text as it is.
+ * `fill` sets the defaults of an API server before.
+ */
 const applyChange = (text: string, change: (object: any) => void, fill: (object: any) => void = () => {}): string => {
   const [manifest] = parseManifests({ name: "a.yaml", text }).manifests;
   assert.ok(manifest);

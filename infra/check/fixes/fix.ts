@@ -39,7 +39,8 @@ export const toFix = (
   // No fix is written into the file of a recorded review: it is a record, not a manifest.
   if (checked.verdict !== "changed" || podOfWorkload || isReview(manifest) || manifest.source.name === "-")
     return undefined;
-  // What plugins fill in after the last change isn't written.
+  // Fields that plugins fill in after the last change aren't written. But a webhook may have changed the object in
+  // another version, to which the API server converted it: then only the final object can be compared with `before`.
   const last = steps.findLast(isShownChange)?.after;
   const after = getOwn(last, "apiVersion") === getOwn(before, "apiVersion") ? last : final;
   const patch = computePatch(before, after, "");
@@ -81,35 +82,46 @@ export const applyFixes = (text: string, fixes: readonly ManifestFix[]): { text:
 
 /** Returns the text of a document with these fixes; undefined if it can't be edited. */
 const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | undefined => {
-  const wanted = parseSingleDocument(text);
-  if (wanted === undefined || hasAliases(wanted)) return undefined;
-  let value: unknown = wanted.toJS();
+  const document = parseSingleDocument(text);
+  if (document === undefined || hasAliases(document)) return undefined;
+  const isLong = text.length > longestEditedInPlace;
+  /** The value to which the fixed text must parse. */
+  let wanted: unknown = document.toJS();
   let fixed: string | undefined = text;
-  let document: Document.Parsed | undefined = wanted;
   for (const { manifest, patch, after } of fixes)
     for (const change of patch) {
-      const edit = toYamlEdit(manifest.path.reduce<unknown>(getOwn, value), change, after);
+      const edit = toYamlEdit(manifest.path.reduce<unknown>(getOwn, wanted), change, after);
       if (edit === undefined) continue;
       const path = [...manifest.path, ...edit.steps].map((step) => `/${escapeJsonPointerStep(String(step))}`).join("");
-      value = applyPatch(value, [
+      wanted = applyPatch(wanted, [
         edit.op === "remove" ? { op: "remove", path } : { op: edit.op, path, value: edit.value },
       ]);
-      if (text.length > longestEditedInPlace) {
-        applyToDocument(wanted, manifest.path, edit);
-        continue;
-      }
-      document = fixed === undefined ? undefined : parseSingleDocument(fixed);
-      if (fixed === undefined || document === undefined) return undefined;
-      const target = { text: fixed, document, place: manifest.path, isJson: isJson(text), layout: detectLayout(text) };
-      const next = editYamlText(target, edit);
-      if (next !== undefined && isDeepStrictEqual(parseSingleDocument(next)?.toJS(), value)) fixed = next;
-      else {
-        applyToDocument(document, manifest.path, edit);
-        fixed = printDocument(document, text);
-      }
+      // Of a long text, all edits are applied to its parsed document, which is printed once.
+      if (isLong) applyToDocument(document, manifest.path, edit);
+      else fixed = editText({ text: fixed, original: text, place: manifest.path }, edit, wanted);
+      if (fixed === undefined) return undefined;
     }
-  if (text.length > longestEditedInPlace) fixed = isJson(text) ? printJson(value, text) : printDocument(wanted, text);
-  return fixed !== undefined && isDeepStrictEqual(parseSingleDocument(fixed)?.toJS(), value) ? fixed : undefined;
+  if (isLong) fixed = isJson(text) ? printJson(wanted, text) : printDocument(document, text);
+  return fixed !== undefined && isDeepStrictEqual(parseSingleDocument(fixed)?.toJS(), wanted) ? fixed : undefined;
+};
+
+/**
+ * Returns a document's text after one more edit of the object at `place`, in the style of the original text. If the
+ * text edited in place doesn't have the wanted value, the whole document is printed; undefined if kubectl could not
+ * read that.
+ */
+const editText = (
+  { text, original, place }: { text: string; original: string; place: FieldPath },
+  edit: YamlEdit,
+  wanted: unknown,
+): string | undefined => {
+  const document = parseSingleDocument(text);
+  if (document === undefined) return undefined;
+  const target = { text, document, place, isJson: isJson(original), layout: detectLayout(original) };
+  const edited = editYamlText(target, edit);
+  if (edited !== undefined && isDeepStrictEqual(parseSingleDocument(edited)?.toJS(), wanted)) return edited;
+  applyToDocument(document, place, edit);
+  return printDocument(document, original);
 };
 
 const parseSingleDocument = (text: string): Document.Parsed | undefined => {
@@ -132,9 +144,9 @@ const hasAliases = (document: Document.Parsed): boolean => {
 /**
  * Translates a change of the defaulted object into an edit of the manifest, which has no defaults: an addition may have
  * to create its parents, and a removed field may never have been written. Returns undefined if the document lacks the
- * object or the field to remove.
+ * object or the field to remove. `defaultedAfter` is the defaulted object after all changes.
  */
-const toYamlEdit = (object: unknown, change: Patch[number], after: unknown): YamlEdit | undefined => {
+const toYamlEdit = (object: unknown, change: Patch[number], defaultedAfter: unknown): YamlEdit | undefined => {
   const all = parsePointer(change.path);
   const { op } = change;
   let holder = object;
@@ -146,8 +158,9 @@ const toYamlEdit = (object: unknown, change: Patch[number], after: unknown): Yam
     if (isLast && Array.isArray(holder)) return { steps, op, value: change.op === "remove" ? undefined : change.value };
     if (isLast || !isObject(inner)) {
       if (change.op === "remove" || object === undefined) return undefined;
-      const changed = steps.reduce<unknown>(getOwn, after);
-      const value = nestValue(all.slice(depth + 1), change.value, changed);
+      // At the last step, the edit writes the value alone. Before it, the manifest lacks parents of the field: the edit
+      // writes the value inside them. If one of them is a list, it is written with all items of `defaultedAfter`.
+      const value = nestValue(all.slice(depth + 1), change.value, steps.reduce<unknown>(getOwn, defaultedAfter));
       return { steps, op: inner === undefined ? "add" : "replace", value };
     }
     holder = inner;
@@ -213,18 +226,24 @@ const toCollectionKey = (holder: unknown, step: string): string | number => (isS
 
 const isJson = (text: string) => /^\s*[{[]\s*("|[}\]])/.test(text);
 
+// The rest of a line after its key or value, with or without a comment; also an empty line, or one with only a comment.
+const restOfLine = String.raw`(?:[ \t]*(?:#[^\n]*)?\n)`;
+// `spec:`, and in the next line for instance `  replicas: 1`. The group is the indentation of that line.
+const indentedField = new RegExp(String.raw`^[^\s#-][^\n]*:${restOfLine}+( {1,8})[^\s-]`, "m");
+// `ports:`, perhaps after dashes, and in the next line `- 80` in the column in which these begin.
+const unindentedItem = new RegExp(String.raw`^( *)(?:- )*[^\s#-][^\n]*:${restOfLine}+\1- `, "m");
+// `ports:`, and in the next line `  - 80`.
+const indentedItem = new RegExp(String.raw`^ *[^\n]*:[ \t]*\n${restOfLine}* +- `, "m");
+// `{` at the start of JSON, and in the next line for instance `  "kind": "Pod"`. The group is its indentation.
+const indentedJsonMember = /^\s*[{[][ \t]*\n([ \t]+)/;
+
 /** Finds how a text is indented: by how many spaces (`step`), and whether lists begin in the column of their key. */
 const detectLayout = (text: string): YamlIndentation => {
-  // A key without a value, comments and empty lines, and then the indentation of the next line.
-  const [, indent = ""] =
-    /^[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( {1,8})[^\s-]/m.exec(text) ?? [];
-  const [, inner = ""] = /^\s*[{[][ \t]*\n([ \t]+)/.exec(text) ?? [];
-  const hasUnindentedList = /^( *)(?:- )*[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*\1- /m.test(text);
-  const hasIndentedList = /^ *[^\n]*:[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)* +- /m.test(text);
+  const [, indentation = ""] = (isJson(text) ? indentedJsonMember : indentedField).exec(text) ?? [];
   return {
-    step: (isJson(text) ? inner : indent).length || 2,
+    step: indentation.length || 2,
     // In a text without lists, new lists are written as kubectl does.
-    hasUnindentedLists: hasUnindentedList || !hasIndentedList,
+    hasUnindentedLists: unindentedItem.test(text) || !indentedItem.test(text),
   };
 };
 

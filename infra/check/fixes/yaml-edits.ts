@@ -82,33 +82,43 @@ const indentLines = (lines: readonly string[], column: number) =>
 const formatInFlow = ({ isJson, layout }: EditableDocument, value: unknown, indent?: string): string => {
   if (!isJson) return formatYamlFlow(value);
   if (indent === undefined) return exactJson.stringify(value);
-  return JSON.stringify(value, writeInteger, indent.includes("\t") ? "\t" : layout.step).replaceAll(
-    "\n",
-    `\n${indent}`,
-  );
+  // `exactJson` can't indent. `writeInteger` is what makes it exact: large integers are written without rounding.
+  const lines = JSON.stringify(value, writeInteger, indent.includes("\t") ? "\t" : layout.step);
+  return lines.replaceAll("\n", `\n${indent}`);
 };
 
-/** Appends a member to a YAML map or list in flow style; on a line of its own if the last member has one. */
-const appendInFlow = (target: EditableDocument, start: number, end: number, name: string, value: unknown): string => {
+/**
+ * Appends a member to a YAML map or list in flow style, after the last member; on a line of its own if the last member
+ * has one. `prefix` is the new member's key with a colon; empty in a list.
+ */
+const appendInFlow = (
+  target: EditableDocument,
+  last: { start: number; end: number },
+  prefix: string,
+  value: unknown,
+): string => {
   const { text } = target;
-  const before = text.slice(findLineStart(text, start), start);
+  const before = text.slice(findLineStart(text, last.start), last.start);
   const indent = before.trim() === "" ? before : undefined;
   const space = indent === undefined ? " " : `\n${indent}`;
-  return replaceRange(text, end, end, `,${space}${name}${formatInFlow(target, value, indent)}`);
+  return replaceRange(text, last.end, last.end, `,${space}${prefix}${formatInFlow(target, value, indent)}`);
 };
 
-/** Returns YAML text with a value written below its key, which is at `column`; a comment stays beside the key. */
+/**
+ * Returns YAML text in which a value replaces the old one: on the lines below its key, which is at `keyColumn`. A
+ * comment after the old value stays beside the key.
+ */
 const writeBelow = (
   { text, layout }: EditableDocument,
-  from: number,
-  to: number,
-  column: number,
+  old: { start: number; end: number },
+  keyColumn: number,
   value: unknown,
 ): string => {
   const isNotIndented = Array.isArray(value) && layout.hasUnindentedLists;
-  const lines = indentLines(formatYamlLines(value, layout), column + (isNotIndented ? 0 : layout.step));
-  const end = findLineEnd(text, to);
-  return `${text.slice(0, from).trimEnd()}${text.slice(to, end)}\n${lines}${text.slice(end)}`;
+  const lines = indentLines(formatYamlLines(value, layout), keyColumn + (isNotIndented ? 0 : layout.step));
+  const lineEnd = findLineEnd(text, old.end);
+  const [textToKey, comment] = [text.slice(0, old.start).trimEnd(), text.slice(old.end, lineEnd)];
+  return `${textToKey}${comment}\n${lines}${text.slice(lineEnd)}`;
 };
 
 /** Returns the text with a new member in a map; undefined if more of the text would have to be written anew. */
@@ -122,8 +132,8 @@ const addPair = (target: EditableDocument, map: YAMLMap, key: string, value: unk
     return replaceRange(text, from, to, formatInFlow(target, Object.fromEntries([[key, value]])));
   }
   if (map.flow === true) {
-    const name = isJson ? `${JSON.stringify(key)}: ` : formatYamlFlowKey(key);
-    return appendInFlow(target, getStart(last.key) ?? end, end, name, value);
+    const prefix = isJson ? `${JSON.stringify(key)}: ` : formatYamlFlowKey(key);
+    return appendInFlow(target, { start: getStart(last.key) ?? end, end }, prefix, value);
   }
   const lines = formatYamlLines(Object.fromEntries([[key, value]]), layout);
   const at = findLineEnd(text, end);
@@ -148,7 +158,7 @@ const replaceValue = (
     const space = from === to && text[from - 1] === ":" ? " " : "";
     return replaceRange(text, from, to, space + formatInFlow(target, value));
   }
-  return writeBelow(target, from, to, getColumn(text, start), value);
+  return writeBelow(target, { start: from, end: to }, getColumn(text, start), value);
 };
 
 /** Removes whole lines; returns undefined if other text precedes `start` on its line. */
@@ -164,6 +174,7 @@ const deletePair = ({ text }: EditableDocument, map: YAMLMap, { key, value }: Pa
   return deleteLines(text, start, end);
 };
 
+/** Returns the position in the text of the dash before an item of a list in block style. */
 const findDash = (text: string, item: unknown): number | undefined => {
   const start = getStart(item);
   const found = start === undefined ? -1 : text.lastIndexOf("-", start - 1);
@@ -185,12 +196,12 @@ const editList = (
     const [end, start] = [findEnd(last, text), getStart(last)];
     if (op !== "add" || index < list.items.length) return undefined;
     if (end === undefined || start === undefined) return fillEmptyList(target, list, [value]);
-    return appendInFlow(target, start, end, "", value);
+    return appendInFlow(target, { start, end }, /* prefix */ "", value);
   }
-  const column = findDash(text, item ?? list.items[0]);
-  if (column === undefined) return undefined;
+  const dash = findDash(text, item ?? list.items[0]);
+  if (dash === undefined) return undefined;
   const end = findEnd(item ?? list.items.at(-1), text);
-  if (op === "remove") return list.items.length === 1 || end === undefined ? undefined : deleteLines(text, column, end);
+  if (op === "remove") return list.items.length === 1 || end === undefined ? undefined : deleteLines(text, dash, end);
   if (op === "replace") {
     const [from, to] = getRange(item) ?? [];
     const isPlain = isScalar(item) && !/^BLOCK/.test(item.type ?? "");
@@ -198,9 +209,8 @@ const editList = (
       ? replaceRange(text, from, to, formatYamlFlow(value))
       : undefined;
   }
-  const lines = indentLines(formatYamlLines([value], layout), getColumn(text, column));
-  if (item !== undefined)
-    return replaceRange(text, findLineStart(text, column), findLineStart(text, column), `${lines}\n`);
+  const lines = indentLines(formatYamlLines([value], layout), getColumn(text, dash));
+  if (item !== undefined) return replaceRange(text, findLineStart(text, dash), findLineStart(text, dash), `${lines}\n`);
   if (end === undefined) return undefined;
   return replaceRange(text, findLineEnd(text, end), findLineEnd(text, end), `\n${lines}`);
 };
@@ -214,5 +224,5 @@ const fillEmptyList = (target: EditableDocument, list: YAMLSeq, value: unknown[]
   // Before the list is for instance `  ports: ` or `- ports: `.
   const [, before = "", key] = /^([\s-]*)([^\s{[,][^{[,]*:)[ \t]*$/.exec(text.slice(start, from)) ?? [];
   if (isJson || key === undefined) return replaceRange(text, from, to, formatInFlow(target, value));
-  return writeBelow(target, from, to, before.length, value);
+  return writeBelow(target, { start: from, end: to }, before.length, value);
 };
