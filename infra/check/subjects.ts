@@ -112,7 +112,7 @@ const readClusterOptions = async ({ options, file, cluster }: CheckRequest) => {
   return {
     cluster,
     namespaces: readListOption(options, "namespace"),
-    deployer: { ...readClusterCredentials(options, [clusterName]), folder: dirname(file), identity: loadIdentity },
+    credentials: { ...readClusterCredentials(options, [clusterName]), folder: dirname(file), identity: loadIdentity },
     page: readPage(options),
   };
 };

@@ -354,7 +354,7 @@ describe("an audit of a cluster", await needs("API server"), () => {
     assert.match(first?.undecided.join() ?? "", /^always-pull-images: whether its namespace has the label pull;/);
     assert.match(
       withoutLabels.notes.join("\n"),
-      /^of namespaces that can't be read, [^\n]* as of n0: [^\n]* 403: [^\n]*jane[^\n]*$/m,
+      /^namespaces such as n0 can't be read, [^\n]*: [^\n]* 403: [^\n]*jane[^\n]*$/m,
     );
     // jane can't read Services, the only objects of this rule.
     const withoutObjects = await runAudit(folder, ["--kubeconfig", "janes", "--rules", "deny-service-external-ips"]);

@@ -119,9 +119,9 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
     });
     return formatCount(count, "object");
   };
-  const { resources: all, unlisted } = selectMatchedResources(found, kinds, hooks, { operation, alsoPods });
+  const { resources: all, notListable } = selectMatchedResources(found, kinds, hooks, { operation, alsoPods });
   const resources = all.filter((resource) => listPaths(resource, chosen).length > 0);
-  if (unlisted.length > 0) note(`${unlisted.map(toResourceName).join(", ")} can't be listed, and are left out`);
+  if (notListable.length > 0) note(`${notListable.map(toResourceName).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) note(`no rule is about anything that cluster ${name} has`);
   const unread = listUnknown(found, hooks, alsoPods);
   const evaluateKind = createKindEvaluator((resource) => list(resource, chosen), evaluator, unread, signal);
@@ -148,7 +148,10 @@ const readMinor = async (read: ApiGet, note: (sentence: string) => void): Promis
   return minor;
 };
 
-/** Returns the groups and versions that a hook may match but whose kinds can't be read. */
+/**
+ * Returns a failure for each group and version whose kinds can't be read, if the check needs these kinds: if a hook may
+ * match them or, with `alsoPods`, if some are workloads, because the Pods of workloads are checked, too.
+ */
 const listUnknown = (
   { unknown }: DiscoveryResult,
   hooks: readonly DefaultedWebhookEntry[],
@@ -158,7 +161,7 @@ const listUnknown = (
     const apiVersion = joinApiVersion({ group, version });
     if (!matchesGroupVersion(hooks, { group, version }) && !(alsoPods && hasBuiltInWorkloadKinds(apiVersion)))
       return [];
-    return [toUnread({ apiVersion, kind: "" }, `the kinds in ${apiVersion} can't be read: ${why}`)];
+    return [createReadFailure({ apiVersion, kind: "" }, `the kinds in ${apiVersion} can't be read: ${why}`)];
   });
 
 /** The number of objects that are evaluated at the same time, since rules may wait for the cluster. */
@@ -199,7 +202,10 @@ const createKindEvaluator =
       if ("broken" in page) {
         broken.push(page.broken);
         unread.push(
-          toUnread({ apiVersion, kind }, `${toResourceName(resource)} could not be read whole: ${page.broken}`),
+          createReadFailure(
+            { apiVersion, kind },
+            `${toResourceName(resource)} could not be read whole: ${page.broken}`,
+          ),
         );
         continue;
       }
@@ -211,9 +217,13 @@ const createKindEvaluator =
     return [formatCount(seen, "object"), ...refused, ...broken.map((why) => `not whole: ${why}`)].join(", ");
   };
 
-const toUnread = (about: { apiVersion: string; kind: string }, text: string): InputReadFailure => {
-  const checked = { ...about, name: "", ...noFindings, verdict: "undecided" as const, undecided: [text] };
-  return { fault: { ...about, sentence: text }, text, checked };
+/**
+ * Returns the failure to read the objects of a kind, or the kinds of a group and version (`kind` is empty). Its
+ * sentence is in `fault` for JSON, in `text` for text reports, and in `checked` for reports that list only objects.
+ */
+const createReadFailure = (about: { apiVersion: string; kind: string }, sentence: string): InputReadFailure => {
+  const checked = { ...about, name: "", ...noFindings, verdict: "undecided" as const, undecided: [sentence] };
+  return { fault: { ...about, sentence }, text: sentence, checked };
 };
 
 const policyAndQuotaKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];

@@ -11,7 +11,7 @@ import { type ApiGet, type FailureFormatter, openApiReader } from "./reader.ts";
 /** Which cluster to read, and how. */
 export interface ClusterReadOptions {
   cluster: [name: string, ClusterConfig];
-  deployer: ClusterCredentialOptions;
+  credentials: ClusterCredentialOptions;
   /** The namespaces whose objects are read; all namespaces if the list is empty. */
   namespaces: readonly string[];
   /** Objects per page. */
@@ -23,11 +23,11 @@ type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) =
 
 /** Connects to a cluster and reads which kinds it serves. Throws if that fails, or a chosen namespace isn't there. */
 export const openCluster = async (
-  { cluster: [name, config], deployer, namespaces, page: size }: ClusterReadOptions,
+  { cluster: [name, config], credentials, namespaces, page: size }: ClusterReadOptions,
   signal: AbortSignal,
 ) => {
   const connection = await resolveClusterConnection(name, config.connect, {
-    ...deployer,
+    ...credentials,
     neededRight: "list everything",
   });
   const read = openApiReader(connection, signal);
@@ -38,7 +38,7 @@ export const openCluster = async (
     const apiVersion = joinApiVersion(resource.kind);
     const { kind } = resource.kind;
     for (const { path, selection } of listPaths(resource, within))
-      for await (const page of readListPages(read, describeAnswer, path, selection, size))
+      for await (const page of readListPages(read, { path, selection, objectsPerPage: size }, describeAnswer))
         yield "items" in page ? { ...page, items: page.items.map((item) => ({ ...item, apiVersion, kind })) } : page;
   };
   return { connection, read, describeAnswer, found, list };

@@ -51,9 +51,10 @@ export const openNamespaceCache = (read: ApiGet, describe: FailureFormatter): Ca
     find: (resource, name) => (isNamespaceResource(resource) ? cached.get(name) : undefined),
     put: (resource, object) => {
       const name = object.metadata?.name;
-      // Caches a Namespace that the check evaluated only if the cluster's own wasn't read, as after a failed read.
+      // If the Namespace wasn't read from the cluster, for instance after a failure, the evaluated object is cached.
       if (isNamespaceResource(resource) && name && !cached.has(name)) keep(name, object);
     },
+    // A check deletes nothing: it only evaluates the request that would delete a Namespace.
     remove: () => {},
   };
 };

@@ -6,8 +6,18 @@ import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
 /** What happens at an API server before it answers the request for a page. */
-const troubles = ["none", "expired, with a token", "expired", "too large", "created", "deleted"] as const;
+const troubles = [
+  "none",
+  "expired with a token",
+  "expired without a token",
+  "too large",
+  "created",
+  "deleted",
+] as const;
 type Trouble = (typeof troubles)[number];
+
+/** Makes the continue token in a 410 response differ from the token in the request. */
+const newTokenMark = "\u0000";
 
 const answer = (status: number, body: object): HttpsAnswer => ({
   status,
@@ -28,26 +38,29 @@ const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
     const url = new URL(path, "https://localhost");
     const trouble = troubles[requests.length] ?? "none";
     requests.push(url);
-    const last = url.searchParams.get("continue") ?? "";
+    // A continue token is the key of the last object in the page before.
+    const token = url.searchParams.get("continue") ?? "";
     const limit = Number(url.searchParams.get("limit"));
     if (trouble === "too large" && limit > 1) return new UnansweredError("its answer has more than 10 bytes", "large");
-    if (trouble.startsWith("expired") && last !== "")
-      return answer(410, { metadata: trouble === "expired" ? {} : { continue: `${last}\u0000` } });
+    if (trouble.startsWith("expired") && token !== "")
+      return answer(410, { metadata: trouble === "expired with a token" ? { continue: token + newTokenMark } : {} });
     if (trouble === "created") remaining.add(`m${requests.length}`);
     if (trouble === "deleted") remaining.delete([...remaining][0] ?? "");
     const all = [...remaining].sort((left, right) => (toKey(left) < toKey(right) ? -1 : 1));
-    const items = all.filter((object) => toKey(object) > last.replace("\u0000", "")).slice(0, limit);
+    const items = all.filter((name) => toKey(name) > token.replace(newTokenMark, "")).slice(0, limit);
     const end = toKey(items.at(-1) ?? "");
-    const remainingItemCount = all.filter((object) => toKey(object) > end).length;
+    const remainingItemCount = all.filter((name) => toKey(name) > end).length;
     const metadata = remainingItemCount > 0 && items.length > 0 ? { continue: end, remainingItemCount } : {};
     return answer(200, { kind: "List", metadata, items: items.map(buildObject) });
   };
   return { read, remaining, requests };
 };
 
-const readAll = async (read: ApiGet, limit = 3) => {
+/** Returns the names of all objects in a list, and the sentences about what could not be read. */
+const readAll = async (read: ApiGet, objectsPerPage = 3) => {
   const [listed, broken] = [[] as string[], [] as string[]];
-  for await (const page of readListPages(read, () => "refused", "/api/v1/things", {}, limit)) {
+  const describeFailure = () => "refused";
+  for await (const page of readListPages(read, { path: "/api/v1/things", objectsPerPage }, describeFailure)) {
     if ("broken" in page) broken.push(page.broken);
     else listed.push(...page.items.map(({ metadata }) => metadata?.name ?? ""));
   }

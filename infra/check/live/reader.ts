@@ -14,17 +14,19 @@ export type FailureFormatter = (answer: HttpsAnswer | UnansweredError) => string
 const answerMilliseconds = 30_000;
 /** The limit for one answer of the API server, in bytes. A larger page is requested again with fewer objects. */
 const maxAnswerBytes = 8 * 1024 * 1024;
-const tries = 5;
-/** The number of tries while the server has not answered yet; few, because the address may be wrong. */
-const firstTries = 2;
+/** How often a request is tried at a server that has answered before. */
+const triesAfterAnswer = 5;
+/** How often a request is tried at a server that has not answered yet: less often, because the address may be wrong. */
+const triesBeforeAnswer = 2;
+const noDeadline = Number.POSITIVE_INFINITY;
 
 /** Opens a reader of a cluster's API, which stops at `signal`. */
 export const openApiReader = (connection: ClusterConnection, signal: AbortSignal): ApiGet => {
-  let maxTries = firstTries;
+  let maxTries = triesBeforeAnswer;
   const ask = createApiServerRequester(connection, {
     send: async (url, options, body, deadline) => {
       const answer = await sendRequest(url, options, body, deadline, maxAnswerBytes);
-      maxTries = tries;
+      maxTries = triesAfterAnswer;
       return answer;
     },
     countTries: () => maxTries,
@@ -33,11 +35,10 @@ export const openApiReader = (connection: ClusterConnection, signal: AbortSignal
     signal,
   });
   return async (path, accept) => {
-    const answer = await ask(path, Number.POSITIVE_INFINITY, accept === undefined ? {} : { accept }).catch(
-      requireUnansweredError,
-    );
+    const request = accept === undefined ? {} : { accept };
+    const answer = await ask(path, noDeadline, request).catch(requireUnansweredError);
     // A server that can't be reached now may stay so: the next request gets fewer tries.
-    if (answer instanceof UnansweredError && !isUnansweredAsTooLarge(answer)) maxTries = firstTries;
+    if (answer instanceof UnansweredError && !isUnansweredAsTooLarge(answer)) maxTries = triesBeforeAnswer;
     return answer;
   };
 };

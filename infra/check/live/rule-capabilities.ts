@@ -9,8 +9,8 @@ import type { ClusterConnection } from "../../clusters/api.ts";
 
 /**
  * Opens the capabilities of rules in an audit: they read the audited cluster, write nothing, and send requests to
- * `hosts` only. Each call of the returned function begins with an empty ledger: an object must not be refused because
- * an audit evaluates many objects in a short time.
+ * `hosts` only. Each call of the returned function begins with an empty ledger, in which rules such as event-rate-limit
+ * count requests: an object must not be refused because an audit evaluates many objects in a short time.
  */
 export const prepareLiveCheckCapabilities = (
   cluster: string,
@@ -46,9 +46,11 @@ export const prepareLiveCheckCapabilities = (
       updateStatus: refuseWrite("update the status of"),
       https: async (request) => requireHost(getHostname(request)) && capabilities.https(request),
       http: async (request) => requireHost(getHostname(request)) && capabilities.http(request),
+      // EC2 is the only service of AWS that rules can call.
       aws: async (action, request) =>
         requireHost(getAwsServiceUrl("ec2", request.region).hostname) && capabilities.aws(action, request),
       ledger: (rule) => openRuleLedger(ledger, rule),
+      // The capabilities without cached answers are restricted, too.
       anew: () => {
         const fresh = capabilities.anew?.();
         return fresh && restrictToReads(fresh);

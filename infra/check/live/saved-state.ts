@@ -45,7 +45,7 @@ const keepWebhooks: SavedKind["keep"] = ({ metadata, webhooks }) =>
         })),
       };
 
-/** Returns a webhook's address without what may be a password: its path, and its user. */
+/** Returns a webhook's address without its path and user, which may have a password, and without its CA bundle. */
 const keepHost = (config: unknown): JsonMap => {
   const { service, url } = toMap(config);
   if (service !== undefined) return { service: pick("name", "namespace", "port")(service) };
@@ -67,6 +67,10 @@ const keepDefinition: SavedKind["keep"] = ({ spec }) => {
   };
 };
 
+/**
+ * Keeps how the versions of a CustomResourceDefinition are converted. Of a webhook's address, only the host is kept:
+ * the path may be a password.
+ */
 const keepConversion = ({ strategy, webhook }: JsonMap): JsonMap => {
   const { clientConfig, conversionReviewVersions } = toMap(webhook);
   if (strategy !== "Webhook") return { strategy };
@@ -97,7 +101,11 @@ const keepSpec = pick("spec");
 const accountMembers = ["secrets", "imagePullSecrets", "automountServiceAccountToken"];
 const defaultClass = "kubernetes.io/is-default-class";
 
-/** The resources that are saved, by name and group; `--state` needs no others. */
+/**
+ * The resources that are saved, by name and group; `--state` needs no others. Only the listed annotations are kept;
+ * without a list, all are kept. Plugins choose the newest one of several default classes, so these two kinds keep their
+ * age.
+ */
 const saved: Record<string, SavedKind> = {
   namespaces: { keep: ({ status }) => ({ status: pick("phase")(status) }) },
   limitranges: { annotations: [], keep: keepSpec },
@@ -170,7 +178,8 @@ export const saveClusterState = async (
     for await (const object of read(resource, isLimited ? options.namespaces : []))
       objects.push(...toSavedObject(object, kind));
   }
-  for (const { apiVersion, kind, selects } of listParameters(objects)) {
+  // The objects that admission policies use as parameters are saved, too.
+  for (const { apiVersion, kind, selects } of listPolicyParameters(objects)) {
     const resource = found.resources.find((one) => joinApiVersion(one.kind) === apiVersion && one.kind.kind === kind);
     if (resource === undefined) continue;
     for await (const object of read(resource, []))
@@ -220,7 +229,7 @@ const toSavedObject = (
 };
 
 /** Lists the kinds of policies' parameters. `selects` reports whether a binding selects an object of the kind. */
-const listParameters = (objects: readonly KubernetesObject[]) =>
+const listPolicyParameters = (objects: readonly KubernetesObject[]) =>
   objects.flatMap((binding) => {
     const { policyName, paramRef } = toMap(getOwn(binding, "spec"));
     const isBound = ({ kind, metadata }: KubernetesObject) =>

@@ -47,9 +47,10 @@ const findUniformResources = async (
   const versions = Map.groupBy(resources, ({ resource: { group, resource } }) => `${group}/${resource}`);
   const several = new Set([...versions].filter(([, all]) => all.length > 1).map(([name]) => name));
   if (several.size === 0 || !hooks.some(({ matchPolicy }) => matchPolicy === "Equivalent")) return uniform;
-  // If the CustomResourceDefinitions can't be read, conversions between versions are unknown, and objects that need
-  // one undecided.
-  for await (const found of readListPages(read, () => "", definitions, {}, definitionsPerPage)) {
+  // If the CustomResourceDefinitions can't be read, it is unknown how versions are converted: objects that hooks get in
+  // another version are then undecided.
+  const request = { path: definitions, objectsPerPage: definitionsPerPage };
+  for await (const found of readListPages(read, request, () => "")) {
     if ("broken" in found) break;
     for (const definition of found.items) {
       const spec = getOwn(definition, "spec");
@@ -62,7 +63,8 @@ const findUniformResources = async (
 
 /**
  * Returns the resources that some hook matches, each in one version, in the order in which kubectl would apply them;
- * with `alsoPods`, also workloads if a hook matches the Pods that they make.
+ * with `alsoPods`, also workloads if a hook matches the Pods that they make. `notListable` are matched resources whose
+ * objects the API server can't list.
  */
 export const selectMatchedResources = (
   { resources }: DiscoveryResult,
@@ -88,10 +90,10 @@ export const selectMatchedResources = (
     });
   };
   const stores = Map.groupBy(resources.filter(isMatched), ({ resource }) => getStoreName(resource));
-  const inOneVersion = [...stores.values()].flatMap((versions) => versions.find(isListed) ?? versions[0] ?? []);
+  const inOneVersion = [...stores.values()].flatMap((versions) => versions.find(isListable) ?? versions[0] ?? []);
   return {
-    resources: sortForApply(inOneVersion.filter(isListed), ({ kind }) => kind.kind),
-    unlisted: inOneVersion.filter((resource) => !isListed(resource)),
+    resources: sortForApply(inOneVersion.filter(isListable), ({ kind }) => kind.kind),
+    notListable: inOneVersion.filter((resource) => !isListable(resource)),
   };
 };
 
@@ -110,7 +112,7 @@ export const matchesGroupVersion = (
     ),
   );
 
-const isListed = ({ verbs }: DiscoveredResource) => verbs.includes("list");
+const isListable = ({ verbs }: DiscoveredResource) => verbs.includes("list");
 
 /** An Event is one stored object, which the API server serves in the core group and in events.k8s.io. */
 const getStoreName = ({ group, resource }: ResourceKind["resource"]) =>

@@ -45,7 +45,7 @@ export const createStoredObjectEvaluator = (
     namespaces.put(resource.resource, object);
     const failure = namespace === undefined ? undefined : await namespaces.fetch(namespace);
     if (failure !== undefined)
-      note(`of namespaces that can't be read, nothing is known but their names, as of ${namespace}: ${failure}`);
+      note(`namespaces such as ${namespace} can't be read, so only their names are known: ${failure}`);
     const [decodingError] = filled.decodingErrors;
     if (decodingError !== undefined) throw new Error(`it can't be read: ${decodingError}`);
     // The request creates an object that exists: quotas already count it, and its Pods may exist, too.
@@ -72,7 +72,8 @@ const toManifest = (object: KubernetesObject): Manifest => {
 
 /**
  * Builds the request that creates an object as it is stored, updates it without a change, or deletes it. A create
- * leaves out what only the API server and controllers set.
+ * leaves out what only the API server and controllers set. `unknownFields` are the paths of fields that the kind
+ * doesn't have; `undecodableFields` are sentences about values that an API server could not decode.
  */
 const buildStoredRequest = (
   { status, ...object }: StoredObject,
@@ -85,10 +86,10 @@ const buildStoredRequest = (
     status === undefined || (isCreation && kind.subresources.includes("status")) ? object : { ...object, status };
   const options = { operation, user, namespace: object.metadata?.namespace ?? "" };
   const filled = fillDefaults(isCreation ? dropServerFieldsAndSetNamespace(rest, kind, options) : rest, kubernetes);
-  return {
-    filled,
-    attributes: buildAdmissionAttributes(filled.object, operation === "UPDATE" ? filled.object : null, kind, options),
-  };
+  // For a deletion, `buildAdmissionAttributes` makes the object the old object.
+  const oldObject = operation === "UPDATE" ? filled.object : null;
+  const attributes = buildAdmissionAttributes(filled.object, oldObject, kind, options);
+  return { filled, attributes };
 };
 
 /** Returns the owner reference of the controller of a stored object. */
@@ -150,7 +151,9 @@ const redactSecretMetadata = (evaluation: ObjectEvaluation): ObjectEvaluation =>
     isMap(object) ? { ...object, metadata: redact(object.metadata) } : object;
   return {
     ...evaluation,
+    // The audit annotations with the patches of webhooks may have these values, too.
     audit: Object.fromEntries(Object.entries(evaluation.audit).filter(([key]) => !key.startsWith("patch."))),
+    // Reports show the object after a step only if the step changed it.
     steps: steps.map((step) => (step.patch?.length ? { ...step, after: redactMetadata(step.after) } : step)),
     before: redactMetadata(before),
     after: redactMetadata(after),
