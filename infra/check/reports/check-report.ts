@@ -3,11 +3,13 @@ import { pathToFileURL } from "node:url";
 import { stringifySafely } from "../../cli/terminal.ts";
 import type { CheckVerdict, Denial, ObjectCheckResult, ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 
-/** An input that could not be read, as a report shows it. */
+/** An input that could not be read, in the forms in which reports show it. */
 export interface InputReadFailure {
+  /** For JSON reports: an element of their list `faults`. */
   fault: object;
+  /** For reports in text. */
   text: string;
-  /** The fault in the form of an undecided object, for reports that list only objects. */
+  /** For reports that list only objects: a result like that of an object whose verdict is undecided. */
   checked: ObjectCheckResult;
 }
 
@@ -31,9 +33,12 @@ export interface FinishedCheck {
   isCut: boolean;
 }
 
-/** Writes findings as they come and keeps none, so that their number doesn't matter. */
+/**
+ * Writes findings as they come, and keeps no evaluations in memory, so that a check can have any number of objects. A
+ * report that can't write a finding at once keeps only what it will write.
+ */
 export interface CheckReportWriter<Finding = ObjectEvaluation> {
-  /** Adds a finding. Returns the text to write at once; empty if the finding is written only at the end. */
+  /** Adds a finding. Returns the text to write at once; empty if the finding is written later. */
   add(finding: Finding): string;
   end(closing: FinishedCheck): Iterable<string>;
 }

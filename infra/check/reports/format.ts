@@ -104,6 +104,7 @@ const computedHunks = new WeakMap<ObjectEvaluation, DiffHunk[]>();
 /** Returns what rules changed in an object, as hunks of a diff. */
 const computeDifference = ({ checked, steps, before, after }: ObjectEvaluation): DiffHunk[] => {
   if (checked.changes.length === 0) return [];
+  // `checked.changes` has an element for each of the shown changes, in the same order.
   const states = steps
     .filter(isShownChange)
     .map((step, index): ObjectAfterRule => ({ rule: checked.changes[index]?.rule ?? step.hook, after: step.after }));
@@ -165,7 +166,7 @@ export const createWholeTextReport = (paint: Paint): CheckReportWriter => ({
 /** Objects with equal findings. */
 interface FindingGroup {
   verdict: CheckVerdict;
-  /** What the report says before the findings: the first lines of the first few objects. */
+  /** The lines that name the first few of these objects, such as `Pod shop/web a.yaml:3 denied`. */
   heads: string[];
   /** The number of other objects, which are not named. */
   unnamed: number;

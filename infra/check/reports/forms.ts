@@ -40,7 +40,8 @@ const reports: Record<string, ReportCreator> = {
   github: async () => (await import("./github.ts")).createGithubReport(),
   policyreport: async (_, { isLive, reportVersion }) => {
     const { createPolicyReport } = await import("./policyreport.ts");
-    return createPolicyReport({ passes: !isLive, apiVersion: reportVersion });
+    // The cluster of a live check would store a result for each rule and object. So those that passed are only counted.
+    return createPolicyReport({ listsPasses: !isLive, apiVersion: reportVersion });
   },
 };
 /** The formats for people, who see only findings. */

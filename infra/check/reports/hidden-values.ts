@@ -35,9 +35,11 @@ export const hideSecretsInEvaluation = (
     (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
   );
   const hide = (value: unknown) => hideSecretValues(asSecret(value));
-  // Only what is changed is shown of an object. A policy may have written the values of its parameters into it.
-  const copiedSecrets = checked.changes.length === 0 ? [] : readSecrets;
-  const hideRead = <T>(value: T): T => (copiedSecrets.length === 0 ? value : (hideInValue(value, copiedSecrets) as T));
+  // Reports show only the changed lines of an object. So they can show a value of a Secret that was read only if a rule
+  // or policy changed the object, and so may have written the value into it.
+  const secretsInChanges = checked.changes.length === 0 ? [] : readSecrets;
+  const hideRead = <T>(value: T): T =>
+    secretsInChanges.length === 0 ? value : (hideInValue(value, secretsInChanges) as T);
   // The diff hides an object's own values, if its kind is Secret.
   const hideObject = (value: unknown) => hideRead(asSecret(value));
   const hidePatch = (patch: readonly object[]) => hideRead(patch.map((operation) => hideOperation(operation, hide)));
@@ -96,7 +98,10 @@ const mapSentences = (evaluation: ObjectEvaluation, map: (sentence: string) => s
   };
 };
 
-/** Hides the value of a patch's operation as `hide` hides it at its path in the whole object. */
+/**
+ * Hides the value of a patch's operation as in the whole object, where what is hidden depends on the path: puts the
+ * value at its path in an empty object, calls `hide` for that object, and takes the value out again.
+ */
 const hideOperation = (operation: object, hide: (value: unknown) => unknown): object => {
   if (!("value" in operation)) return operation;
   const path = parsePointer(String(getOwn(operation, "path")));

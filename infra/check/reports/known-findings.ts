@@ -59,7 +59,10 @@ const listNewDenials = (result: ObjectCheckResult, known: ReadonlySet<string>) =
 export const hasNewDenial = (result: ObjectCheckResult, known: ReadonlySet<string>): boolean =>
   listNewDenials(result, known).length > 0;
 
-/** Returns a report of new denials and warnings, and of all undecided objects: an earlier check knew no outcome. */
+/**
+ * Returns a report that leaves out the denials and warnings that an earlier check found. Undecided objects are always
+ * reported: a SARIF report has no fingerprints of them.
+ */
 export const leaveOutKnownFindings = (
   report: CheckReportWriter,
   knownFingerprints: ReadonlySet<string>,

@@ -19,8 +19,8 @@ type Verdict = (typeof verdicts)[number];
 const maxReportBytes = 150_000;
 /** The limit for one text in a PolicyReport, in characters; other report formats give the whole text. */
 const maxTextCharacters = 4096;
-/** The limit in bytes for results that wait in memory until they are written as a PolicyReport. */
-const maxWaitingBytes = 8 * 1024 * 1024;
+/** The limit for results in memory that aren't yet in a written PolicyReport, in bytes. */
+const maxBytesInMemory = 8 * 1024 * 1024;
 
 /** The results of one namespace that aren't yet in a written PolicyReport. */
 interface Part {
@@ -30,7 +30,7 @@ interface Part {
   bytes: number;
   counts: Record<Verdict, number>;
   /** The number of PolicyReports that this run has already written for the namespace. */
-  earlier: number;
+  writtenReports: number;
 }
 
 /** The API group and version in which policy reports are written. Reports of both groups have the same members. */
@@ -55,9 +55,12 @@ export const findPolicyReportVersion = (
 interface PolicyReportOptions {
   apiVersion?: PolicyReportVersion | undefined;
   /** True to list results that passed unchanged, false to count them only: a cluster stores all listed results. */
-  passes: boolean;
-  /** The limit in bytes for results that wait in memory. */
-  waiting?: number;
+  listsPasses: boolean;
+  /**
+   * The limit for results in memory, in bytes. Results are kept until their namespace's PolicyReport is complete; above
+   * the limit, the largest incomplete report is written, and further results of its namespace get another report.
+   */
+  maxBytes?: number;
 }
 
 /**
@@ -65,19 +68,20 @@ interface PolicyReportOptions {
  * ClusterReports of `openreports.io`, the successor of the working group's `wgpolicyk8s.io`.
  */
 export const createPolicyReport = (
-  { passes, apiVersion = "wgpolicyk8s.io/v1alpha2", waiting = maxWaitingBytes }: PolicyReportOptions,
+  { listsPasses, apiVersion = "wgpolicyk8s.io/v1alpha2", maxBytes = maxBytesInMemory }: PolicyReportOptions,
   now = new Date(),
 ): CheckResultReportWriter => {
   const timestamp = { seconds: Math.floor(now.getTime() / 1000), nanos: 0 };
   const parts = new Map<string | undefined, Part>();
   const items = createJsonListFormatter(2);
   let head = `{\n  "apiVersion": "v1",\n  "kind": "List",\n  "items": `;
-  let bytes = 0;
+  /** The size of all results in memory. */
+  let bytesInMemory = 0;
   const closePart = (part: Part): string => {
     const text = `${head}${items.add(buildReport(part, apiVersion))}`;
     head = "";
-    bytes -= part.bytes;
-    parts.set(part.namespace, { ...createPart(part.namespace), earlier: part.earlier + 1 });
+    bytesInMemory -= part.bytes;
+    parts.set(part.namespace, { ...createPart(part.namespace), writtenReports: part.writtenReports + 1 });
     return text;
   };
   const put = (checkResult: ObjectCheckResult): string => {
@@ -92,26 +96,32 @@ export const createPolicyReport = (
         part = parts.get(checkResult.namespace) ?? part;
       }
       part.counts[result.result]++;
-      if (result.result === "pass" && result.message === undefined && !passes) continue;
+      if (result.result === "pass" && result.message === undefined && !listsPasses) continue;
       part.results.push(result);
       part.bytes += length;
-      bytes += length;
+      bytesInMemory += length;
     }
-    while (bytes > waiting) text += closePart(findLargest(parts.values()));
+    while (bytesInMemory > maxBytes) text += closePart(findLargest(parts.values()));
     return text;
   };
   return {
     add: ({ checked }) => put(checked),
     end: function* ({ unread }) {
       for (const { checked } of unread) yield put(checked);
-      for (const part of [...parts.values()]) if (part.earlier === 0 || !isEmpty(part)) yield closePart(part);
+      for (const part of [...parts.values()]) if (part.writtenReports === 0 || !isEmpty(part)) yield closePart(part);
       yield `${head}${items.end()}\n}\n`;
     },
   };
 };
 
 const createPart = (namespace: string | undefined): Part => {
-  return { namespace, results: [], bytes: 0, counts: { pass: 0, fail: 0, warn: 0, error: 0, skip: 0 }, earlier: 0 };
+  return {
+    namespace,
+    results: [],
+    bytes: 0,
+    counts: { pass: 0, fail: 0, warn: 0, error: 0, skip: 0 },
+    writtenReports: 0,
+  };
 };
 
 const isEmpty = ({ counts }: Part): boolean => verdicts.every((verdict) => counts[verdict] === 0);
@@ -143,11 +153,14 @@ const listResults = (result: ObjectCheckResult, timestamp: Result["timestamp"]):
 const shortenText = (text: string): string => truncateText(text.toWellFormed(), maxTextCharacters);
 
 /** Returns a PolicyReport of a namespace, or a ClusterPolicyReport without a namespace. */
-const buildReport = ({ namespace, results, counts, earlier }: Part, apiVersion: PolicyReportVersion): object => ({
+const buildReport = (
+  { namespace, results, counts, writtenReports }: Part,
+  apiVersion: PolicyReportVersion,
+): object => ({
   apiVersion,
   kind: kinds[apiVersion][namespace === undefined ? 1 : 0],
   metadata: {
-    name: earlier === 0 ? "postern" : `postern-${earlier + 1}`,
+    name: writtenReports === 0 ? "postern" : `postern-${writtenReports + 1}`,
     ...(namespace !== undefined && { namespace }),
     labels: { "app.kubernetes.io/managed-by": "postern" },
   },

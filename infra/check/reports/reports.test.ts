@@ -50,7 +50,7 @@ const writeReport = (
   last: FinishedCheck = finished,
 ): string => [...all.map((checked) => report.add({ checked })), ...report.end(last)].join("");
 
-/** Makes a report accept results alone: it gets each result in an evaluation with an empty trace. */
+/** Lets a test add results to a report that needs whole evaluations: each result gets an evaluation without a trace. */
 const toResultWriter = (report: CheckReportWriter): CheckResultReportWriter => {
   const nothing = { audit: {}, steps: [], before: {}, after: {} };
   const subject = {} as ObjectEvaluation["subject"];
@@ -200,7 +200,7 @@ describe("the result for a Pod that a controller would create from a workload", 
     assert.match(junit, /<testcase classname="Deployment shop\/web \(its Pods\)" name="allowed-registries"/);
     const sarif = writeReport(createSarifReport(), [podOfDeployment]);
     assert.match(sarif, /"uri": "cluster\/apps\/v1\/Deployment\/shop\/web"/);
-    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: true }, now), [podOfDeployment])).items;
+    const [report] = JSON.parse(writeReport(createPolicyReport({ listsPasses: true }, now), [podOfDeployment])).items;
     assert.deepEqual(report.results[0].resources, [{ ...deployment, namespace: "shop" }]);
   });
 });
@@ -281,10 +281,10 @@ describe("each report", () => {
     ["junit", () => createJunitReport(now), /^ *</],
     ["sarif", () => createSarifReport(), /^ *["{}[\]]/],
     ["github", () => createGithubReport(), /^::(error|warning) /],
-    ["policyreport", () => createPolicyReport({ passes: true }, now), /^ *["{}[\]]/],
+    ["policyreport", () => createPolicyReport({ listsPasses: true }, now), /^ *["{}[\]]/],
   ];
   for (const [name, create, lineStart] of reportsByName)
-    it(`in the format ${name} begins each line itself, and has no control character or workflow command in a line`, () =>
+    it(`in the format ${name} has only lines of this format, without a control character or a workflow command`, () =>
       fc.assert(
         fc.property(anyResults, fc.array(text), (all, names) => {
           const named = names.map((name): ObjectCheckResult => ({ ...denied, file: name, kind: name, name }));
@@ -378,7 +378,7 @@ describe("the SARIF report", () => {
 
 describe("the PolicyReports", () => {
   const parseItems = (all: ObjectCheckResult[]) =>
-    JSON.parse(writeReport(createPolicyReport({ passes: true }, now), all)).items;
+    JSON.parse(writeReport(createPolicyReport({ listsPasses: true }, now), all)).items;
 
   it("there is one PolicyReport for each namespace, and one for cluster-scoped objects", () => {
     const found = parseItems(all);
@@ -403,8 +403,8 @@ describe("the PolicyReports", () => {
     });
   });
   it("the PolicyReports are of openreports.io if this version is chosen, with the same members", () => {
-    const options = { passes: true, apiVersion: "openreports.io/v1alpha1" } as const;
-    const [found, others] = [createPolicyReport(options, now), createPolicyReport({ passes: true }, now)].map(
+    const options = { listsPasses: true, apiVersion: "openreports.io/v1alpha1" } as const;
+    const [found, others] = [createPolicyReport(options, now), createPolicyReport({ listsPasses: true }, now)].map(
       (report): Record<string, unknown>[] => JSON.parse(writeReport(report, all)).items,
     );
     assert.deepEqual(
@@ -450,7 +450,9 @@ describe("the PolicyReports", () => {
     assert.match(one.results[0].message, /^x{4000,}…$/);
   });
   it("PolicyReports count results that passed unchanged, but don't list them, if a cluster stores reports", () => {
-    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [denied, changed, web])).items;
+    const [report] = JSON.parse(
+      writeReport(createPolicyReport({ listsPasses: false }, now), [denied, changed, web]),
+    ).items;
     assert.equal(report.summary.pass, 3);
     assert.deepEqual(
       report.results.map(({ result, message }: Record<string, unknown>) => [result, message]),
@@ -463,7 +465,7 @@ describe("the PolicyReports", () => {
     );
   });
   it("a PolicyReport has the result skip for a rule from which an exception exempts the object", () => {
-    const [report] = JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [results.exempt])).items;
+    const [report] = JSON.parse(writeReport(createPolicyReport({ listsPasses: false }, now), [results.exempt])).items;
     const [{ policy, result, message }] = report.results;
     assert.deepEqual(
       [report.summary.skip, policy, result, message],
@@ -476,7 +478,9 @@ describe("the PolicyReports", () => {
       namespace: `n${index % 20}`,
       name: `p${index}`,
     }));
-    const reports = JSON.parse(writeReport(createPolicyReport({ passes: false, waiting: 5000 }, now), many)).items;
+    const reports = JSON.parse(
+      writeReport(createPolicyReport({ listsPasses: false, maxBytes: 5000 }, now), many),
+    ).items;
     const names = reports.map(
       ({ metadata }: Record<string, Record<string, string>>) => `${metadata?.namespace}/${metadata?.name}`,
     );
@@ -491,7 +495,7 @@ describe("the PolicyReports", () => {
   });
   it("the PolicyReports exist for a namespace without findings, to replace older reports", () =>
     assert.deepEqual(
-      JSON.parse(writeReport(createPolicyReport({ passes: false }, now), [{ ...web, passed: ["a"] }])).items.map(
+      JSON.parse(writeReport(createPolicyReport({ listsPasses: false }, now), [{ ...web, passed: ["a"] }])).items.map(
         ({ metadata, summary, results }: Record<string, Record<string, unknown>>) => [
           metadata?.name,
           summary?.pass,

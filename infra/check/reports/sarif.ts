@@ -36,7 +36,7 @@ export const createSarifReport = (
   const rules = new Map<string, number>();
   const [results, notifications] = [createJsonListFormatter(4), createJsonListFormatter(6)];
   /** The notifications so far, as text: the report has their list after the list of results. */
-  let waiting = "";
+  let notificationText = "";
   let head = begin;
   const put = (result: ObjectCheckResult): string => {
     let text = head;
@@ -62,13 +62,14 @@ export const createSarifReport = (
       const text = escapeLinks(`${formatObjectName(result)}: ${sentence}`);
       const place = toRepositoryPath(result.file) === undefined ? {} : toPhysicalLocation(result, result.line);
       const locations = [{ ...place, ...toLogicalLocation(result) }];
-      waiting += notifications.add({ level: "warning", message: { text }, locations });
+      notificationText += notifications.add({ level: "warning", message: { text }, locations });
     }
     return text;
   };
   return {
     add: ({ checked }) => put(checked),
-    end: function* ({ unread, isCut }) {
+    end: function* ({ unread, isCut: wasInterrupted }) {
+      // An input that could not be read is reported like an undecided object.
       for (const { checked } of unread) yield put(checked);
       const described = [...rules.keys()].map((id) => {
         const summary = summaries.get(id);
@@ -76,8 +77,8 @@ export const createSarifReport = (
       });
       const driver = { name: "Postern", semanticVersion: project.version, rules: described };
       yield `${head}${results.end()},\n      "tool": ${stringifyAt({ driver }, 3)},\n      "invocations": [\n        {\n`;
-      yield `          "executionSuccessful": ${!isCut},\n          "toolExecutionNotifications": `;
-      yield `${waiting}${notifications.end()}\n        }\n      ]\n    }\n  ]\n}\n`;
+      yield `          "executionSuccessful": ${!wasInterrupted},\n          "toolExecutionNotifications": `;
+      yield `${notificationText}${notifications.end()}\n        }\n      ]\n    }\n  ]\n}\n`;
     },
   };
 };
@@ -94,8 +95,8 @@ const toPhysicalLocation = (result: ObjectCheckResult, line?: number, column?: n
 };
 
 /**
- * Returns a path for an object of a cluster or of standard input. GitHub code scanning rejects a whole log if one
- * result has no file.
+ * Returns a path for an object of a cluster (`file` is undefined) or of standard input (`file` is `-`). GitHub code
+ * scanning rejects a whole log if one result has no file.
  */
 const buildStandInPath = (result: ObjectCheckResult): string => {
   const { apiVersion, kind, name } = getReportedObject(result);
