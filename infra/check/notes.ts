@@ -126,6 +126,7 @@ export const describeAssumptions = (assumptions: readonly Assumption[]): string[
   const isNamespace = ({ resource }: Assumption) => resource === "namespaces";
   const namespaces = new Set(named.filter(isNamespace).map(({ name = "" }) => name));
   const objects = new Set(named.filter((one) => !isNamespace(one)).map(formatAssumedObject));
+  // The part about assumed namespaces says already that they have no LimitRanges and ResourceQuotas.
   const lists = assumptions.filter(
     ({ resource, namespace = "", name }) =>
       name === undefined && !(/^(limitranges|resourcequotas)$/.test(resource) && namespaces.has(namespace)),

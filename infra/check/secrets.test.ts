@@ -334,7 +334,9 @@ describe("check", () => {
             .map((object) => JSON.stringify(object, (_, value) => (typeof value === "bigint" ? String(value) : value)))
             .join("\n"),
         );
+        // The messages of the test's policies begin with this word. After it, they show values of a Secret.
         if (printed.includes("shows")) shown++;
+        // The values of the generated Secrets have marks: a printed mark is part of a value.
         for (const mark of listSecretMarks(printed)) assert.ok(!hidden.has(mark), `${mark} is in\n${printed}`);
       },
     );
