@@ -30,11 +30,11 @@ export const describeReview = async (review: KeptReview, loaded: LoadedHandlers)
 };
 
 /** Returns what the console shows of a rule's answer to a review, with the review as a case. */
-const describeEvaluation = async ({ line, origin, mode }: RecordedReview, loaded: LoadedHandlers) => {
+const describeEvaluation = async ({ line: formatRecording, origin, mode }: RecordedReview, loaded: LoadedHandlers) => {
   const { rule, cluster } = origin;
-  const keep = loaded.config.clusters.get(cluster)?.rules.get(rule)?.record?.keep;
-  // The line of a recording is an element of a YAML list: "- " and a JSON object.
-  const recording = exactJson.parse((await line(keep)).slice("- ".length));
+  const unredactedPaths = loaded.config.clusters.get(cluster)?.rules.get(rule)?.record?.keep;
+  // A recording is one line: an element of a YAML list, "- " and a JSON object. Free texts in it are redacted.
+  const recording = exactJson.parse((await formatRecording(unredactedPaths)).slice("- ".length));
   const { recorded, ...entry } = withoutManagedFields(recording) as Recording;
   const { mutate, validate, becomes, refused, warnings = [], audit = {} } = entry;
   const phase: Phase = mutate === undefined ? "validate" : "mutate";

@@ -163,11 +163,14 @@ const getSentence = ({ message, exception, members = [] }: Partial<AnsweredRevie
     })
     .join("; ");
 
-/** Returns what the console's list shows of a review. Names are redacted as in recordings. */
-const describeFacts = (report: AnsweredReviewFacts, failure = getSentence(report)): Omit<ReviewRow, "id"> => {
+/**
+ * Returns what the console's list shows of a review. Names are redacted as in recordings. If an error prevented the
+ * answer, the caller gives its message as `fullSentence`.
+ */
+const describeFacts = (report: AnsweredReviewFacts, fullSentence = getSentence(report)): Omit<ReviewRow, "id"> => {
   const { request, cluster = "", rule, phase = "", code, milliseconds } = report;
   const verdict = code === 200 ? getVerdictForLog(report) : `failed: ${code}`;
-  const sentence = shorten(failure.replace(/\s+/g, " "), 500);
+  const sentence = shorten(fullSentence.replace(/\s+/g, " "), 500);
   const facts = { at: Date.now(), cluster, rule, phase, verdict, milliseconds, sentence };
   if (request === undefined) return { ...facts, operation: "", object: "", user: "" };
   const { user, metadata } = createRedactor()({

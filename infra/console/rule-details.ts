@@ -29,9 +29,11 @@ export const describeRule = async (file: string, name: string): Promise<RuleDeta
   const catalogueRule = catalogue.find((rule) => rule.name === name);
   if (catalogueRule === undefined) return undefined;
   const group = config.groups.find(({ members }) => members.includes(catalogueRule));
+  // Parity: how often a rule of Postern and the plugin of kube-apiserver that it reimplements gave the same answer.
+  const isRuleOfPostern = catalogueRule.folder.startsWith(join(packageRoot, "functions/"));
   const [readme, parity] = await Promise.all([
     readFile(join(catalogueRule.folder, "README.md"), "utf8"),
-    catalogueRule.folder.startsWith(join(packageRoot, "functions/")) ? readParity(name) : undefined,
+    isRuleOfPostern ? readParityWithPlugin(name) : undefined,
   ]);
   return {
     ...summarizeRule(catalogueRule, config),
@@ -40,6 +42,7 @@ export const describeRule = async (file: string, name: string): Promise<RuleDeta
     setups: [...config.clusters].flatMap(([cluster, clusterConfig]) => {
       const setup = clusterConfig.rules.get(name);
       if (setup === undefined) return [];
+      // The entries are shown as they are before `postern deploy` makes those of security rules fail closed.
       const isHardened = false;
       const listEntries = (phase: Phase) =>
         phase === "mutate" && group !== undefined
@@ -71,11 +74,12 @@ const readCaseTexts = async ({ folder }: CatalogueRule) => {
 };
 
 /** Reads the rule's row of the parity table in docs/background/parity.md. */
-const readParity = async (name: string) => {
+const readParityWithPlugin = async (name: string) => {
   const text = await readFile(join(packageRoot, "docs/background/parity.md"), "utf8");
   const splitRow = (row = "") => row.split("|").map((cell) => cell.trim());
   const headerCells = splitRow(/^\| rule [^|]*\| v1\..*$/m.exec(text)?.[0]);
   const minors = headerCells.filter((head) => head.startsWith("v1."));
+  // The page has other tables with the rule's name. Only the parity table has cells such as "991 / 9 / 0".
   const row = text.split("\n").find((line) => line.startsWith(`| ${name} |`) && line.includes(" / "));
   return row === undefined ? undefined : { minors, cells: splitRow(row).slice(2, 2 + minors.length) };
 };

@@ -195,7 +195,9 @@ describe("the console's pages", await needs("chromium"), () => {
     const pod = buildPod("warned", "ghcr.io/a:1", { securityContext: { runAsUser: 0 } });
     await gateway.send("security-context-deny/validate", buildPodRequest({ namespace: "shop", object: pod }));
     await page.getByRole("link", { name: /CREATE Pod shop\/warned would be denied/ }).click();
-    await page.getByText("Mode warn: the rule refused and changed nothing; it only reported this.").waitFor();
+    await page
+      .getByText("Mode warn: the rule neither refused nor changed the object; it only reported what it would do.")
+      .waitFor();
     await page.getByText("In mode enforce, it refuses to CREATE Pod shop/warned.").waitFor();
     await page.getByText(/^pods "warned" is forbidden: SecurityContext.RunAsUser is forbidden$/).waitFor();
     assert.equal(await page.locator(".failure, .denied").count(), 0);

@@ -87,7 +87,7 @@ const render = () => {
 };
 
 /** Filters all reviews again, and shows the result. */
-export const showAll = () => {
+export const showMatchingReviews = () => {
   shown = source.filter(matchesFilter);
   render();
 };
@@ -106,11 +106,13 @@ subscribeToReviews((added) => {
 
 scroller.addEventListener("scroll", render);
 addEventListener("resize", render);
-filter.addEventListener("input", showAll);
+filter.addEventListener("input", showMatchingReviews);
 pause.addEventListener("click", () => {
-  source = isPaused() ? reviews : [...reviews];
+  const wasPaused = isPaused();
+  // The pause begins with a copy, to which no new reviews are added.
+  source = wasPaused ? reviews : [...reviews];
   addedInPause = 0;
-  showAll();
+  showMatchingReviews();
 });
 
 /** Scrolls to the row of a review, below three newer rows, and gives the row the focus. */

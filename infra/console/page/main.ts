@@ -1,6 +1,6 @@
 import "./style.css";
 import { create } from "./elements.ts";
-import { focusReview, livePage, showAll } from "./live.ts";
+import { focusReview, livePage, showMatchingReviews } from "./live.ts";
 import { createReviewPage } from "./review.ts";
 import { createRulePage, createRulesPage } from "./rule-list.ts";
 import { connect, setPageUpdate } from "./store.ts";
@@ -28,12 +28,14 @@ const showPage = () => {
   const decode = (text: string) => new URLSearchParams(`_=${text}`).get("_") ?? "";
   const [name = "", rest = ""] = location.hash.slice(1).split("/").map(decode);
   const page = Object.hasOwn(pages, name) ? name : "live";
+  // Ends the updates of the page that was open before. The new page may set its own update.
   setPageUpdate(() => {});
   main.replaceChildren(createPage(page, rest));
   document.title = [rest, pages[page], "Postern"].filter(Boolean).join(" – ");
   for (const link of links) link.ariaCurrent = link.hash === `#${page}` ? "page" : null;
   if (main.contains(livePage)) {
-    showAll();
+    // While another page was open, the browser could not measure the rows of the list.
+    showMatchingReviews();
     if (openedReview !== "") focusReview(openedReview);
   }
   openedReview = page === "live" ? rest : "";

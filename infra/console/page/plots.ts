@@ -19,13 +19,14 @@ const maxSpans = 60;
 /** Divides the time of the reviews into spans of equal length, at most `maxSpans`, and counts the reviews of each. */
 const splitByTime = (rows: readonly ReviewRow[]) => {
   const [firstSecond = 0, lastSecond = 0] = [rows[0], rows.at(-1)].map((row) => (row?.at ?? 0) / 1000);
-  const length =
+  const spanSeconds =
     spanLengths.find((seconds) => (lastSecond - firstSecond) / seconds < maxSpans) ??
     (lastSecond - firstSecond) / maxSpans;
-  const start = Math.floor(firstSecond / length);
-  const spans = Array.from({ length: Math.floor(lastSecond / length) - start + 1 }, (): ReviewRow[] => []);
-  for (const row of rows) spans[Math.floor(row.at / 1000 / length) - start]?.push(row);
-  return { length, times: spans.map((_, index) => (start + index) * length), spans: spans.map(countReviews) };
+  const start = Math.floor(firstSecond / spanSeconds);
+  const spans = Array.from({ length: Math.floor(lastSecond / spanSeconds) - start + 1 }, (): ReviewRow[] => []);
+  for (const row of rows) spans[Math.floor(row.at / 1000 / spanSeconds) - start]?.push(row);
+  const times = spans.map((_, index) => (start + index) * spanSeconds);
+  return { spanSeconds, times, spans: spans.map(countReviews) };
 };
 
 /** Returns the value of a CSS variable with a colour, in the format that a canvas accepts. */
@@ -46,7 +47,7 @@ type Series = [name: string, colour: string, values: (number | null)[]];
 
 /** Draws two plots of a rule: one with its calls and denials, one with the percentiles of its milliseconds. */
 export const createPlots = (rows: readonly ReviewRow[]): Node => {
-  const { length, times, spans } = splitByTime(rows);
+  const { spanSeconds, times, spans } = splitByTime(rows);
   for (const plot of drawn.splice(0)) plot.destroy();
   const draw = (title: string, allSeries: Series[]) => {
     const [grid, stroke] = [{ stroke: readColour("--line"), width: 1 }, readColour("--ink")];
@@ -65,7 +66,7 @@ export const createPlots = (rows: readonly ReviewRow[]): Node => {
       cursor: { show: false },
       legend: { live: false },
       scales: {
-        x: { range: [(times[0] ?? 0) - length, (times.at(-1) ?? 0) + length] },
+        x: { range: [(times[0] ?? 0) - spanSeconds, (times.at(-1) ?? 0) + spanSeconds] },
         y: { range: [0, Math.max(maximum * 1.1, 1)] },
       },
       series: [
@@ -84,5 +85,5 @@ export const createPlots = (rows: readonly ReviewRow[]): Node => {
     ["calls", "--blue", spans.map(({ calls }) => calls)],
     ["denials", "--red", spans.map(({ denials }) => denials)],
   ];
-  return create("div.plots", draw(`Calls and denials in ${length} s`, counts), draw("Milliseconds", percentiles));
+  return create("div.plots", draw(`Calls and denials in ${spanSeconds} s`, counts), draw("Milliseconds", percentiles));
 };

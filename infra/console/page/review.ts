@@ -37,7 +37,11 @@ const createEvaluation = (evaluation: EvaluationDetails, index: number, all: rea
   return create(
     "article",
     create("h2", create("a", { href: `#rules/${encodeURIComponent(rule)}` }, rule), ` ${phase}${again}`),
-    isReport && create("p.quiet", `Mode ${mode}: the rule refused and changed nothing; it only reported this.`),
+    isReport &&
+      create(
+        "p.quiet",
+        `Mode ${mode}: the rule neither refused nor changed the object; it only reported what it would do.`,
+      ),
     create("p", `${isReport ? "In mode enforce, it" : "It"} ${title}.`),
     more.isRedacted && create("p.quiet", "The rule reads texts that are redacted here, so its answer may differ."),
     refusal !== undefined && create(isReport ? "p" : "p.denied", refusal),

@@ -38,7 +38,8 @@ export const tryPage = create(
   answers,
 );
 
-// A check needs the name of a cluster. Without the names, the answer to a check says what is wrong.
+// A check needs the name of a cluster, so the button waits for the names. If they can't be loaded, the button is enabled
+// anyway: the answer to a check then says what is wrong.
 submit.disabled = true;
 ask<CatalogueSummary>("rules")
   .then(({ clusters }) => cluster.replaceChildren(...clusters.map((name) => create("option", name))))
@@ -53,8 +54,10 @@ const numberLines = () => {
 };
 
 const readFiles = async (list: FileList | null) => {
-  // The server refuses a text that is longer than 1 MiB with a message, so no more than that is read of each file.
-  const texts = await Promise.all(Array.from(list ?? [], (file) => file.slice(0, 1024 * 1024).text()));
+  // No more of a file is read than the server accepts in a request. The server refuses a longer file even if it is cut
+  // here, because a request contains more than the text: JSON, and the name of the cluster.
+  const maxRequestBytes = 1024 * 1024;
+  const texts = await Promise.all(Array.from(list ?? [], (file) => file.slice(0, maxRequestBytes).text()));
   if (texts.length > 0) manifests.value = texts.join("\n---\n");
   numberLines();
 };
