@@ -65,7 +65,12 @@ export default {
     const configurations = file === undefined ? new Map() : await readAdmissionConfiguration(file);
     const { outcomes, text } = await importApiServer({ flags, configurations }, target);
     if (options.text("output") === "json")
-      writeJson({ target: target.name, kubernetes: target.kubernetes, source: target.source, plugins: outcomes });
+      writeJson({
+        target: target.name,
+        kubernetes: target.kubernetes,
+        source: target.pluginSummary,
+        plugins: outcomes,
+      });
     else writeOutput(text);
     const open = outcomes.filter(({ outcome }) => outcome === "open");
     for (const { plugin, reason } of open) writeNote(toOneLine(`${plugin}: ${reason}`));

@@ -20,23 +20,24 @@ export interface PluginConfiguration {
 const maxMistakes = 10;
 
 /**
- * The plugins whose configuration may be a file of its own, without an AdmissionConfiguration around it. A member with
- * this name identifies the plugin.
+ * The plugins whose configuration kube-apiserver also accepts as the whole file, without an AdmissionConfiguration
+ * around it. Such a file has no `kind`; a member with this name identifies the plugin.
  */
-const bareConfigurations = { imagePolicy: "ImagePolicyWebhook", podNodeSelectorPluginConfig: "PodNodeSelector" };
+const wholeFileConfigurations = { imagePolicy: "ImagePolicyWebhook", podNodeSelectorPluginConfig: "PodNodeSelector" };
 
 /**
  * Reads the file of --admission-control-config-file, and the files that it names. Returns the configurations by the
- * present names of their plugins.
+ * current names of their plugins, even if a file has a former name.
  */
 export const readAdmissionConfiguration = async (file: string): Promise<Map<string, PluginConfiguration>> => {
   const document = parseYamlDocument(await readOptionFile(file, "--config"), basename(file));
   const folder = dirname(resolve(file));
   const { kind, plugins = [], ...members } = toMap(document.value);
-  const bareMembers = Object.entries(bareConfigurations).filter(([member]) => Object.hasOwn(members, member));
-  if (kind === undefined && bareMembers.length > 0)
+  // The whole file may be the configuration of one plugin. It then has no `kind`, but a member such as `imagePolicy`.
+  const wholeFile = Object.entries(wholeFileConfigurations).filter(([member]) => Object.hasOwn(members, member));
+  if (kind === undefined && wholeFile.length > 0)
     return new Map(
-      bareMembers.map(([, plugin]) => [plugin, toPluginConfiguration({ folder, document, path: [] }, document.value)]),
+      wholeFile.map(([, plugin]) => [plugin, toPluginConfiguration({ folder, document, path: [] }, document.value)]),
     );
   if (kind !== "AdmissionConfiguration" || !Array.isArray(plugins))
     document.complain([{ path: [], sentence: "must be an AdmissionConfiguration with a list of plugins" }]);

@@ -16,8 +16,9 @@ import { type ImportTarget, isOnInTarget } from "./targets.ts";
 export interface PluginOutcome {
   plugin: string;
   /**
-   * `rule`: a rule replaces the plugin. `target`: the plugin is on in the target. `nothing`: the user has nothing to
-   * do. `stays-on`: the plugin was off, but is on in the target. `open`: the user must do a part of the work.
+   * `rule`: a rule replaces the plugin. `target`: the plugin is on in the target, too. `nothing`: the user has nothing
+   * to do. `stays-on`: the plugin was off in the source, but it is on in the target and can't be turned off there.
+   * `open`: the user must do a part of the work.
    */
   outcome: "rule" | "target" | "nothing" | "stays-on" | "open";
   reason: string;
@@ -29,7 +30,7 @@ export interface PluginOutcome {
 /** The flags and the plugin configurations of a self-managed API server. */
 export interface ImportSource {
   flags: AdmissionFlags;
-  /** The configurations by the present names of their plugins. */
+  /** The configurations by the current names of their plugins, even if the source has a former name. */
   configurations: ReadonlyMap<string, PluginConfiguration>;
 }
 
@@ -44,60 +45,68 @@ export const decideAboutPlugins = (
 ): PluginOutcome[] => {
   const names = catalogue.map(({ name }) => name);
   return allPlugins
-    .filter((plugin) => isNamed(plugin, source) || (source.flags.exact && isOnInTarget(plugin, target)))
+    .filter((plugin) => isNamed(plugin, source) || (source.flags.onlyEnabled && isOnInTarget(plugin, target)))
     .map((plugin) => {
       const rule = catalogue.find(({ name }) => name === findRuleByNameOrPlugin(plugin, names));
-      const { cause, hadNoEffect } = findReasonForNoEffect(plugin, source.flags, target);
-      const outcome = hadNoEffect
-        ? decideAboutOffPlugin(plugin, cause, target, source.flags.exact ? undefined : rule)
-        : decideAboutOnPlugin(plugin, source, target, rule);
+      const reasonForNoEffect = findReasonForNoEffect(plugin, source.flags, target);
+      // With --admission-control, many plugins are off for the same reason. The text of postern.yaml lists them in one
+      // line, so it doesn't say what each of them does.
+      const ruleToDescribe = source.flags.onlyEnabled ? undefined : rule;
+      const outcome =
+        reasonForNoEffect === undefined
+          ? decideAboutOnPlugin(plugin, source, target, rule)
+          : decideAboutOffPlugin(plugin, reasonForNoEffect, target, ruleToDescribe);
       return { plugin, ...outcome };
     });
 };
 
 type Decision = Omit<PluginOutcome, "plugin">;
 
-/** Reports whether a flag or a configuration of the source is about a plugin. */
+/**
+ * Reports whether a flag or a configuration of the source is about a plugin. `onlyEnabled` are the plugins of the flag
+ * --admission-control, `enabled` those of --enable-admission-plugins.
+ */
 const isNamed = (plugin: string, { flags, configurations }: ImportSource): boolean => {
-  const { exact = [], enabled, disabled, gates, notReadySeconds, unreachableSeconds } = flags;
-  if ([...exact, ...enabled, ...disabled].includes(plugin) || configurations.has(plugin)) return true;
+  const { onlyEnabled = [], enabled, disabled, gates, notReadySeconds, unreachableSeconds } = flags;
+  if ([...onlyEnabled, ...enabled, ...disabled].includes(plugin) || configurations.has(plugin)) return true;
   if (plugin === "DefaultTolerationSeconds") return (notReadySeconds ?? unreachableSeconds) !== undefined;
   const { gate } = compiledInPlugins[plugin] ?? {};
   return gate !== undefined && gates.has(gate.name);
 };
 
 /**
- * Reports whether a plugin, or a feature gate that it needs, was off in the source, and why. The source's version of
- * Kubernetes isn't known. For gates that no flag sets, the defaults of the target's version are used.
+ * Returns why a plugin had no effect in the source: it, or a feature gate that it needs, was off. Returns undefined if
+ * it had an effect. The source's version of Kubernetes isn't known: gates that no flag sets have the target's defaults.
  */
 const findReasonForNoEffect = (
   plugin: string,
-  { exact, enabled, disabled, gates }: AdmissionFlags,
+  { onlyEnabled, enabled, disabled, gates }: AdmissionFlags,
   target: ImportTarget,
-): { hadNoEffect: boolean; cause: string } => {
-  const { isOn = false, gate } = compiledInPlugins[plugin] ?? {};
-  if (exact && !exact.includes(plugin)) return { hadNoEffect: true, cause: "--admission-control didn't name it" };
-  if (disabled.includes(plugin)) return { hadNoEffect: true, cause: "--disable-admission-plugins turned it off" };
-  if (!exact && !isOn && !enabled.includes(plugin)) return { hadNoEffect: true, cause: "no flag turned it on" };
-  // All gates of plugins are alpha or beta, but their stages in the source's version aren't known.
-  const areAllGatesOn = gates.get("AllAlpha") === true || gates.get("AllBeta") === true;
-  const isOnByDefault = areAllGatesOn || isEffectiveByDefault(plugin, target.kubernetes);
-  const isGateOn = gate && (gates.get(gate.name) ?? isOnByDefault);
-  return { hadNoEffect: isGateOn === false, cause: `without the gate ${gate?.name} it did nothing` };
+): string | undefined => {
+  const { isOn: isOnByDefault = false, gate } = compiledInPlugins[plugin] ?? {};
+  if (onlyEnabled && !onlyEnabled.includes(plugin)) return "--admission-control didn't name it";
+  if (disabled.includes(plugin)) return "--disable-admission-plugins turned it off";
+  if (!onlyEnabled && !isOnByDefault && !enabled.includes(plugin)) return "no flag turned it on";
+  if (gate === undefined) return undefined;
+  // AllAlpha turns on the gates that are alpha, and AllBeta those that are beta. Which of the two this gate was in the
+  // source's version isn't known, so either of them counts.
+  const isTurnedOnWithOthers = gates.get("AllAlpha") === true || gates.get("AllBeta") === true;
+  const isGateOn = gates.get(gate.name) ?? (isTurnedOnWithOthers || isEffectiveByDefault(plugin, target.kubernetes));
+  return isGateOn ? undefined : `without the gate ${gate.name} it did nothing`;
 };
 
-/** Returns what becomes of a plugin that the source has turned off. */
+/** Returns what becomes of a plugin that had no effect in the source. */
 const decideAboutOffPlugin = (
   plugin: string,
-  cause: string,
+  reasonForNoEffect: string,
   target: ImportTarget,
   catalogueRule: CatalogueRule | undefined,
 ): Decision => {
-  if (!isOnInTarget(plugin, target)) return { outcome: "nothing", reason: cause };
+  if (!isOnInTarget(plugin, target)) return { outcome: "nothing", reason: reasonForNoEffect };
   const summary = catalogueRule ? `. ${catalogueRule.rule.summary.replace(/\.$/, "")}` : "";
   return {
     outcome: "stays-on",
-    reason: `${cause}, but it is on in ${target.name} and can't be turned off there${summary}`,
+    reason: `${reasonForNoEffect}, but it is on in ${target.name} and can't be turned off there${summary}`,
   };
 };
 
@@ -122,16 +131,16 @@ const decideAboutOnPlugin = (
 
   const { name, rule } = catalogueRule;
   const settings = selectDifferences(readSettings(plugin, rule, source), rule);
-  // Settings that admit more requests. A rule can't admit what the plugin in the target refuses.
+  // Settings that admit more requests have no effect if the plugin is on in the target: a rule can't admit what the
+  // plugin refuses. All settings of NodeRestriction's rule count as such; they are feature gates.
   const admittingSettings = plugin === "NodeRestriction" ? Object.keys(settings) : ["exemptions"];
   const lost = isOn ? Object.keys(settings).filter((key) => admittingSettings.includes(key)) : [];
   const note = lost.length > 0 ? `; the plugin there has no ${lost.join(", ")}, and refuses what they would admit` : "";
   if (isOn && lost.length === Object.keys(settings).length)
     return { outcome: "target", reason: `${onInTarget}${note}` };
-  const missing =
-    findMissingPart(rule, settings) ??
-    // Mistakes in a configuration are reported later, with their lines, when postern.yaml is checked.
-    (configuration ? undefined : rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, settings)));
+  // If the settings come from a configuration, its mistakes are reported later, with their lines in the file.
+  const fault = configuration ? undefined : rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, settings));
+  const missing = findMissingPart(rule, settings) ?? fault;
   if (missing !== undefined) {
     const reason = `the rule ${name} does its work, and ${missing}; its README describes the settings`;
     return { outcome: "open", reason };

@@ -16,12 +16,13 @@ export const formatImportedConfig = (
 ): string => {
   const rules = outcomes.flatMap(({ plugin, rule, settings = {}, reason }) => {
     if (rule === undefined) return [];
+    // A guard is a rule that refuses requests for security reasons.
     const isGuard = catalogue.some((listed) => listed.name === rule && listed.rule.guards);
     const section = Object.keys(settings).length > 0 ? formatYamlDocuments([{ settings }]) : "";
     const comment = formatComment(`${plugin}${isGuard ? ", a guard" : ""}: ${reason}`);
     return [`${indent(comment, "  ")}  ${rule}:\n${indent(section, "    ")}`];
   });
-  const origin = `Imported from the flags of a self-managed API server for ${target.name}, which has on: ${target.source}.`;
+  const origin = `Imported from the flags of a self-managed API server for ${target.name}. Plugins that are on in ${target.name}: ${target.pluginSummary}.`;
   const readers = `These rules read the cluster: ${clusterReaders.map(({ name }) => name).join(", ")}. ${formatPage("how-to/connect-a-cluster.md")} describes connect:`;
   const clusters = `clusters: { my-cluster: { kubernetes: "${target.kubernetes}", connect: { … } } }`;
   return [

@@ -9,10 +9,10 @@ import { findPluginNameFault, renamePlugin } from "./plugins.ts";
 /** The flags of a kube-apiserver that turn admission plugins on or off, or that configure them. */
 export interface AdmissionFlags {
   /**
-   * The plugins of the former flag --admission-control, by their present names. If a server has this flag, no other
+   * The plugins of the former flag --admission-control, by their current names. If a server has this flag, no other
    * plugin is on. Undefined without this flag.
    */
-  exact?: string[];
+  onlyEnabled?: string[];
   /** The plugins of --enable-admission-plugins. */
   enabled: string[];
   /** The plugins of --disable-admission-plugins. */
@@ -26,21 +26,23 @@ export interface AdmissionFlags {
   unreachableSeconds?: number;
 }
 
-const exactFlag = "admission-control";
+const onlyFlag = "admission-control";
 const enableFlag = "enable-admission-plugins";
 const disableFlag = "disable-admission-plugins";
 const gatesFlag = "feature-gates";
 const configFileFlag = "admission-control-config-file";
 const notReadyFlag = "default-not-ready-toleration-seconds";
 const unreachableFlag = "default-unreachable-toleration-seconds";
-const flagNames = [exactFlag, enableFlag, disableFlag, gatesFlag, configFileFlag, notReadyFlag, unreachableFlag];
+const flagNames = [onlyFlag, enableFlag, disableFlag, gatesFlag, configFileFlag, notReadyFlag, unreachableFlag];
 
 /**
  * Matches a flag of `flagNames` with its value, such as `--feature-gates=A=true` or `"--feature-gates", "A=true"`. The
- * syntax around a flag doesn't matter, because no other text contains such names. A value follows "=" or a space. It
- * ends at the closing quote, at a space, or at the quote that ends the whole word. If a quote isn't closed, the quote
- * becomes the value, which no flag accepts. kube-apiserver accepts "_" instead of "-" in names. The last group is the
- * character after the value.
+ * syntax around a flag doesn't matter, because no other text contains such names. kube-apiserver accepts "_" instead of
+ * "-" in names. The value follows "=" or a space. It is matched by the first of these alternatives that fits:
+ * - `"A=true"` or `'A=true'`: all between the quotes;
+ * - `A=true` in `--feature-gates=A=true --v=2` or in `"--feature-gates=A=true"`: all before a space or a quote;
+ * - nothing, or a quote that isn't closed. No flag accepts the quote as its value, so an error is reported later.
+ * The last group is the character after the value, which shows whether the value goes on after a closing quote.
  */
 const flagPattern = new RegExp(
   `(?<![\\w.-])--(${flagNames.join("|").replaceAll("-", "[-_]")})["',]*(=|\\s+)("[^"]*"|'[^']*'|[^\\s"']+|["']?)(?=(.?))`,
@@ -74,9 +76,9 @@ export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags
     if (value === undefined || /^-?\d{1,15}$/.test(value)) return value === undefined ? undefined : Number(value);
     throw new Complaint(`--${name} must be a whole number of seconds, not "${truncateText(value, 64)}"`);
   };
-  const [only, on, off] = [readPlugins(exactFlag), readPlugins(enableFlag), readPlugins(disableFlag)];
+  const [only, on, off] = [readPlugins(onlyFlag), readPlugins(enableFlag), readPlugins(disableFlag)];
   if (only && (on || off))
-    throw new Complaint(`--${exactFlag} can't be combined with --${enableFlag} and --${disableFlag}`);
+    throw new Complaint(`--${onlyFlag} can't be combined with --${enableFlag} and --${disableFlag}`);
   const conflicting = on?.find((plugin) => off?.includes(plugin));
   if (conflicting !== undefined) throw new Complaint(`--${enableFlag} and --${disableFlag} both name ${conflicting}`);
   const [file, notReadySeconds, unreachableSeconds] = [
@@ -85,7 +87,7 @@ export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags
     readSeconds(unreachableFlag),
   ];
   return {
-    ...(only && { exact: only }),
+    ...(only && { onlyEnabled: only }),
     enabled: on ?? [],
     disabled: off ?? [],
     gates: new Map((readList(gatesFlag) ?? []).map(parseGate)),

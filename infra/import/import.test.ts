@@ -18,10 +18,14 @@ interface Row {
   target?: string;
   /** The rules of the postern.yaml that is printed, with their settings. */
   rules?: Record<string, object | null>;
-  /** The plugins that the target has on, those with nothing to do, and those that stay on. */
+  /** The plugins that were on and are on in the target, too. */
   present?: string[];
+  /** The plugins about which the user has nothing to do. */
   nothing?: string[];
-  /** If a row with --admission-control doesn't have it, it isn't compared: the flag turns most plugins off. */
+  /**
+   * The plugins that were off but are on in the target. The flag --admission-control turns most plugins off: a row with
+   * this flag may leave out `staysOn`, and these plugins are then not compared.
+   */
   staysOn?: string[];
   /** The reasons of plugins whose work is left to the user. */
   open?: Record<string, string>;

@@ -17,8 +17,10 @@ export const importApiServer = async (
 ): Promise<{ outcomes: PluginOutcome[]; text: string }> => {
   const catalogue = await readCatalogue([await resolveCatalogue(posternCatalogue)]);
   const outcomes = decideAboutPlugins(source, target, catalogue);
+  /** Returns the text of postern.yaml. A comment in it lists the rules that read the cluster, `clusterReaders`. */
   const format = (clusterReaders: readonly CatalogueRule[]) =>
     formatImportedConfig(outcomes, target, catalogue, clusterReaders);
+  // Settings decide which rules read the cluster, so the text without this comment is read first.
   const document = parseConfigDocument(format([]), "postern.yaml");
   /**
    * Reports mistakes in a rule's settings at their lines in the plugin's configuration, which the user can correct. The
@@ -35,5 +37,7 @@ export const importApiServer = async (
   };
   const file = join(process.cwd(), "postern.yaml");
   const { clusters } = await readConfigDocument({ ...document, complain }, file, catalogue);
-  return { outcomes, text: format(listRulesAskingCluster(catalogue, clusters.get("local"))) };
+  // The text names no clusters. It is then read as if it had one with the name "local".
+  const clusterReaders = listRulesAskingCluster(catalogue, clusters.get("local"));
+  return { outcomes, text: format(clusterReaders) };
 };

@@ -15,7 +15,7 @@ const removedPlugins: Readonly<Record<string, string | undefined>> = {
   SecurityContextDeny: undefined,
 };
 
-/** Former names of plugins, with the present names. */
+/** Former names of plugins, with the current names. */
 const renamedPlugins: Readonly<Record<string, string>> = {
   GenericAdmissionWebhook: "ValidatingAdmissionWebhook",
   PVCProtection: "StorageObjectInUseProtection",
@@ -37,7 +37,7 @@ const worksWithoutGate = ["MutatingAdmissionPolicy", "PodTopologyLabels"];
 /** All plugins: first those of kube-apiserver, in its order, then those that it no longer has. */
 export const allPlugins = [...Object.keys(compiledInPlugins), ...Object.keys(removedPlugins)];
 
-/** Returns the present name of a plugin. */
+/** Returns the current name of a plugin. */
 export const renamePlugin = (name: string): string =>
   (Object.hasOwn(renamedPlugins, name) ? renamedPlugins[name] : undefined) ?? name;
 

@@ -18,8 +18,10 @@ interface Row {
   gitVersion: string;
   metrics: string | Complaint;
   target: string;
-  on: string[]; // plugins
-  source: string; // from where the plugins are known
+  /** The plugins that are on in the target but off by default in Kubernetes. */
+  additionalPlugins: string[];
+  /** Which plugins are on, and from where this is known. */
+  pluginSummary: string;
 }
 const defaults = "the plugins that Kubernetes 1.35 has on by default";
 const rows: Row[] = [
@@ -28,28 +30,28 @@ const rows: Row[] = [
     gitVersion: "v1.35.4",
     metrics,
     target: "Kubernetes 1.35",
-    on: ["NodeRestriction", "AlwaysPullImages"],
-    source: `${defaults}, and NodeRestriction, AlwaysPullImages (/metrics)`,
+    additionalPlugins: ["NodeRestriction", "AlwaysPullImages"],
+    pluginSummary: `${defaults}, and NodeRestriction, AlwaysPullImages (/metrics)`,
   },
   {
     name: "turns on the plugins that EKS publishes",
     gitVersion: "v1.35.2-eks-1a2b3c4",
     metrics,
     target: "eks-1.35",
-    on: ["NodeRestriction", "ExtendedResourceToleration", "AlwaysPullImages"],
-    source: `${defaults}, and NodeRestriction, ExtendedResourceToleration (${page}), and AlwaysPullImages (/metrics)`,
+    additionalPlugins: ["NodeRestriction", "ExtendedResourceToleration", "AlwaysPullImages"],
+    pluginSummary: `${defaults}, and NodeRestriction, ExtendedResourceToleration (${page}), and AlwaysPullImages (/metrics)`,
   },
   {
     name: "counts as having the defaults if its metrics can't be read",
     gitVersion: "v1.35.1-gke.1000",
     metrics: new Complaint("cluster a: the API server refuses to show /metrics (403): no", 1),
     target: "gke-1.35",
-    on: [],
-    source: `${defaults}; what gke-1.35 turns on besides isn't known here; cluster a: the API server refuses to show /metrics (403): no`,
+    additionalPlugins: [],
+    pluginSummary: `${defaults}; what gke-1.35 turns on besides isn't known here; cluster a: the API server refuses to show /metrics (403): no`,
   },
 ];
 
-describe("a running cluster", () => {
+describe("a running cluster for which plugins are imported", () => {
   for (const row of rows)
     it(row.name, async () => {
       const target = await readLiveTarget({
@@ -60,10 +62,14 @@ describe("a running cluster", () => {
           return row.metrics;
         },
       });
-      const { name, on, source } = target;
+      const { name, additionalPlugins, pluginSummary } = target;
       assert.deepEqual(
-        { name, on: [...on].sort(), source },
-        { name: row.target, on: row.on.toSorted(), source: row.source },
+        { name, additionalPlugins: [...additionalPlugins].sort(), pluginSummary },
+        {
+          name: row.target,
+          additionalPlugins: row.additionalPlugins.toSorted(),
+          pluginSummary: row.pluginSummary,
+        },
       );
       assert.ok(isOnInTarget("LimitRanger", target));
       assert.ok(!isOnInTarget("EventRateLimit", target));

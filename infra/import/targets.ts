@@ -16,9 +16,9 @@ export interface ImportTarget {
   name: string;
   kubernetes: string;
   /** The plugins that are on in the target but off by default in Kubernetes. */
-  on: ReadonlySet<string>;
+  additionalPlugins: ReadonlySet<string>;
   /** A phrase for the imported postern.yaml: which plugins are on, with the pages that document this. */
-  source: string;
+  pluginSummary: string;
 }
 
 /** Parses a value of `--target`, such as `1.35` or, with the name of a managed service, `eks-1.35`. */
@@ -31,7 +31,7 @@ export const parseTarget = (text: string): ImportTarget => {
   return describeTarget(service, kubernetes);
 };
 
-/** Returns which plugins are on in a managed service, or in Kubernetes itself without a service. */
+/** Describes the clusters of a managed service as a target, or without a service, those of Kubernetes itself. */
 const describeTarget = (service: ManagedService | undefined, kubernetes: string): ImportTarget => {
   const name = service === undefined ? `Kubernetes ${kubernetes}` : `${service}-${kubernetes}`;
   const publishedFacts = service === undefined ? [] : listPublishedFacts(service, kubernetes);
@@ -43,8 +43,8 @@ const describeTarget = (service: ManagedService | undefined, kubernetes: string)
   return {
     name,
     kubernetes,
-    on: new Set(facts.flatMap(({ on }) => on)),
-    source: `the plugins that Kubernetes ${kubernetes} has on by default${publishedPart}${unknownPart}`,
+    additionalPlugins: new Set(facts.flatMap(({ on }) => on)),
+    pluginSummary: `the plugins that Kubernetes ${kubernetes} has on by default${publishedPart}${unknownPart}`,
   };
 };
 
@@ -59,11 +59,15 @@ export const readLiveTarget = async (cluster: ReadableCluster): Promise<ImportTa
   const { minor: kubernetes, service } = await readClusterVersion(cluster);
   const target = describeTarget(service, kubernetes);
   const calledPlugins = await listCalledPlugins(cluster).catch(requireComplaint);
-  if (calledPlugins instanceof Complaint) return { ...target, source: `${target.source}; ${calledPlugins.message}` };
+  if (calledPlugins instanceof Complaint)
+    return { ...target, pluginSummary: `${target.pluginSummary}; ${calledPlugins.message}` };
   const otherPlugins = calledPlugins.filter((plugin) => !isOnInTarget(plugin, target));
-  const source =
-    otherPlugins.length > 0 ? `${target.source}, and ${otherPlugins.join(", ")} (/metrics)` : target.source;
-  return { ...target, on: new Set([...target.on, ...otherPlugins]), source };
+  if (otherPlugins.length === 0) return target;
+  return {
+    ...target,
+    additionalPlugins: new Set([...target.additionalPlugins, ...otherPlugins]),
+    pluginSummary: `${target.pluginSummary}, and ${otherPlugins.join(", ")} (/metrics)`,
+  };
 };
 
 /** Plugins that need a feature gate are left out: the API server calls them even if the gate is off. */
@@ -74,5 +78,5 @@ const listCalledPlugins = async (cluster: ReadableCluster): Promise<string[]> =>
 };
 
 /** Reports whether a plugin is on in the target, and has an effect. */
-export const isOnInTarget = (plugin: string, { kubernetes, on }: ImportTarget): boolean =>
-  on.has(plugin) || isEffectiveByDefault(plugin, kubernetes);
+export const isOnInTarget = (plugin: string, { kubernetes, additionalPlugins }: ImportTarget): boolean =>
+  additionalPlugins.has(plugin) || isEffectiveByDefault(plugin, kubernetes);

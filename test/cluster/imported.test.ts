@@ -97,7 +97,10 @@ describe("an imported postern.yaml", await needs("API server"), () => {
       [...importedYaml.matchAll(/^ {2}([a-z-]+):$/gm)].map(([, rule]) => rule),
       rules,
     );
-    assert.match(importedYaml, /which has on: .*, and (?:\w+, )*NodeRestriction(?:, \w+)*\s+(?:# )?\(\/metrics\)/s);
+    assert.match(
+      importedYaml,
+      /Plugins that are on in .*, and (?:\w+, )*NodeRestriction(?:, \w+)*\s+(?:# )?\(\/metrics\)/s,
+    );
   });
 
   for (const row of requests)
