@@ -24,7 +24,7 @@ export const runScript = async (name: string, command: Command): Promise<void> =
   process.exitCode = await reportErrors(() => runCommand(name, command, process.argv.slice(2)));
 };
 
-/** Returns a command's exit code. Errors are printed: only a Complaint without its stack. */
+/** Returns a command's exit code. Prints errors: the message of a Complaint, and the stack of other errors. */
 const reportErrors = async (run: () => Promise<number>): Promise<number> => {
   try {
     return await run();
@@ -73,8 +73,8 @@ const runVerb = async ([verb, ...verbArguments]: readonly string[]): Promise<num
   return runCommand(`postern ${verb}`, await loadCommand(verb), verbArguments);
 };
 
-/** If a command's usage is one of these keys, it takes exactly one word: the kind of thing it names, and an example. */
-const singleWords: Record<string, [what: string, example: string]> = {
+/** Commands with one of these usages take exactly one word. The values, for messages: what it names, an example. */
+const singleWordUsages: Record<string, [what: string, example: string]> = {
   CLUSTER: ["cluster", "local"],
   RULE: ["rule", "pod-security"],
   NAME: ["rule", "require-owner-label"],
@@ -89,7 +89,7 @@ const runCommand = async (name: string, command: Command, args: string[]): Promi
   }
   const { usage } = command;
   if (words.length > 0 && usage === undefined) throw new Complaint(`${name} takes only options, not "${words[0]}"`);
-  const [what, example] = singleWords[usage ?? ""] ?? [];
+  const [what, example] = singleWordUsages[usage ?? ""] ?? [];
   if (what !== undefined && words.length !== 1) throw new Complaint(`name one ${what}: ${name} ${example}`);
   // Checks the value of --output. A verb whose --output may be repeated checks the values itself.
   const { output } = command.options;
