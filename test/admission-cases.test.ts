@@ -70,7 +70,7 @@ describe("postern test of admission policies", () => {
   const firstCase = stringify([{ name: "admits one", ...admittedCase }]);
   const twoCases = `${firstCase}${stringify([{ name: "refuses six", ...refusedCase }])}`;
   const warning =
-    "FOLDER/policies.yaml:1 ValidatingAdmissionPolicy replicas has no binding: its cases run as if a binding named everything had it, for all objects, with Deny";
+    "FOLDER/policies.yaml:1 ValidatingAdmissionPolicy replicas has no binding: its cases run as if it had a binding with the name everything, for all objects, with Deny";
   const sentence = "spec.validations[0].expression is false in no case: object.spec.replicas <= 5";
 
   it("postern test prints warnings and untested expressions before the line with the number of cases", async () => {
@@ -131,7 +131,7 @@ describe("postern test of admission policies", () => {
     [
       "a phase for which there are no policies",
       twoCases.replace("validate:", "mutate:"),
-      '2 "admits one" says mutate, which no rule does that reads such policies',
+      '2 "admits one" has mutate, but no rule that reads such policies mutates',
     ],
   ] as const)
     it(`postern test names the line of ${name}`, async () =>

@@ -63,7 +63,7 @@ describe("a policy's case", () => {
   it("a policy's case is evaluated by rules that read policies, with the rules' configured settings", () => {
     const configured = { mode: "enforce" as const, settings: { scripts: false } };
     const rules = findRulesForPolicies(catalogue, [validatePolicy], new Map([["policy-validate", configured]]));
-    const found = rules.map(({ listed, policyKeys: settingsWithPolicies }) => {
+    const found = rules.map(({ listed, settingsWithPolicies }) => {
       const { policies, scripts } = Object(listed.rule.settings);
       return { rule: listed.name, settingsWithPolicies, policyCount: policies.length, scripts };
     });

@@ -80,12 +80,12 @@ export const evaluatePolicy = (
           ? applyPatchValue(first.value, object, request.kind)
           : applyConfigurationValue(first.value, object, request.kind, customKinds);
       observe(() => {
-        return { policy, field: "mutations", first: index, results: [{ value: !isSame(object, result.object) }] };
+        return { policy, field: "mutations", firstIndex: index, results: [{ value: !isSame(object, result.object) }] };
       });
     } catch (error) {
       if (error instanceof PolicyStatusError) return { ...result, status: error.status };
       if (!(error instanceof MutationError)) throw error;
-      observe(() => ({ policy, field: "mutations", first: index, results: [{ error: getErrorMessage(error) }] }));
+      observe(() => ({ policy, field: "mutations", firstIndex: index, results: [{ error: getErrorMessage(error) }] }));
       if (isFailingClosed(spec)) result.errors.push(error.message);
     }
   }

@@ -63,7 +63,7 @@ export const evaluatePolicy = (
   const budget = { left: mostPassCost };
   const results = evaluatePass(expressions.validations, variables, input, budget, typedVariables);
   if ("exhausted" in results) return fail(results.exhausted);
-  observe(() => ({ policy, field: "validations", first: 0, results }));
+  observe(() => ({ policy, field: "validations", firstIndex: 0, results }));
   const { authorizer: _, "authorizer.requestResource": __, ...withoutAuthorizer } = input;
   // Messages share the budget of the validations. They are evaluated even if all validations are true: if the budget is
   // exhausted, each validation has an error.

@@ -29,8 +29,11 @@ export interface TestedAdmissionPolicies {
   policies: readonly AnyPolicy[];
   /** The objects in the files. The cluster of each case has them. */
   objects: readonly NamedKubernetesObject[];
-  /** Returns the policies of a case, compiled for its minor version, and their bindings, for the rule's settings. */
-  selectObjects(ruleCase: Case, objects: readonly KubernetesObject[]): PolicyObject[];
+  /**
+   * Returns the rule's setting `policies` for a case: its policies, compiled for its minor version, and bindings.
+   * Policies that no binding in the files names get bindings, to parameters among `objectsOfCase`.
+   */
+  buildPolicySetting(ruleCase: Case, objectsOfCase: readonly KubernetesObject[]): PolicyObject[];
   /** Returns why the case's minor version of Kubernetes refuses one of its policies; undefined if it accepts all. */
   findMinorFault(ruleCase: Case): string | undefined;
 }
@@ -52,14 +55,14 @@ export const createTestedPolicies = (
   return {
     policies,
     objects,
-    selectObjects: (ruleCase, all) => {
+    buildPolicySetting: (ruleCase, objectsOfCase) => {
       const selected = compile(ruleCase.kubernetes).policies.filter((policy) => isSelected(policy, ruleCase));
-      const assumed = selected.filter((policy) => !isBound(policy, files));
+      const unbound = selected.filter((policy) => !isBound(policy, files));
       return [
         ...files.customKinds,
         ...selected,
         ...files.bindings.map(({ binding }) => binding),
-        ...assumed.flatMap((policy) => buildBindings(policy, all)),
+        ...unbound.flatMap((policy) => buildBindings(policy, objectsOfCase)),
       ];
     },
     findMinorFault: (ruleCase) => {
@@ -69,13 +72,17 @@ export const createTestedPolicies = (
   };
 };
 
-/** Compiles policies for a minor version. It compiles copies, because a rule compiles each policy object only once. */
+/**
+ * Compiles copies of policies for a minor version, because a rule compiles each policy object only once. Returns the
+ * copies, for which the rule now has the compiled expressions, and the policies that the version refuses.
+ */
 const compilePolicies = (rule: CatalogueRule["rule"], originals: readonly AnyPolicy[], kubernetes?: string) => {
   const policies = structuredClone(originals);
   const settings = { ...rule.settings, policies };
   rule.compileExpressions?.(settings, kubernetes);
-  const natives = (getVariants(rule, settings) ?? []).flatMap(({ native }) => native ?? []);
-  const faults = natives.flatMap(({ policy, findExpressionFault }) => {
+  // The rule has a variant for each policy, whose `native` is the policy and a function that checks its expressions.
+  const nativePolicies = (getVariants(rule, settings) ?? []).flatMap(({ native }) => native ?? []);
+  const faults = nativePolicies.flatMap(({ policy, findExpressionFault }) => {
     const error = kubernetes === undefined ? undefined : findExpressionFault(kubernetes);
     return error === undefined ? [] : [{ policy: policy as AnyPolicy, error }];
   });
@@ -86,7 +93,10 @@ const compilePolicies = (rule: CatalogueRule["rule"], originals: readonly AnyPol
 export const isSelected = ({ metadata: { name } }: AnyPolicy, { variant }: Case): boolean =>
   variant === undefined || variant === name || variant === getVariantName(name);
 
-/** Returns bindings for a policy that has none: to all objects, with all parameters of its kind among `objects`. */
+/**
+ * Returns bindings for a policy that has none. They bind it to all objects. If the policy has a paramKind, there is a
+ * binding for each namespace in which `objects` has parameters of this kind, or one binding if there are no parameters.
+ */
 const buildBindings = ({ kind, metadata, spec }: AnyPolicy, objects: readonly KubernetesObject[]): PolicyObject[] => {
   const { paramKind } = spec;
   const parameters = objects.filter(
@@ -113,7 +123,7 @@ export const describeBindings = (files: AdmissionPolicies): string[] => [
     .filter(({ policy }) => !isBound(policy, files))
     .map(
       ({ manifest, policy }) =>
-        `${formatFieldPosition(manifest, [])} ${formatPolicyName(policy)} has no binding: its cases run as if a binding named everything had it, for all objects${policy.spec.paramKind ? " and all parameters" : ""}${policy.kind.startsWith("Validating") ? ", with Deny" : ""}`,
+        `${formatFieldPosition(manifest, [])} ${formatPolicyName(policy)} has no binding: its cases run as if it had a binding with the name everything, for all objects${policy.spec.paramKind ? " and all parameters" : ""}${policy.kind.startsWith("Validating") ? ", with Deny" : ""}`,
     ),
   ...describeStrayBindings(files).map(({ sentence }) => sentence),
 ];
@@ -171,16 +181,17 @@ export const listCaseObjects = (ruleCase: Case, ofFiles: readonly NamedKubernete
 };
 
 /**
- * Completes what a case expects, from the actual outcome: a case may leave out the text that an API server puts before
- * a message, and members such as `code`.
+ * Adds to a case what it may leave out: the text that an API server puts before a message, the code and the reason of a
+ * refusal, and audit annotations. It takes these from the actual outcome, so that they count as expected.
  */
-export const completeExpectations = (ruleCase: Case, { outcome }: RuleDecision): Case => {
+export const addUnstatedExpectations = (ruleCase: Case, { outcome }: RuleDecision): Case => {
   const { status, warnings = [], audit } = outcome;
   const complete = (expected: string, actual: string | undefined, start: RegExp) =>
     actual !== undefined && actual.replace(start, "") === expected ? actual : expected;
   return {
     ...ruleCase,
-    // If the request was refused unexpectedly, only that is reported: the case then expects the unchanged object.
+    // If the request was refused unexpectedly, only this is reported. The object of a refused request is unchanged, so
+    // `becomes` is set to the unchanged object. Otherwise, a difference of the objects would be reported, too.
     ...(status && ruleCase.mutate && ruleCase.refused === undefined && { becomes: ruleCase.mutate }),
     ...(ruleCase.refused !== undefined && { refused: complete(ruleCase.refused, status?.message, beforeMessage) }),
     ...(ruleCase.warnings && {
@@ -235,10 +246,11 @@ export const describeIgnoredResults = (
   if (!outcome.allowed || (outcome.warnings ?? []).length > 0) return [];
   const lines = observations.flatMap((observation) => {
     if (!("field" in observation) || observation.field === "matchConditions") return [];
-    return observation.results.flatMap((result, index) => {
-      const what = `${formatPolicyName(observation.policy)}: spec.${observation.field}[${observation.first + index}]`;
+    return observation.results.flatMap((result, offset) => {
+      const { policy, field, firstIndex } = observation;
+      const what = `${formatPolicyName(policy)}: spec.${field}[${firstIndex + offset}]`;
       if (result && "error" in result) return [`${what} fails, which its failurePolicy ignores: ${result.error}`];
-      const isFalse = observation.field === "validations" && result && "value" in result && result.value === false;
+      const isFalse = field === "validations" && result && "value" in result && result.value === false;
       return isFalse ? [`${what} is false, but no binding denies it`] : [];
     });
   });

@@ -96,7 +96,7 @@ const describeParamRef = ({ name, selector, namespace, parameterNotFoundAction: 
   return `${which} in namespace ${namespace || "of the request"} (${act} if there are none)`;
 };
 
-/** Returns for instance "pods, but not pods/status, in namespaces with team=a". */
+/** Returns for instance "CREATE of pods (v1) in namespaces with labels a=b, but not CREATE of pods (v1) named web". */
 const describeMatchResources = (resources: MatchResources): string => {
   const { resourceRules = [], excludeResourceRules = [], namespaceSelector, objectSelector } = resources;
   const [objects, namespaces] = [describeSelector(objectSelector), describeSelector(namespaceSelector)];
@@ -128,12 +128,13 @@ const describeSelector = ({ matchLabels = {}, matchExpressions = [] }: ParamRef[
 /** Returns warnings about a policy, such as a missing binding. */
 const warnOfPolicy = (manifest: Manifest, policy: AnyPolicy, files: AdmissionPolicies): string[] => {
   const warn = (path: FieldPath, sentence: string) => `${formatFieldPosition(manifest, path)} ${sentence}`;
+  // The rule that evaluates a policy gets the policy and custom kinds in one setting. It reports a missing custom kind:
+  // "must have the CustomResourceDefinition geese.example.com among its policies: …".
   const { rule } = files.policies.find((document) => document.policy === policy)?.rule ?? {};
   const fault = rule?.checkSettings?.({ ...rule.settings, policies: [...files.customKinds, policy] } as object);
   return [
     ...(isBound(policy, files) ? [] : [warn([], "no file has a binding of it: without one, it does nothing")]),
     ...warnOfResources(policy.spec.matchConstraints, warn),
-    // For instance "the files must have the CustomResourceDefinition geese.example.com: …".
     ...(fault
       ? [warn(["spec", "mutations"], `spec.mutations: the files ${fault.replace(" among its policies", "")}`)]
       : []),

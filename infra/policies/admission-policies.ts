@@ -54,8 +54,11 @@ export interface ReadPolicyDocument {
 
 /** The admission policies and bindings in files, and the other objects in the files. */
 export interface AdmissionPolicies {
+  /** All policies and bindings, also those with faults. The next two members have those without faults. */
   documents: ReadPolicyDocument[];
+  /** `rule` is Postern's rule that evaluates policies of this kind. */
   policies: { manifest: Manifest; rule: CatalogueRule; policy: AnyPolicy }[];
+  /** `policy` is the kind and the name of the policy that the binding names. */
   bindings: { manifest: Manifest; policy: string; binding: AnyBinding }[];
   /** The custom kinds in the CustomResourceDefinitions, in the format of the rules' settings. */
   customKinds: PolicyObject[];
@@ -89,6 +92,7 @@ export const readAdmissionPolicies = async ({ admission, others }: PolicyManifes
     bindings: documents.flatMap(({ manifest, object }) =>
       object && isBinding(object) ? [{ manifest, policy: formatBoundPolicy(object), binding: object }] : [],
     ),
+    // Only the mutating rule reads CustomResourceDefinitions: it needs the schemas of custom kinds to merge objects.
     customKinds: others.flatMap(({ object }) =>
       object.kind === "CustomResourceDefinition"
         ? (readDocument(mutating, object).objects as PolicyObject[]).filter(isCustomKind)

@@ -31,15 +31,15 @@ export const createCoverage = ({ policies }: AdmissionPolicies) => {
       const mutated = new Set<string>();
       for (const observation of observations) {
         if (!("field" in observation)) continue;
-        const { policy, field, first, results } = observation;
+        const { policy, field, firstIndex, results } = observation;
         if (results.length > 0) seen.add(formatPolicyName(policy));
         for (const [offset, result] of results.entries()) {
           if (!result || !("value" in result)) continue;
-          const mutation = field === "mutations" ? toKey(policy, field, first + offset) : "";
+          const mutation = field === "mutations" ? toKey(policy, field, firstIndex + offset) : "";
           // An API server may repeat a mutation, which then usually changes nothing. Only its first result counts.
           if (mutated.has(mutation)) continue;
           if (mutation !== "") mutated.add(mutation);
-          seen.add(toKey(policy, field, first + offset, result.value));
+          seen.add(toKey(policy, field, firstIndex + offset, result.value));
         }
       }
     },

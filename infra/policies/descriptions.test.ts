@@ -11,7 +11,7 @@ const faultlessCases = benchPolicyCases.filter(({ policies }) =>
   policies.every((policy) => findPolicyFaults(policy).length === 0),
 );
 
-test("describePolicyRules describes every rule of the measured policies", () => {
+test("describePolicyRules describes every rule of faultless policies that were evaluated with kinitiras", () => {
   assert.ok(faultlessCases.length > 280, `${faultlessCases.length}`);
   for (const { id, policies } of faultlessCases)
     for (const policy of policies) {

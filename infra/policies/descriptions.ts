@@ -1,6 +1,6 @@
 import { toList, toMap, unescapeJsonPointerStep } from "#lib/json.ts";
 import type { Affinity, Toleration } from "#lib/kubernetes/core/v1.ts";
-import { originOversellResources } from "#lib/policy/overriders/origins.ts";
+import { multipliableResources } from "#lib/policy/overriders/origins.ts";
 import { templateOversellFactors } from "#lib/policy/overriders/resources.ts";
 import {
   allowsOnlyReplaceOperation,
@@ -176,7 +176,10 @@ const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTem
 const describeToleration = ({ key = "", operator, value = "", effect, tolerationSeconds }: Toleration) =>
   `${key || "*"}${operator === "Exists" ? "" : `=${value}`}${effect ? `:${effect}` : ""}${tolerationSeconds === undefined ? "" : ` for ${tolerationSeconds} s`}`;
 
-/** Names the lists of terms in an affinity, such as "required nodeAffinity". Only a removal names empty lists. */
+/**
+ * Names the lists of terms in an affinity, such as "required nodeAffinity". A policy that removes these lists need not
+ * give their terms, so empty lists are then named, too.
+ */
 const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
   Object.entries(affinity).flatMap(([part, lists]) =>
     Object.entries(lists ?? {})
@@ -184,19 +187,22 @@ const listAffinityParts = (affinity: Affinity, isRemoved: boolean): string[] =>
       .map(([list]) => `${list.startsWith("required") ? "required" : "preferred"} ${part}`),
   );
 
-/** Describes an overrider of the list `origin`: it changes one field of a workload, which its type names. */
+/**
+ * Describes an overrider in the list `origin` of a policy of kinitiras: it changes one field of a workload, which its
+ * type names. The field `containerCount` is, despite its name, the index of a container.
+ */
 const describeOrigin = (origin: OriginOverrider): string => {
-  const { type, operation, containerCount = 0 } = origin;
+  const { type, operation, containerCount: containerIndex = 0 } = origin;
   const payload = origin[type === "resourceOversell" ? "resourcesOversell" : type];
   const isMap = type === "annotations" || type === "labels" || type === "nodeSelector";
   if (allowsOnlyReplaceOperation(type) && (operation ?? "replace") !== "replace")
     return `fails, as ${type} can only be replaced`;
   if (type === "resourceOversell") {
     const factors = describeFactors(payload);
-    return `${factors ? `multiplies ${factors}` : "leaves the resources"} of container ${containerCount}${factors ? "" : " alone"}`;
+    return `${factors ? `multiplies ${factors}` : "leaves the resources"} of container ${containerIndex}${factors ? "" : " alone"}`;
   }
   if (type === "resourceRequirements")
-    return `sets the resources of container ${containerCount} to ${quoteStart(payload ?? {})}`;
+    return `sets the resources of container ${containerIndex} to ${quoteStart(payload ?? {})}`;
   if (!isMap && type !== "tolerations") {
     const value = payload ?? unsetValues[type];
     return value === undefined ? `removes ${type}` : `sets ${type} to ${quoteStart(value)}`;
@@ -204,7 +210,7 @@ const describeOrigin = (origin: OriginOverrider): string => {
   const members = isMap
     ? joinWords(formatPairs(origin[type]))
     : joinWords((origin.tolerations ?? []).map(describeToleration));
-  // With `replace: true`, upstream ignores the operation, and sets the whole map or list.
+  // With `replace: true`, kinitiras ignores the operation, and sets the whole map or list.
   if (operation === "remove" && origin.replace !== true)
     return members
       ? `removes ${type} ${isMap ? joinWords(Object.keys(payload ?? {})) : members}`
@@ -216,12 +222,15 @@ const describeOrigin = (origin: OriginOverrider): string => {
 /** The values that fields get if a policy sets them to nothing. Other fields are removed. */
 const unsetValues: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
 
-/** Returns for instance "requests.cpu by 0.5 and limits.memory by 2". */
+/**
+ * Describes the factors by which a policy of kinitiras multiplies a container's resources, for instance "requests.cpu
+ * by 0.5 and limits.memory by 2". Factors of resources that kinitiras doesn't multiply are left out.
+ */
 const describeFactors = (factors: unknown): string =>
   joinWords(
     Object.entries(toMap(factors)).flatMap(([list, amounts]) =>
       Object.entries(toMap(amounts))
-        .filter(([name]) => originOversellResources.includes(name))
+        .filter(([name]) => multipliableResources.includes(name))
         .map(([name, factor]) => `${list}.${name} by ${factor}`),
     ),
   );

@@ -108,6 +108,7 @@ const checkScript = async (
   const [output, shape] = at.startsWith("spec.validateRules")
     ? (["validate", 'a struct, such as {valid: false, reason: "…"}'] as const)
     : (["patches", 'a list, such as [{op: "remove", path: "…"}]'] as const);
+  // A script in the field `cue` sets an output. One in the field `renderedCue` is never run: it is only for readers.
   const isWrong = at.endsWith(".cue") && (await hasWrongOutput(script, output, evaluateCue));
   return { faults: [], warnings: isWrong ? [`${at} must set ${output} to ${shape}: every request fails`] : [] };
 };

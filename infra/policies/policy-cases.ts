@@ -30,7 +30,7 @@ import type { Manifest } from "../manifests/manifests.ts";
 import { setNamespace } from "../manifests/object-store.ts";
 import type { PolicyMatch, TestResult } from "../testing/results.ts";
 import {
-  completeExpectations,
+  addUnstatedExpectations,
   createTestedPolicies,
   describeIgnoredResults,
   fillCase,
@@ -45,8 +45,8 @@ import { type AdmissionPolicies, formatFieldPosition } from "./admission-policie
 /** A rule that evaluates the policies under test. */
 interface RuleWithTestedPolicies {
   listed: CatalogueRule;
-  /** The keys of the rule's settings that contain the policies. */
-  policyKeys: string[];
+  /** The names of the rule's settings that contain the policies. */
+  settingsWithPolicies: string[];
   /** For rules that evaluate admission policies. */
   admissionPolicies?: TestedAdmissionPolicies;
 }
@@ -75,7 +75,7 @@ export const findRulesForPolicies = (
     return [
       {
         listed: { ...listed, rule: { ...rule, match: matchEverything, settings } },
-        policyKeys: Object.keys(policiesBySetting),
+        settingsWithPolicies: Object.keys(policiesBySetting),
       },
     ];
   });
@@ -83,14 +83,17 @@ export const findRulesForPolicies = (
 /** Matches all requests, because cases are evaluated without webhook entries. */
 const matchEverything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
 
-/** Returns the rules that evaluate the admission policies of files. The rules match all requests. */
+/**
+ * Returns the rules that evaluate the admission policies of files. The rules match all requests, so that only the
+ * constraints of the policies decide what a policy matches.
+ */
 export const findRulesForAdmissionPolicies = (files: AdmissionPolicies): RuleWithTestedPolicies[] => {
   const values = files.others.map(({ object }) => object);
   const objects = requireObjects(values, (index) => formatFieldPosition(files.others[index] as Manifest, []));
   return [...new Set(files.policies.map(({ rule }) => rule))].map((listed) => {
     const rule = { ...listed.rule, match: matchEverything };
     const admissionPolicies = createTestedPolicies(listed, files, objects);
-    return { listed: { ...listed, rule }, policyKeys: ["policies"], admissionPolicies };
+    return { listed: { ...listed, rule }, settingsWithPolicies: ["policies"], admissionPolicies };
   });
 };
 
@@ -111,10 +114,10 @@ export const readPolicyCases = async (
     const found = rules.filter(({ listed }) => listed.phases.includes(phase));
     const admissionRules = found.filter((rule) => rule.admissionPolicies);
     const otherRules = found.filter((rule) => !rule.admissionPolicies);
-    if (found.length === 0) throw complain([phase], `says ${phase}, which no rule does that reads such policies`);
-    // If rules of other policies than admission policies evaluate the case, its settings are for them.
-    const [configured = found[0] as RuleWithTestedPolicies] = otherRules;
-    const fault = findCaseSettingsFault(configured, ruleCase.settings);
+    if (found.length === 0) throw complain([phase], `has ${phase}, but no rule that reads such policies ${phase}s`);
+    // A case's settings are for the first rule that evaluates other policies than admission policies, if there is one.
+    const [ruleWithSettings = found[0] as RuleWithTestedPolicies] = otherRules;
+    const fault = findCaseSettingsFault(ruleWithSettings, ruleCase.settings);
     if (fault !== undefined) throw complain(["settings"], fault);
     const mistake = findAdmissionCaseMistake(admissionRules, ruleCase);
     if (mistake !== undefined) throw complain(mistake.path, mistake.sentence);
@@ -189,7 +192,8 @@ export const runPolicyCase = async (
     report(observations);
     if (fails !== undefined) return toResult([`it does not fail, but should: ${fails}`], [], matches);
     if (tested.length === 0) return toResult(describeCaseDifferences(filled, decision));
-    const differences = describeCaseDifferences(completeExpectations(filled, decision), decision);
+    // The code and the reason of a refusal, and audit annotations, are compared only if the case states them.
+    const differences = describeCaseDifferences(addUnstatedExpectations(filled, decision), decision);
     const { mistakes = [], notes = [] } = describeMatches(ruleCase, matches, decision.outcome.allowed);
     // Where other rules evaluate the case, too, it may be about their policies. Then such a mistake is only a note.
     const isAdmissionOnly = rules.length === tested.length;
@@ -207,7 +211,10 @@ export const runPolicyCase = async (
   }
 };
 
-/** Returns mistakes if not the expected policies have matched, or else notes that name the evaluated policies. */
+/**
+ * Returns a mistake if a policy matched although the case says `unmatched`, or if no policy matched although the case
+ * doesn't say so. If only some policies matched, returns a note that names these.
+ */
 const describeMatches = (
   ruleCase: Case,
   matches: readonly PolicyMatch[],
@@ -219,6 +226,8 @@ const describeMatches = (
     return { mistakes: [`no admission policy should match, but ${names} does`] };
   // A refusal names its policy. Otherwise, if only some policies matched, a note names these.
   if (matched.length > 0) return isAllowed && matches.length > matched.length ? { notes: [`evaluated: ${names}`] } : {};
+  // If the evaluation of a match condition fails, the request may be refused although no policy matched. If an expected
+  // refusal is missing, this is already reported as a difference.
   if (ruleCase.unmatched || !isAllowed || ruleCase.refused !== undefined) return {};
   const reasons = matches.map(({ policy, because }) => `${policy} doesn't match: ${because}`);
   return { mistakes: ["no admission policy was evaluated; if that is right, say unmatched: true", ...reasons] };
@@ -265,14 +274,16 @@ const evaluateWithRule = (
     );
   if (admissionPolicies === undefined) return evaluate(ruleCase);
   const objects = listCaseObjects(ruleCase, admissionPolicies.objects);
+  const settings = { policies: admissionPolicies.buildPolicySetting(ruleCase, objects) };
+  // `variant` names a policy, and has selected it in these settings. It must not also select a variant of the rule.
   const { variant: _, ...rest } = ruleCase;
-  const settings = { policies: admissionPolicies.selectObjects(ruleCase, objects) };
   return evaluate({ ...rest, settings, needs: { ...ruleCase.needs, objects } });
 };
 
 /** Builds the review of a case. Resource and scope come from the kinds that the case's cluster serves. */
 const buildCaseReview = (listed: CatalogueRule, ruleCase: Case): AdmissionReview => {
   const object = ruleCase[getCasePhase(ruleCase)] ?? {};
+  // Of the metadata, listServedResources reads only the namespace: an object with one has a namespaced kind.
   const objectInNamespace =
     ruleCase.namespace === undefined ? object : { ...object, metadata: { namespace: ruleCase.namespace } };
   const served = findServedResource(
@@ -335,13 +346,13 @@ const caseShape = createMapShape({
 
 /** Describes a mistake in the settings of a case; undefined if there is none. */
 const findCaseSettingsFault = (
-  { listed: { rule }, policyKeys }: RuleWithTestedPolicies,
+  { listed: { rule }, settingsWithPolicies }: RuleWithTestedPolicies,
   caseSettings: object | undefined,
 ): string | undefined => {
   const [mistake] = findSettingsMistakes(rule, caseSettings ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
-  const policyKey = policyKeys.find((key) => Object.hasOwn(caseSettings ?? {}, key));
-  if (policyKey !== undefined) return `can't have settings.${policyKey}: they are those that are tested`;
+  const policySetting = settingsWithPolicies.find((name) => Object.hasOwn(caseSettings ?? {}, name));
+  if (policySetting !== undefined) return `can't have settings.${policySetting}: they are those that are tested`;
   const fault = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, caseSettings));
   return fault && `can't have these settings: it ${fault}`;
 };

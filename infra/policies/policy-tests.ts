@@ -28,10 +28,11 @@ export const openPolicyTests = async (
   setups?: ReadonlyMap<string, RuleConfig>,
 ): Promise<PolicyTests> => {
   const parts = partitionManifests(manifests);
-  const documents = parts.kinitiras.map(({ object }) => object);
+  // kinitiras is a policy engine; admission policies are those of Kubernetes. Different rules evaluate them.
+  const kinitirasPolicies = parts.kinitiras.map(({ object }) => object);
   const admission = parts.admission.length > 0 ? await readAdmissionPolicies(parts) : undefined;
   const rules = [
-    ...(documents.length > 0 ? findRulesForPolicies(catalogue, documents, setups) : []),
+    ...(kinitirasPolicies.length > 0 ? findRulesForPolicies(catalogue, kinitirasPolicies, setups) : []),
     ...(admission ? findRulesForAdmissionPolicies(admission) : []),
   ];
   const cases = await Promise.all(files.map((file) => readPolicyCases(file, rules)));

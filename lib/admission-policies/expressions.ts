@@ -189,7 +189,7 @@ export const evaluateMatchConditions = (
   const errors: string[] = [];
   if ("exhausted" in results) errors.push(results.exhausted);
   else {
-    observe(() => ({ policy, field: "matchConditions", first: 0, results }));
+    observe(() => ({ policy, field: "matchConditions", firstIndex: 0, results }));
     for (const result of results)
       if (result && "error" in result) errors.push(result.error);
       else if (result && "value" in result && result.value === false) return false;

@@ -13,7 +13,7 @@ export type PolicyObservation = { readonly policy: AnyPolicy } & (
   | {
       readonly field: ObservedField;
       /** The index, in the policy's list `field`, of the expression that gave `results[0]`. */
-      readonly first: number;
+      readonly firstIndex: number;
       /** The value of a mutation is true if the mutation changed the object. */
       readonly results: readonly (ExpressionResult | undefined)[];
     }

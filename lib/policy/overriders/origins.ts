@@ -126,7 +126,7 @@ const replaceResources: ComputeChange = (podSpec, origin) => {
 };
 
 /** The only resources of a container that `resourcesOversell` can multiply. */
-export const originOversellResources = ["cpu", "memory", "storage", "ephemeral-storage"];
+export const multipliableResources = ["cpu", "memory", "storage", "ephemeral-storage"];
 
 /** Multiplies the requests and limits of a container by the overrider's factors. */
 const multiplyResources: ComputeChange = (podSpec, origin) => {
@@ -136,7 +136,7 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
   for (const list of ["requests", "limits"]) {
     const quantities = readOptionalMap(getOwn(resources, list), `resources.${list}`) ?? {};
     const factorsOfList = readOptionalMap(getOwn(factors, list), `resourcesOversell.${list}`);
-    for (const name of originOversellResources) {
+    for (const name of multipliableResources) {
       const [factor, quantity] = [getOwn(factorsOfList, name), getOwn(quantities, name)];
       if (factor == null || quantity == null) continue;
       requireFactor(factor, `resourcesOversell.${list}.${name}`);
