@@ -37,7 +37,7 @@ export interface CatalogueAndManifestFiles {
   /** The folder of postern.yaml. */
   folder: string;
   /** The manifests that settings name, by their path in postern.yaml; a text says why they can't be read. */
-  places: ManifestsByConfigPath;
+  manifestsByPath: ManifestsByConfigPath;
   /** The services that kubeconfigs name, by the kubeconfig's path; a text says why it can't be read. */
   services: ServicesByConfigPath;
   /** Returns the file and the line of a path in postern.yaml. */
@@ -398,7 +398,7 @@ const readManifestSetting = (
   value: unknown,
   read: (documents: readonly unknown[]) => ParsedManifests,
   path: ConfigPath,
-  { folder, places: manifestsByPath, complain }: ConfigReading,
+  { folder, manifestsByPath, complain }: ConfigReading,
 ): unknown => {
   const parts: unknown[] = typeof value === "string" ? [value] : toList(value);
   if (parts.length === 0) return value;

@@ -48,7 +48,7 @@ export interface Widget {
     );
   });
 
-  it("a file with a CustomResourceDefinition gives a kind of any name its own file", async () => {
+  it("a file with a CustomResourceDefinition for a kind Rule doesn't replace rule.ts, the code", async () => {
     const { files } = await read(buildDefinition({ names: { kind: "Rule", plural: "rules", singular: "rule" } }));
     assert.ok(!("rule.ts" in files));
   });

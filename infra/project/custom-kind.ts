@@ -63,6 +63,7 @@ import type { ObjectMeta } from "postern/kubernetes/meta/v1";
 
 ${print()}`,
     },
+    // In rule.ts, "pod" is the name of a variable. In cases.yaml and README.md, it is a word of a sentence.
     adapt: (file, text) =>
       file === "rule.ts"
         ? text

@@ -70,6 +70,10 @@ const printType = (schema: ObjectSchema, indent: string): string => {
   return nullable ? `${print()} | null` : print();
 };
 
+/**
+ * Returns the type of a list's elements. As `[]` follows, a union gets parentheses. `printType` returns only two kinds
+ * of unions: a type with `| null` at the end, and `number | string`.
+ */
 const printElement = (schema: ObjectSchema, indent: string): string => {
   const type = printType(schema, indent);
   return / \| (null|string)$/.test(type) ? `(${type})` : type;

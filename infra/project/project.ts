@@ -67,36 +67,44 @@ export const createRuleEnabledPredicate =
   (rule: string): boolean =>
     (rules.get(rule)?.mode ?? "off") !== "off";
 
-/** Reads and validates postern.yaml. Throws one Complaint with all mistakes and their lines. */
+/**
+ * Reads and validates postern.yaml. Throws one Complaint with all mistakes and their lines. `ruleNames` are the names
+ * of all rules, if `catalogue` has only some of them.
+ */
 export const readConfig = async (
   file: string,
   catalogue: CatalogueRule[],
-  names?: readonly string[],
+  ruleNames?: readonly string[],
 ): Promise<PosternConfig> =>
-  readConfigDocument(parseConfigDocument(await readConfigText(file), basename(file)), file, catalogue, names);
+  readConfigDocument(parseConfigDocument(await readConfigText(file), basename(file)), file, catalogue, ruleNames);
 
-/** Reads the files that a postern.yaml names, and validates it. Paths in it are relative to the folder of `file`. */
+/**
+ * Reads the files that a postern.yaml names, and validates it. Paths in it are relative to the folder of `file`.
+ * `ruleNames` are the names of all rules, if `catalogue` has only some of them.
+ */
 export const readConfigDocument = async (
   document: YamlDocument,
   file: string,
   catalogue: CatalogueRule[],
-  names?: readonly string[],
+  ruleNames?: readonly string[],
 ): Promise<PosternConfig> => {
+  const folder = dirname(file);
   const readAll = async <T>(member: SettingFileMember, read: (path: string) => Promise<T>) =>
     new Map(
       await Promise.all(
         listSettingPaths(document.value, catalogue, member).map(
-          async (place) => [place, await read(resolveConfigPath(place, dirname(file))).catch(toSentence)] as const,
+          async (path) => [path, await read(resolveConfigPath(path, folder)).catch(toSentence)] as const,
         ),
       ),
     );
-  const folder = dirname(file);
   const files = {
     folder,
-    places: await readAll("manifests", (path) => readManifestsStrictly([path], (file) => relative(folder, file))),
+    manifestsByPath: await readAll("manifests", (path) =>
+      readManifestsStrictly([path], (file) => relative(folder, file)),
+    ),
     services: await readAll("kubeconfigs", readServiceKubeconfig),
   };
-  return validateDocument(document, catalogue, files, names);
+  return validateDocument(document, catalogue, files, ruleNames);
 };
 
 /** The files and folders that a postern.yaml names. */
@@ -134,36 +142,39 @@ export const listConfigPaths = async (file: string): Promise<ConfigPaths> => {
 /** The members of a rule whose keys are settings that name files. */
 type SettingFileMember = "manifests" | "kubeconfigs";
 
-/** Returns the paths of files in the settings of rules. Ignores values of wrong types, which are checked later. */
+/**
+ * Returns the paths of files in the settings of rules. The keys of a rule's `member` are the names of such settings.
+ * Ignores values of wrong types, which are checked later.
+ */
 const listSettingPaths = (value: unknown, catalogue: CatalogueRule[], member: SettingFileMember): string[] => {
   const { rules, clusters } = toMap(value);
   const sections = [rules, ...Object.values(toMap(clusters)).map((cluster) => toMap(cluster).rules)];
   const settings = catalogue.flatMap(({ name, rule }) =>
-    Object.keys(rule[member] ?? {}).flatMap((key) =>
+    Object.keys(rule[member] ?? {}).flatMap((settingName) =>
       sections
         .flatMap((section) => Object.entries(toMap(section)))
         .map(([ruleText, config]) =>
-          findRuleByNameOrPlugin(ruleText, [name]) ? getSetting(toMap(config).settings, key) : undefined,
+          findRuleByNameOrPlugin(ruleText, [name]) ? getSetting(toMap(config).settings, settingName) : undefined,
         ),
     ),
   );
   return [...new Set(settings.flat().filter((setting) => typeof setting === "string"))];
 };
 
-export const parseConfig = (text: string, catalogue: CatalogueRule[], names?: readonly string[]): PosternConfig =>
-  validateDocument(parseConfigDocument(text, "postern.yaml"), catalogue, noFiles, names);
-const noFiles = { folder: "", places: new Map(), services: new Map() };
+export const parseConfig = (text: string, catalogue: CatalogueRule[], ruleNames?: readonly string[]): PosternConfig =>
+  validateDocument(parseConfigDocument(text, "postern.yaml"), catalogue, noFiles, ruleNames);
+const noFiles = { folder: "", manifestsByPath: new Map(), services: new Map() };
 
 /** Returns the checked content of postern.yaml. Mistakes are reported with their lines. */
 const validateDocument = (
   document: YamlDocument,
   catalogue: CatalogueRule[],
   files: Omit<CatalogueAndManifestFiles, "catalogue" | "names" | "findPlace">,
-  names: readonly string[] = catalogue.map(({ name }) => name),
+  ruleNames: readonly string[] = catalogue.map(({ name }) => name),
 ): PosternConfig => {
   const { config, mistakes } = validateConfig(document.value, {
     catalogue,
-    names,
+    names: ruleNames,
     findPlace: (path) => `${document.name}:${document.findLine(path)}`,
     ...files,
   });

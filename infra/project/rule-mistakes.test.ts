@@ -9,10 +9,11 @@ import { loadRules, readCatalogue } from "../catalogue/registry.ts";
 import { toRuleFolder } from "../catalogue/sources.ts";
 import { findRuleMistakes, readConfigManifests, requireRightRules } from "./rule-mistakes.ts";
 
-interface DefinitionRow {
+/** The members of a rule, and the mistakes in them. */
+interface RuleRow {
   what: string;
   members?: string;
-  /** Null if the definition has no match. */
+  /** Null if the rule has no match. */
   match?: string | null;
   mistakes?: string[];
   warnings?: string[];
@@ -20,9 +21,10 @@ interface DefinitionRow {
   isLoaded?: boolean;
 }
 
-const { definitions, definition } = readRows<{
-  definitions: DefinitionRow[];
-  definition: object;
+const { rules: ruleRows, widgetDefinition } = readRows<{
+  rules: RuleRow[];
+  /** The CustomResourceDefinition of a kind Widget. */
+  widgetDefinition: object;
 }>(import.meta.filename);
 
 const project = await createTestFolder();
@@ -35,6 +37,7 @@ before(async () => {
 
 const podsMatch = '[{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }]';
 
+/** Writes a rule.ts with these members, which are TypeScript. Returns the loaded rule, and mistakes that it has. */
 const loadRule = async (members: string) => {
   const name = `forbid-${++count}`;
   const folder = join(project, name);
@@ -67,11 +70,11 @@ ${members}
 };
 
 describe("the definition of a rule that", () => {
-  for (const { what, members = "", match = podsMatch, mistakes = [], warnings = [], isLoaded = true } of definitions)
+  for (const { what, members = "", match = podsMatch, mistakes = [], warnings = [], isLoaded = true } of ruleRows)
     it(`${what} has exactly these mistakes and warnings`, async () => {
       const matchMember = match === null ? "" : `match: ${match.trim()},`;
       const { listed, loadMistakes } = await loadRule([members.trimEnd(), matchMember].filter(Boolean).join("\n"));
-      const found = (await findRuleMistakes([listed], [definition])).get(listed) ?? [];
+      const found = (await findRuleMistakes([listed], [widgetDefinition])).get(listed) ?? [];
       const format = (isWarned: boolean) =>
         found
           .filter(({ isWarning = false }) => isWarning === isWarned)
@@ -96,7 +99,7 @@ describe("a build", () => {
       `/rule.ts:5 the group "example.com" is neither in Kubernetes, nor in the rule's crd.yaml, nor in the manifests that postern.yaml names; its resources are not checked`,
     ]);
     await mkdir(join(project, "cluster"));
-    await writeFile(join(project, "cluster/widgets.json"), JSON.stringify(definition));
+    await writeFile(join(project, "cluster/widgets.json"), JSON.stringify(widgetDefinition));
     await assert.rejects(requireRightRules([listed], file), ({ message }: Error) => {
       assert.equal(
         trim(message),
@@ -108,13 +111,14 @@ describe("a build", () => {
 
   it("a build opens no other file that postern.yaml names", async () => {
     const file = join(project, "postern.yaml");
+    // Each of these files would count as a manifest if it were opened.
     const kubeconfig = {
-      ...definition,
+      ...widgetDefinition,
       clusters: [{ name: "a", cluster: { "certificate-authority": "ca.json" } }],
       users: [{ name: "a", user: { "client-key": "key.json" } }],
     };
     await writeFile(file, "clusters: { a: { connect: { kubeconfig: kubeconfig.json } } }");
-    for (const [name, object] of Object.entries({ kubeconfig, ca: definition, key: definition }))
+    for (const [name, object] of Object.entries({ kubeconfig, ca: widgetDefinition, key: widgetDefinition }))
       await writeFile(join(project, `${name}.json`), JSON.stringify(object));
     assert.deepEqual(await readConfigManifests(file), []);
   });
