@@ -85,7 +85,7 @@ const run = async (
     throw new Complaint("--config needs --with working-tree or --against working-tree");
   // The versions are built one after the other, because one build alone uses several processors.
   const sides = [await openReplaySide(against, sideOptions), await openReplaySide(tried, sideOptions)] as const;
-  const terms = { sides, rules, cluster: options.text("cluster"), asRecorded: settings !== undefined };
+  const terms = { sides, rules, cluster: options.text("cluster"), useRecordedSettings: settings !== undefined };
   const results = replayAll(readRecordings(words), terms);
   const names = [sides[0].name, sides[1].name] as const;
   const counts = await (options.text("output") === "json"

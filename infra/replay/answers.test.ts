@@ -7,23 +7,23 @@ import { readRows } from "../../test/rows.ts";
 import { buildReview } from "../catalogue/cases.ts";
 import { listDifferingAspects, parseReplayedReviewOutcome, readRecordedAnswer } from "./answers.ts";
 
-const note = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };
-const changing: Case = {
+const configMap = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a" }, data: { a: "1" } };
+const mutatingCase: Case = {
   name: "is replayed",
-  mutate: note,
-  becomes: { ...note, data: { a: "1", b: "2" } } as typeof note,
+  mutate: configMap,
+  becomes: { ...configMap, data: { a: "1", b: "2" } } as typeof configMap,
 };
 const listed = toCatalogueRule("notes", { summary: "Notes.", match: [] });
-const review = buildReview(listed, changing);
+const review = buildReview(listed, mutatingCase);
 
 /** Returns the answer of a function, which must have a decision (`made`). */
-const answerWith = (outcome: ReviewOutcome, entry = changing) => {
-  const answer = parseReplayedReviewOutcome(buildReviewResponse(review, outcome), entry, review.request.uid);
+const answerWith = (outcome: ReviewOutcome, ruleCase = mutatingCase) => {
+  const answer = parseReplayedReviewOutcome(buildReviewResponse(review, outcome), ruleCase, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
   return answer;
 };
-const readRecorded = (entry: Partial<Case>) => {
-  const answer = readRecordedAnswer({ name: "is replayed", mutate: note, ...entry });
+const readRecorded = (outcome: Partial<Case>) => {
+  const answer = readRecordedAnswer({ name: "is replayed", mutate: configMap, ...outcome });
   assert.ok("made" in answer);
   return answer;
 };
@@ -45,7 +45,7 @@ describe("an answer", () => {
     });
     const added = answerWith({ allowed: true, patch: [{ op: "add", path: "/data/b", value: "2" }] });
     assert.deepEqual(listDifferingAspects(replaced, added), []);
-    assert.deepEqual(listDifferingAspects(readRecorded(changing), added), []);
+    assert.deepEqual(listDifferingAspects(readRecorded(mutatingCase), added), []);
     assert.equal(replaced.made.verdict, "changed");
   });
 
@@ -118,7 +118,7 @@ describe("an answer", () => {
     ],
   ] as const)
     it(`may be ${what}`, () => {
-      const found = parseReplayedReviewOutcome(answer, changing, review.request.uid);
+      const found = parseReplayedReviewOutcome(answer, mutatingCase, review.request.uid);
       if ("fault" in expected && expected.fault instanceof RegExp) {
         assert.ok("fault" in found);
         assert.match(found.fault, expected.fault);

@@ -12,7 +12,7 @@ export interface ReplayDecision {
   message?: string;
   code?: number;
   reason?: string;
-  /** `details` of the Status object; absent if a case records an answer without details. */
+  /** `details` of the Status object; absent if they aren't known, as in a case written by hand. */
   details?: Status["details"] | undefined;
   warnings: string[];
   audit: Record<string, string>;
@@ -39,6 +39,8 @@ export const readRecordedAnswer = (ruleCase: Case): ReplayedReviewOutcome => {
   const audit = fitAuditAnnotationKeys(ruleCase.audit ?? {});
   const { refused, becomes, mutate, code = 403, reason = "Forbidden", details } = ruleCase;
   if (refused !== undefined) {
+    // Details are compared if the answer has the member `details`, also with the value undefined. A recording without
+    // details says that there were none; a case written by hand leaves them open.
     const hasDetails = details !== undefined || ruleCase.recorded !== undefined;
     const status = { message: refused, code, ...(reason !== null && { reason }), ...(hasDetails && { details }) };
     return { made: { verdict: "denied", ...status, warnings, audit } };

@@ -97,7 +97,8 @@ async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerat
     const text = line.text?.trim();
     if (!isRecorded && handWrittenLines === undefined && (text === "" || text?.startsWith("#") || text === "---"))
       continue;
-    // A line without text is too long or not UTF-8. Counted as a recording, it doesn't make the other lines unreadable.
+    // A line without text is too long or not UTF-8. In a file of recordings, it is the only line that can't be read. So
+    // a file that begins with such a line is taken for recordings.
     if (handWrittenLines === undefined && (isRecorded || text === undefined || /^-\s*\{\s*"/.test(text))) {
       isRecorded = true;
       if (text !== "") yield parseRecording(line);
@@ -106,6 +107,7 @@ async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerat
     handWrittenLines ??= [];
     handWrittenLines.push(line);
     characters += line.text?.length ?? 0;
+    // A file of cases written by hand is parsed as a whole, so a line that can't be read ends it.
     const fault =
       characters > maxWrittenCharacters ? `makes this longer than ${maxWrittenCharacters} characters` : line.fault;
     if (fault !== undefined) {

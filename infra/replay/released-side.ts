@@ -54,7 +54,7 @@ export const openReleasedVersion = async (
   };
 };
 
-/** Returns the part of postern.yaml that a function's version was deployed with, as the releases record it. */
+/** Returns the part of postern.yaml that a function's version was deployed with: the member `share` in a release. */
 const findReleasedConfig = (releases: readonly Release[], functionName: string, version: string) =>
   releases
     .map(({ rules }) => (Object.hasOwn(rules, functionName) ? rules[functionName] : undefined))

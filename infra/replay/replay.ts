@@ -20,7 +20,7 @@ export type ReplayedRecordingResult =
       answers: [ReplayedReviewOutcome, ReplayedReviewOutcome];
       /** The recording has placeholders instead of free text. The cluster's verdict may have depended on that text. */
       redacted?: true;
-    } & Place);
+    } & CasePlace);
 
 /**
  * The result of replaying a review on two versions. `neither`: neither version evaluates the rule. `unplayed`: at
@@ -28,7 +28,8 @@ export type ReplayedRecordingResult =
  */
 export type ReplayComparisonState = "alike" | "differs" | "neither" | "unplayed";
 
-interface Place {
+/** Where a case is, and the case's name. */
+interface CasePlace {
   file: string;
   line: number;
   name: string;
@@ -42,7 +43,7 @@ interface ReplayOptions {
   /** The cluster whose settings are used, instead of the cluster in which a review was recorded. */
   cluster: string | undefined;
   /** Both versions use the settings in the recording instead of their own settings. */
-  asRecorded: boolean;
+  useRecordedSettings: boolean;
 }
 
 const maxConcurrentReplays = 8;
@@ -95,7 +96,13 @@ const replay = async (
   const cluster = options.cluster ?? recording.cluster;
   // A case written by hand is always replayed with the settings that it states.
   const isHandWritten = recording.rule === undefined;
-  const request: ReviewToReplay = { entry, rule, cluster, review, asRecorded: options.asRecorded || isHandWritten };
+  const request: ReviewToReplay = {
+    entry,
+    rule,
+    cluster,
+    review,
+    useRecordedSettings: options.useRecordedSettings || isHandWritten,
+  };
   const [left, right] = await Promise.all(options.sides.map((side) => side.answer(request)));
   if (left === undefined || right === undefined) throw new Error("there are two sides");
   const { redacted } = toMap(entry.recorded);
@@ -111,7 +118,7 @@ const replay = async (
   return { ...base, ...compareAnswers(left, right) };
 };
 
-/** Compares two versions' answers. If one of them could not answer, nothing is compared. */
+/** Compares two versions' answers. If one of them failed to answer (`fault`), nothing is compared. */
 const compareAnswers = (
   left: ReplayedReviewOutcome,
   right: ReplayedReviewOutcome,
@@ -121,10 +128,15 @@ const compareAnswers = (
     const differs = listDifferingAspects(left, right);
     return { state: differs.length > 0 ? "differs" : "alike", differs };
   }
-  return { state: "absent" in left && "absent" in right ? "neither" : "differs", differs: [] };
+  // A version whose answer is `absent` doesn't evaluate the rule, for instance because it doesn't have the rule.
+  const neitherEvaluates = "absent" in left && "absent" in right;
+  return { state: neitherEvaluates ? "neither" : "differs", differs: [] };
 };
 
-/** Returns a case's review. A recording has the whole request. The rule completes the one of a hand-written case. */
+/**
+ * Returns a case's review. A recorded case has the whole request. A case written by hand has only a part of it; the
+ * rest, such as the resource, follows from the rule's `match`.
+ */
 const restoreCaseReview = async (ruleCase: Case, rule: string): Promise<AdmissionReview> =>
   ruleCase.request
     ? restoreReview({ ...ruleCase, request: ruleCase.request })
@@ -137,5 +149,5 @@ const findListedRule = async (name: string): Promise<CatalogueRule> => {
   const { catalogue } = await projectRules;
   const found = catalogue.find((listed) => listed.name === name);
   if (found) return found;
-  throw new Error(`there is no rule "${name}" here that would say what it leaves open of its request`);
+  throw new Error(`the project has no rule "${name}", which would complete the request of the case`);
 };

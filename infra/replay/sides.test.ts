@@ -6,9 +6,9 @@ import { createReplaySideOfVersion, findRuleModeAndSettings, findServingFunction
 
 interface Row {
   name: string;
-  /** The member of the YAML file that is the configuration in the version. Without `of`, that is `given`. */
-  of?: "config" | "group";
-  given?: object;
+  /** The name of the function's configuration in the YAML file. Without it, `ownConfig` is the configuration. */
+  configName?: "config" | "group";
+  ownConfig?: object;
   cluster?: string;
   variant?: string;
   expected: object;
@@ -17,9 +17,11 @@ const rows = readRows<{ config: object; group: object; found: Row[] }>(import.me
 const { config, group } = rows;
 
 describe("the configuration of a rule in a version", () => {
-  for (const { name, of, given = of && rows[of], cluster, variant, expected } of rows.found)
-    it(`is ${name}`, () =>
-      assert.deepEqual(findRuleModeAndSettings(given ?? null, "notes", cluster, variant), expected));
+  for (const { name, configName, ownConfig = null, cluster, variant, expected } of rows.found)
+    it(`is ${name}`, () => {
+      const functionConfig = configName === undefined ? ownConfig : rows[configName];
+      assert.deepEqual(findRuleModeAndSettings(functionConfig, "notes", cluster, variant), expected);
+    });
 
   it("the configuration of a rule is absent if only this member of its group is off", () =>
     assert.deepEqual(findRuleModeAndSettings(group, "others", "prod", undefined), { absent: "has it off in prod" }));
@@ -51,10 +53,16 @@ describe("a replay on a version with an exception", () => {
     find: async () => ({ name: "notes", config }),
     invoke: async () => ({ fault: "it was asked" }),
   });
-  const answer = (now: string, asRecorded = false) => {
-    const entry = { name: "n", validate: {}, refused: "no", code: 422, warnings: ["w"], now };
+  const answer = (now: string, useRecordedSettings = false) => {
+    const entry = { name: "n", validate: {}, refused: "the rule refuses it", code: 422, warnings: ["w"], now };
     const { request } = buildPodReview({ namespace: "legacy" });
-    return side.answer({ entry, rule: "notes", cluster: undefined, review: { version: "v1", request }, asRecorded });
+    return side.answer({
+      entry,
+      rule: "notes",
+      cluster: undefined,
+      review: { version: "v1", request },
+      useRecordedSettings,
+    });
   };
   it("a replay admits what the exception covered at the time of the recording", async () =>
     assert.deepEqual(await answer("2027-01-31T23:59:59Z"), {

@@ -17,7 +17,7 @@ export interface ReviewToReplay {
   cluster: string | undefined;
   review: AdmissionReview;
   /** Evaluates the review with the settings in its recording, not with the version's settings for the cluster. */
-  asRecorded: boolean;
+  useRecordedSettings: boolean;
 }
 
 /** One of the two sources of answers that a replay compares: the recordings, or a version of the rules. */
@@ -48,11 +48,11 @@ export const recordedSide: ReplaySide = { name: "recorded", answer: async ({ ent
 export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySide => ({
   name: version.name,
   answer: async (request) => {
-    const { entry, rule, cluster, asRecorded, review } = request;
+    const { entry, rule, cluster, useRecordedSettings, review } = request;
     const servingFunction = await version.find(rule, getCasePhase(entry));
     if (!("config" in servingFunction)) return servingFunction;
     // With the recorded settings, the rule is evaluated even if the version has turned it off.
-    const configured: ConfiguredRule = asRecorded
+    const configured: ConfiguredRule = useRecordedSettings
       ? { mode: "enforce", settings: entry.settings ?? {} }
       : findRuleModeAndSettings(servingFunction.config, rule, cluster, entry.variant);
     if (!("settings" in configured)) return configured;
@@ -71,8 +71,9 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     });
     if (!("answer" in result)) return result;
     const answer = parseReplayedReviewOutcome(result.answer, entry, review.request.uid);
-    // An answer without a decision (`made`) says why the version made none.
-    return "made" in answer && !asRecorded ? { ...answer, mode: configured.mode } : answer;
+    // Only an answer with a decision (`made`) gets a mode, and only the version's own mode: with recorded settings,
+    // `configured` doesn't have it.
+    return "made" in answer && !useRecordedSettings ? { ...answer, mode: configured.mode } : answer;
   },
 });
 
@@ -90,8 +91,8 @@ const admitByException = ({ refused: _, becomes: __, ...entry }: Case, exception
  */
 const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
   const { version, request } = review;
-  // A rule whose recording has no needs read nothing, so any read fails (`reads: []`). A case written by hand has no
-  // `reads`: objects that it doesn't state don't exist.
+  // If a recording has no `needs`, the rule read nothing from the cluster. With `reads: []`, the replayed rule's reads
+  // fail. A case written by hand has no `reads`: objects that it doesn't state don't exist.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;
   return {
     phase: getCasePhase(entry),
@@ -102,6 +103,10 @@ const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
   };
 };
 
+/**
+ * How a version evaluates a rule for a cluster. `kubernetes` is the cluster's minor version, as it stands unchecked in
+ * the function's configuration. `absent` says why the version doesn't evaluate the rule, `fault` why that isn't known.
+ */
 type ConfiguredRule =
   | { mode: EnforcementMode; settings: object; kubernetes?: unknown; exceptions?: readonly RuleException[] }
   | { absent: string }
@@ -140,8 +145,9 @@ export const findRuleModeAndSettings = (
   const acceptedClusters = (isMap(clusters) ? Object.entries(clusters) : []).filter(([, setup]) => !isRefused(setup));
   const names = acceptedClusters.map(([name]) => name);
   const isOnInUnnamedClusters = general !== undefined && getOwn(general, "mode") !== "off";
-  const onlyGeneral = names.length === 0 && general !== undefined ? "every cluster" : undefined;
-  const cluster = clusterName ?? onlyGeneral ?? (names.length === 1 && !isOnInUnnamedClusters ? names[0] : undefined);
+  // If no cluster has a setup of its own, the general one is used. In messages, this text replaces the cluster's name.
+  const everyCluster = names.length === 0 && general !== undefined ? "every cluster" : undefined;
+  const cluster = clusterName ?? everyCluster ?? (names.length === 1 && !isOnInUnnamedClusters ? names[0] : undefined);
   if (cluster === undefined) {
     const choices = [...names, ...(isOnInUnnamedClusters ? ["or another one"] : [])].join(", ");
     return { fault: `--cluster must say in which cluster it is asked: ${choices}` };

@@ -41,8 +41,8 @@ const findCommand = (folder: string, name: string): string => {
 };
 
 /** Runs git in the project's folder. Returns its output, or an empty text if git fails. */
-const runGit = async (scratch: ReplayFoldersAndProcesses, ...words: string[]): Promise<string> => {
-  const { code, stdout } = await scratch.run("git", words, { cwd: getProjectRoot() });
+const runGitInProject = async (run: ReplayFoldersAndProcesses["run"], ...words: string[]): Promise<string> => {
+  const { code, stdout } = await run("git", words, { cwd: getProjectRoot() });
   return code === 0 ? stdout.trim() : "";
 };
 
@@ -141,7 +141,7 @@ const hasFolderOption = async (place: string, { name, scratch }: VersionBuild): 
  */
 const buildIn = async (place: string, version: VersionBuild, { isCopy = false } = {}): Promise<string> => {
   const { name, request, scratch } = version;
-  // A caller that passes no copy has already found that the version has --to.
+  // Outside of a copy, a version is built only if it has --to. The caller has checked that.
   const canChooseFolder = !isCopy || (await hasFolderOption(place, version));
   const out = canChooseFolder ? await scratch.folder() : join(place, "dist");
   const build = async (rules: readonly string[]): Promise<void> => {
@@ -204,7 +204,7 @@ export const openReplaySide = async (text: string, options: ReplaySideOptions): 
   const isPath = isAbsolute(text) || /^\.\.?(\/|$)/.test(text);
   const commit = isPath
     ? ""
-    : await runGit(scratch, "rev-parse", "--verify", "--quiet", "--end-of-options", `${text}^{commit}`);
+    : await runGitInProject(scratch.run, "rev-parse", "--verify", "--quiet", "--end-of-options", `${text}^{commit}`);
   if (commit !== "") return openBundleSide(await buildBundlesOfCommit(commit, buildOptions));
   const folder = resolve(text);
   if (isPosternProject(folder)) return openBundleSide(await buildBundlesOfCheckout(folder, buildOptions));
@@ -224,8 +224,8 @@ const createUnknownVersionComplaint = async (
     );
   if (!stage && isReleased(text)) return new Complaint(`${text} is a release; --stage must name its stage`);
   const list = ["for-each-ref", "--format=%(refname:short)", "--count=10", "--sort=-creatordate"];
-  const names = (await runGit(scratch, ...list, "refs/heads", "refs/tags")).split("\n").filter(Boolean);
-  const isShallow = (await runGit(scratch, "rev-parse", "--is-shallow-repository")) === "true";
+  const names = (await runGitInProject(scratch.run, ...list, "refs/heads", "refs/tags")).split("\n").filter(Boolean);
+  const isShallow = (await runGitInProject(scratch.run, "rev-parse", "--is-shallow-repository")) === "true";
   const possibleVersions = [
     "recorded",
     "working-tree",

@@ -22,6 +22,11 @@ export const compareAnswers = async (
   const open = async (version: string, folder: string) =>
     createReplaySideOfVersion(await openBundledVersion(version, folder, reviewLimitMilliseconds, scratch));
   const sides = [await open(from, bundles[0]), await open(to, bundles[1])] as const;
-  const results = replayAll(readRecordings(recordings), { sides, rules: [], cluster: undefined, asRecorded: false });
+  const results = replayAll(readRecordings(recordings), {
+    sides,
+    rules: [],
+    cluster: undefined,
+    useRecordedSettings: false,
+  });
   return isJson ? writeReplayJson(results, [from, to]) : writeReplayText(results, [from, to], maxPrintedPerRule);
 };
