@@ -18,7 +18,7 @@ export interface UpgradeDifferences {
   to: string;
   /** Why the new version can't build the project; absent if it can. */
   refusal?: string;
-  /** The rules of the catalogue that only one version has. `replaced` are new rules whose names the project uses. */
+  /** The catalogue's rules that only one version has. `replaced`: new ones that a rule of the project replaces. */
   catalogue: { added: string[]; removed: string[]; replaced: string[] };
   settings: { rule: string; changes: string[] }[];
   entries: { cluster: string; differences: string[] }[];
@@ -58,7 +58,7 @@ export const compareVersions = async (
   return { ...base, settings: await compareSettings(bundles, clusters), entries, bundles };
 };
 
-/** Returns which rules the new version adds and removes, and which of the project's rules it replaces. */
+/** Returns which rules the new version adds and removes, and which of the added ones the project's rules replace. */
 const compareCatalogues = async ([installed, wanted]: VersionPair, projectRules: readonly string[]) => {
   const [before, after] = [await listCatalogueNames(installed), await listCatalogueNames(wanted)];
   const added = after.filter((name) => !before.includes(name));

@@ -22,7 +22,7 @@ export interface PosternVersion {
 /** The answer of a version's command, or the error message of the command. */
 export type AnswerOrRefusal<Answer> = { answer: Answer } | { refusal: string };
 
-/** Returns a function that runs commands of the version in a folder. */
+/** Opens the version of Postern that is installed in `folder`. Its commands will run in the folder `cwd`. */
 const openVersion = async (
   folder: string,
   cwd: string,
