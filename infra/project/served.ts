@@ -51,18 +51,19 @@ export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule
   const { name, rule, members } = listed;
   if (members) return buildGroupEndpointConfig({ name, members }, config);
   const standard = rule.settings ?? {};
-  const usual = buildVariants(rule, standard);
-  const setups = listSetups(config, [listed], (rules) => {
-    const { mode, settings, exempt }: RuleConfig = rules.get(name) ?? { mode: "off", settings: standard };
+  const defaultVariants = buildVariants(rule, standard);
+  const { usual, clusters } = buildSetups(config, [listed], (rulesOfCluster) => {
+    const { mode, settings, exempt }: RuleConfig = rulesOfCluster.get(name) ?? { mode: "off", settings: standard };
     const variants = buildVariants(rule, settings);
     return {
       mode,
       settings,
-      ...(!isDeepStrictEqual(variants, usual) && variants),
+      // The function uses `defaultVariants` for a cluster whose setup has no `variants`.
+      ...(!isDeepStrictEqual(variants, defaultVariants) && variants),
       ...(mode !== "off" && buildExceptions(exempt)),
     };
   });
-  return { rule: name, ...selectLogs(config), ...usual, ...setups };
+  return { rule: name, ...selectLogs(config), ...defaultVariants, usual, clusters };
 };
 
 /** Returns the exceptions without their places in postern.yaml. */
@@ -77,16 +78,18 @@ const selectLogs = ({ logs }: PosternConfig) => (logs === undefined ? {} : { log
  * clusters have equal setups, the second has the name of the first in its place. A new cluster without own settings
  * changes nothing.
  */
-const listSetups = <Settings extends object>(
+const buildSetups = <Settings extends object>(
   { rules, clusters, refused = [] }: PosternConfig,
-  served: readonly CatalogueRule[],
-  build: (rules: ReadonlyMap<string, RuleConfig>) => Omit<ClusterSetup<Settings>, "keyVersions">,
+  rulesOfFunction: readonly CatalogueRule[],
+  build: (rulesOfCluster: ReadonlyMap<string, RuleConfig>) => Omit<ClusterSetup<Settings>, "keyVersions">,
 ): Pick<EndpointConfig<Settings>, "clusters"> & { usual: ClusterSetup<Settings> } => {
   const usual = { keyVersions: [1], ...build(rules) };
   const buildSetup = ({ keyVersions, rules, kubernetes }: ClusterConfig): ClusterSetup<Settings> => {
     const setup = { keyVersions, ...build(rules) };
-    const isOlder = setup.mode !== "off" && kubernetes !== undefined && differsByMinor(served, kubernetes);
-    return isOlder ? { ...setup, kubernetes } : setup;
+    // The function must know the cluster's minor version if a rule behaves differently in it than in the newest one.
+    const needsVersion =
+      setup.mode !== "off" && kubernetes !== undefined && differsByMinor(rulesOfFunction, kubernetes);
+    return needsVersion ? { ...setup, kubernetes } : setup;
   };
   const setups = [
     ...[...clusters].map(([name, cluster]) => [name, buildSetup(cluster)] as const),
@@ -148,8 +151,8 @@ export const buildGroupEndpointConfig = ({ name, members }: RuleGroup, config: P
   return {
     rule: name,
     ...selectLogs(config),
-    ...listSetups(config, members, (rules) => {
-      const settings = mapMembers((listed) => rules.get(listed.name) ?? buildOffConfig(listed));
+    ...buildSetups(config, members, (rulesOfCluster) => {
+      const settings = mapMembers((listed) => rulesOfCluster.get(listed.name) ?? buildOffConfig(listed));
       const mode = Object.values(settings).every((member) => member.mode === "off") ? "off" : "enforce";
       return { mode, settings };
     }),
@@ -169,8 +172,9 @@ const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberC
   const match = mode === "off" ? [] : (selectPhase(listed.rule.match, "mutate", settings) ?? []);
   if (match.length === 0) return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // failsOpen is computed as if the rule were hardened, because entries may be hardened after the functions were built.
-  const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, true).failurePolicy === "Ignore";
-  // The API server applies the exemptions by namespaceLabels, which are in the group's entry.
-  const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, false).exempt;
+  const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, { harden: true }).failurePolicy === "Ignore";
+  // Two exemptions are left to the group's entry: those by namespaceLabels, and those that hardening would add. An
+  // entry can't have the exceptions, because they have an end date: the function evaluates them.
+  const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, { harden: false }).exempt;
   return { mode, settings, match, failsOpen, exempt: { ...exempt, ...buildExceptions(setup.exempt) } };
 };

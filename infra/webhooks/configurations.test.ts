@@ -25,6 +25,8 @@ import { instanceLabel } from "./labels.ts";
 const pods = [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }] as const;
 const namespaces = [{ ...pods[0], resources: ["namespaces"] }] as const;
 
+/** The only rule with `guards`. Hardening makes it fail closed. */
+const guard = "second";
 const catalogue = [
   toCatalogueRule(
     "first",
@@ -38,12 +40,12 @@ const catalogue = [
     }),
   ),
   toCatalogueRule(
-    "second",
+    guard,
     rule({
       summary: "Second.",
       match: ({ kind }) => [{ ...pods[0], resources: [kind] }],
       settings: { kind: "pods" },
-      guards: true, // a security rule: hardening makes it fail closed
+      guards: true,
       matchPolicy: "Exact",
       sideEffects: "NoneOnDryRun",
       timeoutSeconds: 5,
@@ -66,9 +68,10 @@ const rows = readRows<{
   slow: [name: string, timeouts: Record<string, SlowRule>, message?: string][];
 }>(import.meta.filename);
 
+/** A rule with a timeout. It matches what `matches` has for `matchName`, and mutates, unless it `validates`. */
 type SlowRule = [
-  seconds: number,
-  match: string,
+  timeoutSeconds: number,
+  matchName: string,
   more?: { variants?: string[]; policies?: string[]; validates?: boolean },
 ];
 
@@ -166,11 +169,12 @@ describe("an entry", () => {
     it(name, () => assert.equal(buildSecondEntry(JSON.stringify(section), { harden }).failurePolicy, policy));
   it("a webhook entry of a rule that is no guard fails open, even if it is hardened", () => {
     for (const [name, { failurePolicy }] of Object.entries(buildEntries(all, { harden: true })))
-      assert.equal(failurePolicy, name.includes("second") ? "Fail" : "Ignore", name);
+      assert.equal(failurePolicy, name.includes(guard) ? "Fail" : "Ignore", name);
   });
 });
 
 describe("an exemption", () => {
+  // A hardened entry fails closed. It then exempts the namespaces that a cluster needs to repair itself.
   for (const [name, section, harden, matchExpressions] of rows.selectors)
     it(name, () =>
       assert.deepEqual(buildSecondEntry(JSON.stringify(section), { harden }).namespaceSelector, {
@@ -243,10 +247,10 @@ describe("webhook entries", () => {
     leases: [{ ...pods[0], apiGroups: ["coordination.k8s.io"], resources: ["leases"], operations: ["UPDATE"] }],
     podStatuses: [{ ...pods[0], resources: ["pods/status"] }],
   };
-  const createSlowRule = ([name, [timeoutSeconds, match, { variants = [], policies = [], validates = false } = {}]]: [
-    string,
-    SlowRule,
-  ]) => {
+  const createSlowRule = ([
+    name,
+    [timeoutSeconds, matchName, { variants = [], policies = [], validates = false } = {}],
+  ]: [string, SlowRule]) => {
     const object = { apiVersion: "v1", kind: "MutatingAdmissionPolicy", metadata: { name }, spec: {} };
     // The cast is safe: only the kind of the policy is read.
     const native = { policy: object, bindings: [], findExpressionFault: () => undefined } as unknown as NativePolicy;
@@ -255,7 +259,7 @@ describe("webhook entries", () => {
       name,
       rule({
         summary: "Slow.",
-        match: matches[match] ?? [],
+        match: matches[matchName] ?? [],
         timeoutSeconds,
         ...(validates ? { validate() {} } : { mutate() {} }),
         ...(entries.length > 0 && { variants: entries }),

@@ -14,7 +14,7 @@ import {
 import { buildGroupWebhookEntry, groupCompatibleRules, listSharedEntryConflicts } from "./groups.ts";
 import { buildObjectLabels } from "./labels.ts";
 import { explainWhyWebhookIsNeeded } from "./native-policies.ts";
-import { describeUsualWaits, findLongWaits, type LongWait, type TimedEntry } from "./waits.ts";
+import { describeUsualWaits, type EntryWithTimeout, findLongWaits, type LongWait } from "./waits.ts";
 
 /** How webhook configurations are built. */
 export interface WebhookConfigurationOptions {
@@ -83,6 +83,7 @@ export const buildWebhookConfigurations = (
   const warnings = findLongWaits(entries).map(
     (wait) => `${wait.sentence}; ${suggestShorterWait(catalogue, cluster, registration, wait)}`,
   );
+  // Without `warnOfLongWait`, long waits are an error. A caller with `warnOfLongWait` gets them as warnings.
   if (warnings.length > 0 && registration.warnOfLongWait === undefined) throw new Complaint(warnings.join("\n"));
   for (const sentence of warnings) registration.warnOfLongWait?.(sentence);
   return createConfigurations(registration.name, entries);
@@ -136,23 +137,27 @@ const suggestShorterWait = (
       members,
     }));
   // The wait that remains with the first group, with the first two groups, and so on; undefined if it isn't too long.
-  const remaining = groups.map((_, index) => {
+  const remainingSeconds = groups.map((_, index) => {
     const withGroups = { ...cluster, groups: [...cluster.groups, ...groups.slice(0, index + 1)] };
     const waits = findLongWaits(buildEntries(catalogue, withGroups, registration));
     return waits.find((wait) => wait.kind === kind)?.seconds;
   });
-  const fitting = remaining.indexOf(undefined);
-  const texts = (fitting < 0 ? groups : groups.slice(0, fitting + 1)).map(
+  const lastNeededIndex = remainingSeconds.indexOf(undefined);
+  const areGroupsEnough = lastNeededIndex >= 0;
+  const texts = (areGroupsEnough ? groups.slice(0, lastNeededIndex + 1) : groups).map(
     ({ name, members }) => `${name}: [${members.map((member) => member.name).join(", ")}]`,
   );
-  const last = remaining.at(-1);
-  if (fitting < 0 && (last === undefined || last >= seconds)) return "shorten some by timeoutSeconds in postern.yaml";
-  const change = fitting < 0 ? `to ${last} s; shorten the rest by timeoutSeconds` : "enough, or timeoutSeconds of some";
+  const secondsWithAll = remainingSeconds.at(-1);
+  if (!areGroupsEnough && (secondsWithAll === undefined || secondsWithAll >= seconds))
+    return "shorten some by timeoutSeconds in postern.yaml";
+  const change = areGroupsEnough
+    ? "enough; or shorten the timeoutSeconds of some rules"
+    : `to ${secondsWithAll} s; shorten the rest by timeoutSeconds`;
   return `groups: { ${texts.join(", ")} } in postern.yaml shortens that ${change}`;
 };
 
-/** A webhook entry, and what the calculation of waits needs to know about it. */
-interface BuiltEntry extends TimedEntry {
+/** A webhook entry, and what is needed to calculate how long a request could wait for entries. */
+interface BuiltEntry extends EntryWithTimeout {
   webhook: WebhookEntry;
 }
 
@@ -183,8 +188,8 @@ const buildWebhooks = (
         .filter((variantEntry) => explainWhyWebhookIsNeeded(setup, variantEntry, cluster) !== undefined)
         .map((variantEntry) => {
           const webhook = toWebhook(listed.name, phase, variantEntry, registration);
-          // Of entries with the same exclusiveGroup, at most one gets a request, such as of the variants of a rule. But
-          // several variants that are admission policies can get it.
+          // A request gets to at most one entry of an exclusiveGroup. The variants of a rule are such a group, but a
+          // request can get to several variants that are admission policies, so each of these is a group of its own.
           const exclusiveGroup = variantEntry.native ? webhook.name : listed.name;
           return { webhook, exclusiveGroup, exemptResources: variantEntry.entry.exempt.resources ?? [] };
         });

@@ -14,7 +14,10 @@ import { Complaint } from "../cli/complaint.ts";
 import type { RuleConfig, RuleExemptions } from "../config/config.ts";
 import { listVitalResourcesByWildcard } from "./vital-resources.ts";
 
-/** The exemptions of an entry. Exceptions of postern.yaml are not among them: API servers can't end them in time. */
+/**
+ * The exemptions of an entry. Exceptions of postern.yaml are not among them: they have an end date, which an API server
+ * can't compare with the time. The rule's function applies them.
+ */
 export interface EntryExemptions extends Omit<RuleExemptions, "exceptions"> {
   /** The vital resources for which the API server doesn't call the entry, as `group/resource/subresource`. */
   resources?: string[];
@@ -60,7 +63,7 @@ export const buildRuleWebhookEntries = (
   if (variants === undefined) {
     // Only a `match` that is a function of the settings may be empty. Another empty `match` is a mistake.
     const hasNoEntry = typeof listed.rule.match === "function" && matchesNothing(listed.rule, setup.settings);
-    return hasNoEntry ? [] : [{ entry: buildRuleWebhookEntry(listed, phase, setup, harden) }];
+    return hasNoEntry ? [] : [{ entry: buildRuleWebhookEntry(listed, phase, setup, { harden }) }];
   }
   const names = variants.map(({ name }) => name);
   const invalidName = names.find((name, index) => !isVariantName(name) || names.indexOf(name) < index);
@@ -69,16 +72,18 @@ export const buildRuleWebhookEntries = (
       `${listed.place}/${listed.file} has a variant "${invalidName}"; each needs a name of its own of lower-case letters, digits and hyphens, and not mutate or validate`,
     );
   return names.flatMap((variant) => {
-    const { rule, settings, failurePolicy, native } = applyVariant(listed.rule, setup.settings, variant);
+    // Some variants are made from an admission policy in the settings: `policy`.
+    const { rule, settings, failurePolicy, native: policy } = applyVariant(listed.rule, setup.settings, variant);
     if (matchesNothing(rule, settings)) return [];
     // The failurePolicy Ignore in postern.yaml comes before the variant's.
     const isOverridden = setup.failurePolicy === "Ignore" || failurePolicy === undefined;
     const variantSetup = { ...setup, settings, ...(!isOverridden && { failurePolicy }) };
-    const entry = buildRuleWebhookEntry({ ...listed, rule }, phase, variantSetup, harden);
+    const entry = buildRuleWebhookEntry({ ...listed, rule }, phase, variantSetup, { harden });
     // If an API server can't evaluate a matchCondition of an entry with failurePolicy Ignore, it skips the entry. A
-    // policy whose own failurePolicy is Fail must not be skipped, so its entry has none: the rule evaluates them.
-    const mayBeSkipped = native !== undefined && failurePolicy === "Fail" && entry.failurePolicy === "Ignore";
-    return [{ variant, native, entry: mayBeSkipped ? { ...entry, conditions: {} } : entry }];
+    // policy whose own failurePolicy is Fail must not be skipped, so its entry has no conditions: the rule evaluates
+    // the policy's matchConditions itself.
+    const mayBeSkipped = policy !== undefined && failurePolicy === "Fail" && entry.failurePolicy === "Ignore";
+    return [{ variant, native: policy, entry: mayBeSkipped ? { ...entry, conditions: {} } : entry }];
   });
 };
 
@@ -94,17 +99,18 @@ export const buildRuleWebhookEntry = (
   { name, place, file, rule }: CatalogueRule,
   phase: Phase,
   setup: RuleConfig,
-  harden: boolean,
+  { harden }: { harden: boolean },
 ): WebhookEntrySettings => {
   const { settings } = setup;
   const match = selectPhase(rule.match, phase, settings) ?? [];
   if (match.length === 0)
     throw new Complaint(`${place}/${file} has a ${phase} function, but its match selects no requests for it`);
   const failurePolicy = chooseFailurePolicy(setup, harden && rule.guards === true);
-  const sparesVital = failurePolicy === "Fail" && !rule.everywhere;
+  // If an entry that fails closed has no answer, a cluster must still be able to repair itself in these namespaces.
+  const exemptsVitalNamespaces = failurePolicy === "Fail" && !rule.everywhere;
   return {
     match,
-    exempt: chooseExemptions(name, match, setup, sparesVital),
+    exempt: chooseExemptions(name, match, setup, exemptsVitalNamespaces),
     conditions: {
       ...selectPhase(rule.authorizedBy, phase, settings),
       ...selectPhase(rule.matchConditions, phase, settings),
@@ -134,12 +140,12 @@ const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: bool
   return failurePolicy ?? (hardened ? "Fail" : "Ignore");
 };
 
-/** Returns an entry's exemptions: those in postern.yaml, vital resources and, with `sparesVital`, vital namespaces. */
+/** Returns an entry's exemptions: those in postern.yaml, vital resources and, if wanted, vital namespaces. */
 const chooseExemptions = (
   name: string,
   match: readonly RequestMatch[],
   { exempt: { exceptions: _, ...exempt } = {} }: RuleConfig,
-  sparesVital: boolean,
+  exemptsVitalNamespaces: boolean,
 ): EntryExemptions => {
   if (exempt.namespaceLabels && Object.keys(exempt.namespaceLabels).length > 0 && match.some(matchesNamespaces))
     throw new Complaint(
@@ -148,7 +154,7 @@ const chooseExemptions = (
   const resources = listVitalResourcesByWildcard(match);
   return {
     ...exempt,
-    ...(sparesVital && exempt.namespaces === undefined && { namespaces: vitalNamespaces }),
+    ...(exemptsVitalNamespaces && exempt.namespaces === undefined && { namespaces: vitalNamespaces }),
     ...(resources.length > 0 && { resources }),
   };
 };

@@ -33,8 +33,8 @@ export const buildGroupWebhookEntry = (
   const namespaces = firstEntry?.exempt.namespaces?.filter((name) =>
     others.every(({ exempt }) => exempt.namespaces?.includes(name)),
   );
-  // These vital resources match only by a wildcard. A member with the wildcard exempts them, and the other members
-  // don't match them, so the group's entry can exempt them.
+  // These are resources that a control plane must always be able to write, such as leases, and that only a member's
+  // wildcard matches. That member exempts them, and no other member matches them, so the entry can exempt them.
   const resources = listVitalResourcesByWildcard(match);
   const memberConditions = entries.map((entry) => buildMemberCondition(entry, match, { namespaces, resources }));
   return {
@@ -66,10 +66,11 @@ const buildMemberCondition = (
   const namespaces = exempt.namespaces?.filter((namespace) => !exemptForAll.namespaces?.includes(namespace)) ?? [];
   const resources = exempt.resources?.filter((key) => !exemptForAll.resources?.includes(key)) ?? [];
   const parts = [
-    // The group's match contains each member's, so a member's match of the same length is the same.
+    // The group's match has the elements of all members' matches. A member with as many elements has the same match.
     ...(dropDuplicates(match).length === groupMatch.length
       ? []
       : [joinWithOr(dropDuplicates(match).map(buildMatchCondition))]),
+    // `listEntryConditions` lacks the exempt namespaces: an entry of one rule exempts them by its namespaceSelector.
     ...(namespaces.length > 0 ? [`!(request.?namespace.orValue("") in ${toCelList(namespaces)})`] : []),
     ...listEntryConditions({ ...entry, exempt: { ...exempt, resources } }).map(([, expression]) => expression),
   ];
@@ -82,7 +83,10 @@ const parenthesize = (expression: string) => {
   return line.includes("\n") || line.includes("//") ? `(${line}\n)` : `(${line})`;
 };
 
-/** Builds a CEL condition on the operation and the resource of a request. Wildcards need no condition. */
+/**
+ * Builds a CEL condition on the operation and the resource of a request. It only saves calls, because the group's
+ * function tests each member's match, too. So it may hold for more requests, as it does for a match with a wildcard.
+ */
 const buildMatchCondition = ({ operations, resources }: RequestMatch): string => {
   const paths = resources.map((path) => (path.includes("/") ? path : `${path}/`));
   const conditions = [
@@ -132,8 +136,8 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
     ["namespaceSelector", active, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", active, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", active, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // An entry that fails closed exempts some namespaces by default, which only the entry knows and not the group's
-    // function. Members that fail closed must therefore exempt the same namespaces.
+    // An entry that hardening makes fail closed exempts some namespaces by default. The group's function is built as if
+    // nothing were hardened, so it can't exempt them for one member alone: all such members must exempt the same ones.
     [
       "exempt.namespaces where it fails closed",
       harden ? active.filter(failsClosed) : [],

@@ -18,12 +18,12 @@ const rows = readRows<{
     kind: "Validating" | "Mutating";
     minor?: string | null;
     /** Fields of the rule's section in postern.yaml. */
-    section?: object;
+    ruleConfig?: object;
     spec?: object;
     /** How many matchConditions the policy has. */
     conditions?: number;
     /** The length of the policy's name. */
-    length?: number;
+    policyNameLength?: number;
     /** Why the policy isn't native; undefined for a native one. */
     reason?: string;
   }[];
@@ -57,12 +57,12 @@ const buildPolicies = (kind: "Validating" | "Mutating", name: string, spec: obje
 const buildCluster = (
   kind: "Validating" | "Mutating",
   policies: object[],
-  section: object = {},
+  ruleConfig: object = {},
   { minor = "1.36" }: { minor?: string | null | undefined } = {},
 ) => {
   const rule = `${kind.toLowerCase()}-admission-policy`;
   const connect = { kubeconfig: "unused" };
-  const rules = { [rule]: { ...section, settings: { policies } } };
+  const rules = { [rule]: { ...ruleConfig, settings: { policies } } };
   const config = parseConfig(JSON.stringify({ rules, clusters: { local: { connect } } }), catalogue);
   const cluster = config.clusters.get("local");
   assert.ok(cluster);
@@ -76,14 +76,25 @@ const listEntryNames = (cluster: ReturnType<typeof buildCluster>) =>
   }).flatMap(({ webhooks }) => webhooks.map(({ name }) => name));
 
 describe("a policy is native, or the placement says why it has an entry", () => {
-  for (const { name, kind, spec = {}, section, conditions = 0, length = 3, reason, ...cluster } of rows.placements)
+  for (const {
+    name,
+    kind,
+    spec = {},
+    ruleConfig,
+    conditions = 0,
+    policyNameLength = 3,
+    reason,
+    minor,
+  } of rows.placements)
     it(name, () => {
-      const policyName = "n".repeat(length);
+      const policyName = "n".repeat(policyNameLength);
       const matchConditions = Array.from({ length: conditions }, (_, index) => ({
         name: `c${index}`,
         expression: "true",
       }));
-      const found = buildCluster(kind, buildPolicies(kind, policyName, { matchConditions, ...spec }), section, cluster);
+      const found = buildCluster(kind, buildPolicies(kind, policyName, { matchConditions, ...spec }), ruleConfig, {
+        minor,
+      });
       const [placed] = placePolicies(catalogue, found);
       assert.equal(placed?.reason, reason);
       assert.equal(placed?.native, reason === undefined);

@@ -123,10 +123,11 @@ export const explainWhyWebhookIsNeeded = (
   if (!kinds.includes(kind)) return `its Kubernetes ${kubernetes} doesn't serve ${kind} ${apiVersion}`;
   if (unapplied.includes(kind)) return `its API server doesn't apply a new ${kind}; the admission plugin must be on`;
   if (parseMinor(kubernetes) < parseMinor(oldestKubernetes))
-    return `which functions expressions have in Kubernetes ${kubernetes} isn't known`;
+    return `it isn't known which CEL functions Kubernetes ${kubernetes} has`;
   if (record) return "its reviews are recorded";
   if (exempt?.exceptions?.length) return "it has exceptions, and API servers have no clock to end them";
   if (mode !== "enforce" && kind === "MutatingAdmissionPolicy") return `API servers have no mode ${mode} for changes`;
+  // With failurePolicy Fail, API servers refuse requests for such errors even if the bindings only warn or audit.
   const mayRefuseInAnyMode = spec.paramKind !== undefined || "auditAnnotations" in spec;
   if (mode !== "enforce" && spec.failurePolicy !== "Ignore" && mayRefuseInAnyMode)
     return `in the mode ${mode}, API servers would refuse requests for errors of its parameters and audit annotations`;

@@ -119,7 +119,7 @@ describe("a rule's rights", () => {
     assert.deepEqual([...new Set(accounts.map(({ name }) => name))], ["other"]);
   });
 
-  it("a group has its members' rights, and a member that also validates has rights of its own, too", () => {
+  it("a group mutates with its members' rights, and a member that also validates does that with its own rights", () => {
     const groups = "groups: { both: [reads, asks] }";
     assert.deepEqual(listNames(`${rules}\n${groups}`), [
       "ClusterRole postern:asks",

@@ -24,7 +24,7 @@ describe("findUnsupportedValue", () => {
       kubernetes,
     );
   const reason =
-    "API servers of Kubernetes 1.36 don't convert a list in an Object{} that split or findAll made, or one to which maps or lists were added";
+    "API servers of Kubernetes 1.36 can't convert some lists in an Object{}: those that split or findAll return, and sums of lists with maps or lists in them";
   for (const text of rows.converted) it(`finds nothing in ${text}`, () => assert.equal(find(text, "1.36"), undefined));
   for (const text of rows.unconverted)
     it(`finds a list that API servers before 1.37 can't convert to JSON for the patch: ${text}`, () => {

@@ -34,7 +34,7 @@ export const findUnsupportedValue = (
   return mutations.some(({ jsonPatch, applyConfiguration }) =>
     hasUnconvertedList(parseExpression((jsonPatch ?? applyConfiguration)?.expression), parsedVariables),
   )
-    ? `${servers} don't convert a list in an Object{} that split or findAll made, or one to which maps or lists were added`
+    ? `${servers} can't convert some lists in an Object{}: those that split or findAll return, and sums of lists with maps or lists in them`
     : undefined;
 };
 
@@ -58,13 +58,14 @@ const [conditional, addition] = ["_?_:_", "_+_"];
 const textListFunctions = ["split", "findAll"];
 
 /**
- * Reports whether a value is a list that one of `textListFunctions` returns, or a sum of lists of which one has lists
- * or maps as elements. The value of a variable is that of its expression.
+ * Reports whether a value is a list that API servers can't convert to JSON, because of its type in Go: one that
+ * `textListFunctions` return, or a sum of lists of which one has lists or maps as elements. The value of a variable is
+ * that of its expression.
  */
 const isUnconvertedList = (value: Expression, variables: Variables): boolean => {
   if (isCall(value, conditional)) return listParts(value).some((part) => isUnconvertedList(part, variables));
   if (value.kind === "call")
-    return textListFunctions.includes(value.function) || (isCall(value, addition) && addsParts(value));
+    return textListFunctions.includes(value.function) || (isCall(value, addition) && hasNestedOperand(value));
   const isVariable =
     value.kind === "select" && value.operand.kind === "identifier" && removeDot(value.operand.name) === "variables";
   const variable = isVariable ? variables.get(value.field) : undefined;
@@ -72,17 +73,17 @@ const isUnconvertedList = (value: Expression, variables: Variables): boolean => 
 };
 
 /** Reports whether an operand of a sum of lists has lists or maps as elements, such as `[{"a": 1}]` or `[[1]]`. */
-const addsParts = (sum: Expression): boolean =>
+const hasNestedOperand = (sum: Expression): boolean =>
   listParts(sum).some(
-    (part) =>
-      (isCall(part, addition) && addsParts(part)) ||
-      (part.kind === "list" && part.elements.some(({ value: { kind } }) => kind === "map" || kind === "list")),
+    (operand) =>
+      (isCall(operand, addition) && hasNestedOperand(operand)) ||
+      (operand.kind === "list" && operand.elements.some(({ value: { kind } }) => kind === "map" || kind === "list")),
   );
 
 /** Reports whether a value in a JSON patch may be a list or a map with an `Object{}` in it, such as `[Object{}]`. */
 export const mayNestObject = (text: string): boolean => !isSafePatch(parseExpression(text));
 
-/** Reports whether API servers convert all values in an expression's JSON patches: none has a nested `Object{}`. */
+/** Reports whether API servers can convert the values of all JSON patches: no list or map has an `Object{}` in it. */
 const isSafePatch = (expression: Expression): boolean => {
   if (expression.kind === "struct" && removeDot(expression.name) === "JSONPatch")
     return expression.fields.every(({ name, value }) => (name === "value" ? isSafeOperand(value) : hasNoObject(value)));
@@ -99,7 +100,7 @@ const isSafePatch = (expression: Expression): boolean => {
 
 /**
  * Reports whether the value of a patch has no `Object{}` in a list or a map. An `Object{}` itself is safe with any
- * fields, because API servers don't convert its fields by cel-go's lists and maps.
+ * fields: the fault is in cel-go's conversion of lists and maps, which isn't used for these fields.
  */
 const isSafeOperand = (operand: Expression): boolean => {
   if (operand.kind === "struct") return true;

@@ -6,7 +6,7 @@ import type { RequestMatch } from "#lib/rule.ts";
 import { coversResource, vitalResources } from "./vital-resources.ts";
 
 /** What is known of a webhook entry to compute waits. */
-export interface TimedEntry {
+export interface EntryWithTimeout {
   webhook: {
     name: string;
     rules: readonly RequestMatch[];
@@ -19,9 +19,10 @@ export interface TimedEntry {
   exemptResources: readonly string[];
 }
 
-export interface TimedEntries {
-  mutating: readonly TimedEntry[];
-  validating: readonly TimedEntry[];
+/** The webhook entries of a cluster by phase, with what is needed to compute how long a write could wait for them. */
+export interface EntriesByPhase {
+  mutating: readonly EntryWithTimeout[];
+  validating: readonly EntryWithTimeout[];
 }
 
 /** A write that would wait for webhooks longer than is safe. */
@@ -31,7 +32,7 @@ export interface LongWait {
   /** Describes the wait, its entries and the limit. */
   sentence: string;
   /** The mutating entries that the write waits for. */
-  mutating: readonly TimedEntry[];
+  mutating: readonly EntryWithTimeout[];
 }
 
 /** "vital" if the control plane doesn't work without the write, for instance the renewal of a lease. */
@@ -57,7 +58,7 @@ const usualWrites: readonly [group: string, path: string][] = [
 ];
 
 /** Finds waits that are too long. Returns at most two: the longest for vital resources, and the longest for others. */
-export const findLongWaits = (entries: TimedEntries): LongWait[] => {
+export const findLongWaits = (entries: EntriesByPhase): LongWait[] => {
   const longest = new Map<WriteKind, Wait>();
   for (const [group, path] of listResources(entries)) {
     const kind = isVital(group, path) ? "vital" : "other";
@@ -89,7 +90,7 @@ const describeWait = (kind: WriteKind, { seconds, path, operation, mutating, val
 };
 
 /** Describes how long usual writes could wait: for each resource, the longest wait of all operations. */
-export const describeUsualWaits = (entries: TimedEntries): string => {
+export const describeUsualWaits = (entries: EntriesByPhase): string => {
   const waits = usualWrites.map(([group, path]) => {
     const seconds = operations.map((operation) => findWait(entries, group, path, operation).seconds);
     return { path, seconds: Math.max(...seconds) };
@@ -100,15 +101,15 @@ export const describeUsualWaits = (entries: TimedEntries): string => {
 };
 
 /** A write, and how long it could wait for which entries. */
-interface Wait extends TimedEntries {
+interface Wait extends EntriesByPhase {
   seconds: number;
   path: string;
   operation: Operation;
 }
 
 /** Returns how long a write could wait, and for which entries: all mutating ones, and the slowest validating one. */
-const findWait = (entries: TimedEntries, group: string, path: string, operation: Operation): Wait => {
-  const isCalled = ({ webhook, exemptResources }: TimedEntry) =>
+const findWait = (entries: EntriesByPhase, group: string, path: string, operation: Operation): Wait => {
+  const isCalled = ({ webhook, exemptResources }: EntryWithTimeout) =>
     !exemptResources.includes(toResourceKey(group, path)) &&
     webhook.rules.some(
       (match) =>
@@ -136,7 +137,7 @@ const findWait = (entries: TimedEntries, group: string, path: string, operation:
  * Lists the resources for which waits may differ, such as ["apps", "deployments/scale"]: usual ones first, then vital
  * ones, then those that the rules of webhook entries name. An asterisk in a rule stays, for instance `pods/*`.
  */
-const listResources = ({ mutating, validating }: TimedEntries): [group: string, path: string][] => {
+const listResources = ({ mutating, validating }: EntriesByPhase): [group: string, path: string][] => {
   const rules = [...mutating, ...validating].flatMap(({ webhook }) => webhook.rules);
   const usualAndVital = [...usualWrites, ...vitalResources.map(({ group, path }): [string, string] => [group, path])];
   const ofEntries = [...new Set(rules.flatMap(({ apiGroups }) => apiGroups))].flatMap((group) => {
@@ -144,8 +145,13 @@ const listResources = ({ mutating, validating }: TimedEntries): [group: string, 
       .filter(({ apiGroups }) => apiGroups.includes(group) || apiGroups.includes("*"))
       .flatMap(({ resources }) => resources.map((path) => path.split("/")));
     const names = [...new Set(paths.map(([name = ""]) => name))];
-    const ends = [...new Set(["", ...paths.flatMap(([, subresource]) => (subresource ? `/${subresource}` : []))])];
-    return names.flatMap((name) => ends.map((end): [string, string] => [group, `${name}${end}`]));
+    const subresources = [
+      ...new Set(["", ...paths.flatMap(([, subresource]) => (subresource ? `/${subresource}` : []))]),
+    ];
+    // Each name gets each subresource: rules for `pods/*` and `*/scale` both match `pods/scale`, which neither names.
+    return names.flatMap((name) =>
+      subresources.map((subresource): [string, string] => [group, `${name}${subresource}`]),
+    );
   });
   return [...usualAndVital, ...ofEntries];
 };
