@@ -12,6 +12,7 @@ import { toOneLine, truncateText } from "../cli/terminal.ts";
 export interface LocalRecordingWriter {
   /** Queues a review, which is written to a file later. Returns at once, and never throws. */
   record(review: RecordedReview): void;
+  /** Appends a finished recording, such as one from a bucket, and waits until it is in the file. Never throws. */
   append(cluster: string, rule: string, line: string): Promise<void>;
   /** Waits until all recordings are written, and returns a summary. */
   close(): Promise<string>;
