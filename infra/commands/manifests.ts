@@ -26,7 +26,7 @@ import {
 } from "../config/connections.ts";
 import { formatYamlDocuments } from "../diff/yaml-lines.ts";
 import { createRuleEnabledPredicate, readProject, reportBroken } from "../project/project.ts";
-import { describeGroupAdvice, findBestGroup } from "../project/serial-calls.ts";
+import { describeGroupAdvice, findGroupSavingMostCalls } from "../project/serial-calls.ts";
 import { countAnnotationBytesAfterApply, mostAnnotationBytes } from "../webhooks/apply-size.ts";
 import { callThroughRelay, describeWaits } from "../webhooks/configurations.ts";
 import { describePlacements, placePolicies, toPolicySupport } from "../webhooks/native-policies.ts";
@@ -101,7 +101,7 @@ export default {
     for (const line of describePlacements(placePolicies(catalogue, cluster))) writeNote(`policies ${line}`);
     const waits = describeWaits(catalogue, cluster);
     if (waits !== undefined) writeNote(waits);
-    const advice = await findBestGroup(catalogue, cluster, config.clusters.values());
+    const advice = await findGroupSavingMostCalls(catalogue, cluster, config.clusters.values());
     if (advice !== undefined) writeNote(describeGroupAdvice(advice).join("\n"));
     const documents = buildClusterObjects(catalogue, cluster, {
       name,

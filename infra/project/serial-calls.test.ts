@@ -8,7 +8,7 @@ import { type RequestMatch, type Rule, rule } from "#lib/rule.ts";
 import { toCatalogueRule } from "../../test/catalogue-rules.ts";
 import { readRows } from "../../test/rows.ts";
 import { parseConfig } from "./project.ts";
-import { countSerialCalls, describeGroupAdvice, findBestGroup } from "./serial-calls.ts";
+import { countSerialCalls, describeGroupAdvice, findGroupSavingMostCalls } from "./serial-calls.ts";
 
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 const claims: RequestMatch = { ...pods, resources: ["persistentvolumeclaims"] };
@@ -61,29 +61,31 @@ const readClusters = (yaml: string) => {
   assert.ok(local);
   return { local, all: clusters.values() };
 };
-const advise = (yaml: string) => {
+/** Finds the group of rules with which writes to the cluster `local` would wait for the fewest calls in series. */
+const proposeGroup = (yaml: string) => {
   const { local, all } = readClusters(yaml);
-  return findBestGroup(catalogue, local, all);
+  return findGroupSavingMostCalls(catalogue, local, all);
 };
 
 describe("the group that saves most calls", () => {
   for (const [name, yaml, lines] of readRows<[string, string, string[]][]>(import.meta.filename)) {
     it(`is ${lines.length > 0 ? "proposed" : "none"} for ${name}`, async () => {
-      const advice = await advise(yaml);
+      const advice = await proposeGroup(yaml);
       assert.deepEqual(advice ? describeGroupAdvice(advice) : [], lines);
     });
 
     if (lines.length > 0)
       it(`has the predicted calls for ${name}, if its lines are copied, and isn't proposed again`, async () => {
-        const advice = await advise(yaml);
+        const advice = await proposeGroup(yaml);
         const copied = parse(lines.filter((line) => line.startsWith("  ")).join("\n"));
         const config = parse(yaml);
         const followed = stringify({ ...config, groups: { ...config.groups, ...copied.groups } });
         const calls = new Map(
           (await countSerialCalls(catalogue, readClusters(followed).local)).map((found) => [found.write, found.calls]),
         );
-        for (const { write, grouped } of advice?.writes ?? []) assert.equal(calls.get(write), grouped, write);
-        assert.notDeepEqual((await advise(followed))?.group, advice?.group);
+        for (const { write, grouped: callsWithGroup } of advice?.writes ?? [])
+          assert.equal(calls.get(write), callsWithGroup, write);
+        assert.notDeepEqual((await proposeGroup(followed))?.group, advice?.group);
       });
   }
 });

@@ -19,7 +19,7 @@ import { createListedEndpoint, listServedRulesAndGroups } from "./served.ts";
 /** A suggested group, and the usual writes that would wait for fewer calls with it. */
 export interface GroupAdvice {
   group: { name: string; members: string[] };
-  /** The numbers of calls in series without and with the group. The write that saves most comes first. */
+  /** The numbers of calls in series without and with (`grouped`) the group. The write that saves most comes first. */
   writes: { write: string; calls: number; grouped: number }[];
 }
 
@@ -32,8 +32,11 @@ interface WriteCalls {
   mutating: string[];
 }
 
-/** Returns the group that would save most calls for usual writes; undefined if none saves calls in all clusters. */
-export const findBestGroup = async (
+/**
+ * Returns the group that would save most calls for usual writes in `cluster`; undefined if no group saves calls. The
+ * other `clusters` have the same groups, so the group must be possible in them, too.
+ */
+export const findGroupSavingMostCalls = async (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   clusters: Iterable<ClusterConfig> = [],
@@ -114,6 +117,7 @@ export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: Clus
     const found = findKind(object.apiVersion ?? "", object.kind ?? "");
     if (found === undefined) continue;
     const { kind, resource } = found;
+    // The only object without a namespace is a Namespace: its own name is the namespace of the request.
     const { name = "", namespace = name } = object.metadata ?? {};
     const options = { kind: "CreateOptions", apiVersion: "meta.k8s.io/v1" };
     const request = { kind, resource, name, namespace, operation: "CREATE" as const, userInfo, dryRun: false, options };
@@ -148,6 +152,7 @@ const createRuleCaller = (catalogue: CatalogueRule[], cluster: ClusterConfig): I
   );
   return async ({ name, phase }, review) => {
     const rule = getRuleNameOfEntry({ name }) ?? "";
+    // An entry's name is RULE.postern.dev, or VARIANT.RULE.postern.dev for a variant of a rule.
     const variant = name === formatEntryName(rule) ? undefined : name.split(".")[0];
     const evaluation = { phase, variant, cluster: "local", review, deadline: Date.now() + 10_000 };
     const answer = phase === "mutate" ? await endpoints.get(rule)?.evaluateReview(evaluation) : undefined;

@@ -11,7 +11,7 @@ import { rule, selectPhase } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { readOrCreateServerCertificate, type ServerCertificate } from "../../infra/keys/keys.ts";
 import { parseConfig } from "../../infra/project/project.ts";
-import { countSerialCalls, findBestGroup, usualWrites } from "../../infra/project/serial-calls.ts";
+import { countSerialCalls, findGroupSavingMostCalls, usualWrites } from "../../infra/project/serial-calls.ts";
 import { listPlugins, requireBinaries } from "../control-plane/binaries.ts";
 import { getCollectionPath, type TestClusterClient } from "../control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
@@ -122,7 +122,7 @@ describe("a group on a real API server", await needs("API server"), () => {
     }
   });
 
-  it("a group reduces the number of calls for usual writes by as much as `findBestGroup` predicts", async () => {
+  it("a group reduces the number of calls for usual writes by as much as `findGroupSavingMostCalls` predicts", async () => {
     const createEverywhereRule = (name: string) =>
       buildTestRule(
         name,
@@ -148,7 +148,7 @@ describe("a group on a real API server", await needs("API server"), () => {
       assert.ok(cluster);
       return cluster;
     };
-    const advice = await findBestGroup(rules, readCluster({}));
+    const advice = await findGroupSavingMostCalls(rules, readCluster({}));
     assert.ok(advice && advice.writes.length > 5);
     /** The predicted calls of all usual writes: without the group, and with it. */
     const totalCalls: number[] = [];

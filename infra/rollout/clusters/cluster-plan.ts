@@ -4,7 +4,7 @@ import type { ClusterApi, DeployedObject } from "../../clusters/api.ts";
 import { findDifferences } from "../../clusters/apply.ts";
 import { compareManifests } from "../../clusters/drift.ts";
 import type { ClusterConfig } from "../../config/config.ts";
-import { findBestGroup, type GroupAdvice } from "../../project/serial-calls.ts";
+import { findGroupSavingMostCalls, type GroupAdvice } from "../../project/serial-calls.ts";
 import { describeWaits, type WebhookEntry } from "../../webhooks/configurations.ts";
 import { type PolicyPlacement, placePolicies } from "../../webhooks/native-policies.ts";
 import { chooseFailClosedRules, type StageRecord } from "../plan/hardening.ts";
@@ -103,7 +103,7 @@ const findBestGroupOfRules = (
   cluster: ClusterConfig,
   manifests: DeployedObject[],
 ): Promise<GroupAdvice | undefined> => {
-  const advice = adviceByArray.get(manifests) ?? findBestGroup(catalogue, cluster, config.clusters.values());
+  const advice = adviceByArray.get(manifests) ?? findGroupSavingMostCalls(catalogue, cluster, config.clusters.values());
   adviceByArray.set(manifests, advice);
   return advice;
 };
