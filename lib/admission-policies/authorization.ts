@@ -9,7 +9,7 @@ import {
 import type { AccessAnswer, AccessQuestion } from "../needs.ts";
 import type { AdmissionRequest, UserInfo } from "../review.ts";
 import type { PolicyInput } from "./expressions.ts";
-import { dropObservations, markObservations } from "./observations.ts";
+import { dropObservationsSinceMark, markObservations } from "./observations.ts";
 
 /** The function that asks the cluster's authorizer. */
 export type AskAuthorizer = (question: AccessQuestion) => Promise<AccessAnswer>;
@@ -60,7 +60,10 @@ const toAccessQuestion = ({ user: username, uid, groups, extra, ...attributes }:
   return { user, ...attributes.resourceAttributes };
 };
 
-/** Evaluates a policy. Repeats the evaluation until the authorizer has answered all questions of its expressions. */
+/**
+ * Evaluates a policy. Repeats the evaluation until the authorizer has answered all questions of its expressions. Tests
+ * of policies collect observations of an evaluation: before it is repeated, those since the mark are dropped.
+ */
 export const evaluateWithAuthorizer = async <T>(
   request: AdmissionRequest,
   answers: AuthorizationAnswers,
@@ -70,7 +73,7 @@ export const evaluateWithAuthorizer = async <T>(
     markObservations();
     const result = evaluate(createAuthorizerVariables(request, answers.decide));
     if (!(await answers.askMissing())) return result;
-    dropObservations();
+    dropObservationsSinceMark();
   }
 };
 

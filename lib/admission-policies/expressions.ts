@@ -105,9 +105,10 @@ export const typedInput: readonly string[] = ["object", "oldObject", "params", "
 export type PassResults = readonly (ExpressionResult | undefined)[] | { readonly exhausted: string };
 
 /**
- * Evaluates expressions in order, with a common budget. A variable is evaluated when an expression first uses it in the
- * pass, and its cost is added to the expression's cost. `typedVariables` are the names of the variables that upstream
- * evaluates as typed objects in this pass.
+ * Evaluates a list of expressions in order, with a common budget: one pass. A variable is evaluated when an expression
+ * first uses it in the pass, and its cost is added to the expression's cost. `typedVariables` names the variables that
+ * upstream evaluates as typed objects (Go structs) in this pass, not as maps. Such an object, and each map or list in
+ * it (`isTyped`), can't be compared with a value of another type.
  */
 export const evaluatePass = (
   expressions: readonly (PolicyExpression | undefined)[],
@@ -131,7 +132,10 @@ export const evaluatePass = (
   return results;
 };
 
-/** The value of `variables` in one pass. */
+/**
+ * The value of the CEL variable `variables` in one pass, which is the evaluation of a list of expressions. The
+ * variables of a policy are members of it. Each is evaluated when an expression first reads it.
+ */
 class ComposedVariables extends FieldObject {
   readonly type = types.struct("kubernetes.variables");
   readonly #variables: PolicyCompiler["variables"];
@@ -189,6 +193,7 @@ export const evaluateMatchConditions = (
   const errors: string[] = [];
   if ("exhausted" in results) errors.push(results.exhausted);
   else {
+    // For tests of policies. `firstIndex` is the index of the condition that gave the first result.
     observe(() => ({ policy, field: "matchConditions", firstIndex: 0, results }));
     for (const result of results)
       if (result && "error" in result) errors.push(result.error);
@@ -199,13 +204,15 @@ export const evaluateMatchConditions = (
 };
 
 /**
- * Returns a function that compiles the expressions of a policy, and caches the result by the policy object. Only the
- * first call for an object uses `kubernetes`.
+ * Returns a function that compiles the expressions of a policy for a minor version of Kubernetes. It caches the result
+ * by the policy object, so later calls for the same object ignore the version.
  */
-export const compileOnce = <P extends object, Compiled>(compile: (policy: P, kubernetes?: string) => Compiled) => {
+export const compileOnce = <P extends object, Compiled>(
+  compile: (policy: P, kubernetesVersion?: string) => Compiled,
+) => {
   const cache = new WeakMap<P, Compiled>();
-  return (policy: P, kubernetes?: string): Compiled => {
-    const compiled = cache.get(policy) ?? compile(policy, kubernetes);
+  return (policy: P, kubernetesVersion?: string): Compiled => {
+    const compiled = cache.get(policy) ?? compile(policy, kubernetesVersion);
     cache.set(policy, compiled);
     return compiled;
   };

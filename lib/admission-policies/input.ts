@@ -16,7 +16,10 @@ export const createRequestVariables = ({ object, oldObject, ...request }: Admiss
   };
 };
 
-/** Returns the variables for matchConditions. There, `request.resource` is the requested resource, as in upstream. */
+/**
+ * Returns the variables for matchConditions. As in upstream, `namespaceObject` is always null there, and
+ * `request.resource` is the resource that the client requested.
+ */
 export const toConditionsInput = (input: PolicyInput): PolicyInput => {
   const request = toMap(input.request);
   return { ...input, namespaceObject: null, request: { ...request, resource: request.requestResource } as Value };
@@ -29,7 +32,8 @@ const dropEmpty = (request: object) =>
     Object.entries(request).filter(([key, value]) => value !== undefined && (value !== "" || !omittedIfEmpty.has(key))),
   );
 
-const shownMetadata = (
+/** The fields of a namespace's metadata that expressions can read in `namespaceObject`. */
+const namespaceMetadataFields = (
   "name generateName namespace uid resourceVersion generation creationTimestamp deletionTimestamp " +
   "deletionGracePeriodSeconds labels annotations finalizers"
 ).split(" ");
@@ -37,9 +41,9 @@ const shownMetadata = (
 /** Returns the value of `namespaceObject`: the fields of a namespace that upstream gives to policies. */
 export const toNamespaceObject = (namespace: KubernetesObject): Value => {
   const { metadata, spec, status } = namespace as Record<string, unknown>;
-  const shown = Object.entries(toMap(metadata)).filter(([key]) => shownMetadata.includes(key));
+  const readableMetadata = Object.entries(toMap(metadata)).filter(([key]) => namespaceMetadataFields.includes(key));
   return {
-    metadata: Object.fromEntries(shown),
+    metadata: Object.fromEntries(readableMetadata),
     spec: toMap(spec),
     status: toMap(status),
   } as Value;

@@ -20,6 +20,7 @@ import {
 /** A request, and the functions with which its evaluation reads the cluster. */
 export interface PolicyRequest {
   request: AdmissionRequest;
+  /** Names the policy whose own webhook entry received the request; undefined if the entry serves all policies. */
   variant?: string | undefined;
   reader: ObjectReader;
   discover: ObjectReader["discover"];
@@ -64,9 +65,10 @@ export async function* findInvocations<B extends AnyBinding>(
   };
   const matches = async (resources: MatchResources, binding?: B): Promise<boolean> => {
     const isMatch = await matchesConstraints(resources, request, readLabels, discover);
-    observe((comparedField) => {
+    // matchesConstraints notes each field before it compares it; `observe` passes the last one.
+    observe((lastComparedField) => {
       const place = binding ? `binding ${binding.metadata.name}: spec.matchResources` : "spec.matchConstraints";
-      return !isMatch && { policy, unmatched: `${place}.${comparedField} doesn't match the request` };
+      return !isMatch && { policy, unmatched: `${place}.${lastComparedField} doesn't match the request` };
     });
     return isMatch;
   };

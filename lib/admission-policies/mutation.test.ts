@@ -27,7 +27,11 @@ describe("an ApplyConfiguration", () => {
   const compiler = createPolicyCompiler({}, { isMutation: true, hasVariables: false });
   const apply = (text: string, object: JsonMap = pod) => {
     const expression = compiler.compile(text, [struct("Object")]);
-    const results = evaluatePass([expression], new Map(), { object: pod }, { left: mostPassCost }, []);
+    const noVariables = new Map();
+    const noTypedVariables: string[] = [];
+    const budget = { left: mostPassCost };
+    // A pass is the evaluation of a list of expressions with one budget for their cost.
+    const results = evaluatePass([expression], noVariables, { object: pod }, budget, noTypedVariables);
     const [result] = "exhausted" in results ? [] : results;
     assert.ok(result && "value" in result, JSON.stringify(result));
     return applyConfigurationValue(result.value, object, { group: "", version: "v1", kind: "Pod" }, []);

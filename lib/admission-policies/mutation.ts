@@ -28,7 +28,7 @@ export class MutationError extends Error {}
  */
 export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersionKind): JsonMap => {
   const operations = parsePatchOperations(`[${isList(patch) ? toArray(patch).map(formatOperation) : ""}]`).map(
-    // As in upstream, a null of an expression is no null that a JSON parser read, which matters for `test`.
+    // As in upstream, a null that an expression made equals no value in a `test`, not even a null in the object.
     (operation) => (operation.value === null ? { ...operation, value: madeNull } : operation),
   );
   let patched: unknown;
@@ -44,10 +44,11 @@ export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersio
 
 /**
  * Returns the object for the next mutation. Between two mutations, upstream converts an object of a built-in kind to
- * its Go type.
+ * its Go type and back, which drops empty fields. `before` is the object before the mutation: toTypedForm keeps the
+ * parts that the mutation didn't change.
  */
-const toMutated = (mutated: JsonMap, object: JsonMap, { group }: GroupVersionKind): JsonMap =>
-  isBuiltInGroup(group) ? toTypedForm(mutated, object) : mutated;
+const toMutated = (mutated: JsonMap, before: JsonMap, { group }: GroupVersionKind): JsonMap =>
+  isBuiltInGroup(group) ? toTypedForm(mutated, before) : mutated;
 
 /** Formats an operation of a JSON patch as JSON. */
 const formatOperation = (operation: Value): string => {
@@ -59,15 +60,20 @@ const formatOperation = (operation: Value): string => {
   return `{${members.join(",")}}`;
 };
 
+/** Formats the value of a patch's operation as JSON. Types of messages in it must have the names of their paths. */
 const formatOperand = (value: Value): string => {
-  if (value instanceof StructValue) requireTypeNames(value, value.type.name);
+  if (value instanceof StructValue) requireTypeNamesOfPaths(value, value.type.name);
   const json = convert(toOperand, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
   // Upstream writes an integer that is not safe as a text.
   return escapeAsGo(JSON.stringify(json, (_, member) => (typeof member === "bigint" ? String(member) : member)));
 };
 
-const requireTypeNames = (value: Value, root: string): void => {
-  const faults = findTypeNameFaults(value, [root]);
+/**
+ * Throws if a message in a value has a type whose name isn't the path to the message, such as `Object.spec` for the
+ * field `spec`. `rootType` is the name that the type of the whole value must have, the beginning of all paths.
+ */
+const requireTypeNamesOfPaths = (value: Value, rootType: string): void => {
+  const faults = findTypeNameFaults(value, [rootType]);
   if (faults.length > 0) throw new MutationError(`type mismatch: ${faults.join("\n")}`);
 };
 
@@ -91,7 +97,7 @@ export const applyConfigurationValue = (
   kind: GroupVersionKind,
   customKinds: readonly object[],
 ): JsonMap => {
-  requireTypeNames(configuration, "Object");
+  requireTypeNamesOfPaths(configuration, "Object");
   const json = convert(toPatch, configuration, "invalid return type");
   const schema = findSchema(kind, customKinds);
   if (schema === undefined) throw createUnknownKindError(kind);

@@ -21,29 +21,32 @@ export type PolicyObservation = { readonly policy: AnyPolicy } & (
 
 let collected: PolicyObservation[] | undefined;
 let marked = 0;
-let comparedField = "";
+let lastComparedField = "";
 
 // In a bundle, the next four functions are empty, so that the bundler drops their calls.
 
-/** Adds the observation that `create` returns, if observations are collected. Its argument is the last noted field. */
-export function observe(create: (comparedField: string) => PolicyObservation | false): void {
+/**
+ * Adds the observation that `create` returns, if observations are collected. `create` gets the field of the constraints
+ * that noteComparedField noted last.
+ */
+export function observe(create: (lastComparedField: string) => PolicyObservation | false): void {
   if (!POSTERN_OBSERVED || collected === undefined) return;
-  const observation = create(comparedField);
+  const observation = create(lastComparedField);
   if (observation) collected.push(observation);
 }
 
 /** Notes which field of the constraints is compared now. If the request doesn't match, an observation names it. */
 export function noteComparedField(field: keyof MatchResources): void {
-  if (POSTERN_OBSERVED) comparedField = field;
+  if (POSTERN_OBSERVED) lastComparedField = field;
 }
 
-/** Marks the beginning of an evaluation. */
+/** Marks the beginning of an evaluation. If it must be repeated, the observations since the mark are dropped. */
 export function markObservations(): void {
   if (POSTERN_OBSERVED) marked = collected?.length ?? 0;
 }
 
 /** Removes the observations since the mark, because their evaluation is repeated. */
-export function dropObservations(): void {
+export function dropObservationsSinceMark(): void {
   if (POSTERN_OBSERVED) collected?.splice(marked);
 }
 

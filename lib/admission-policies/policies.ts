@@ -23,7 +23,11 @@ export const listPolicies = <T extends PolicyObject>(
 ): Extract<T, AnyPolicy>[] =>
   objects.filter(isPolicy).filter(({ metadata }) => variant === undefined || variant === getVariantName(metadata.name));
 
-/** Returns the name of a policy's variant: the policy's name; if that is no valid name, its start and a hash. */
+/**
+ * Returns the name of a policy's variant, which is the last segment in the URL of the policy's webhook entry: the
+ * policy's name; if that is no valid name, its start and a hash. `mutate` and `validate` are not valid, because URLs
+ * without a variant end with one of them.
+ */
 export const getVariantName = (policy: string): string => {
   if (/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(policy) && policy !== "mutate" && policy !== "validate")
     return policy;

@@ -29,8 +29,9 @@ const isBuiltIn = (value: object): boolean =>
   !isMap(value) || typeof value.apiVersion !== "string" || isBuiltInGroup(splitApiVersion(value.apiVersion).group);
 
 /**
- * Returns a function that reports whether a map or a list is part of one of these values. Custom resources are left
- * out. The parts are collected at its first call, because most evaluations don't call it.
+ * Returns a function that reports whether upstream evaluates a map or a list as a typed Go value, because it is a part
+ * of one of these objects. Custom resources are left out, because upstream has no Go types for them. The parts are
+ * collected at the first call, because most evaluations don't call it.
  */
 export const createTypedTest = (roots: readonly unknown[]): TypedTest => {
   let parts: Set<object> | undefined;

@@ -8,7 +8,7 @@ import { getVariantName, isPolicy, listBindings } from "./policies.ts";
 import type { PolicySettings } from "./settings.ts";
 import type { AnyBinding, AnyPolicy, PolicyObject } from "./types.ts";
 
-/** The properties of entries that differ between the two kinds of policies. */
+/** What differs between the webhook entries of validating admission policies and those of mutating ones. */
 interface EntryTraits<T extends PolicyObject> {
   /** The operations for which `*` stands in a policy. */
   operations: RequestMatch["operations"];
@@ -28,16 +28,19 @@ export const buildPolicyVariants = <T extends PolicyObject>(
   policies.filter(isPolicy).map((policy) => {
     const { failurePolicy = "Fail", matchConstraints } = policy.spec;
     const bindings = listBindings(policies, policy);
-    // Whether an error in matchConditions refuses each request. With parameters, the policy may refuse a request before
-    // it evaluates matchConditions, because it finds no parameters.
-    const refusesAlways =
-      policy.spec.paramKind === undefined &&
-      bindings.some((binding) => binding.spec.matchResources === undefined && refuses(binding));
+    // The entry may have the matchConditions only if a false condition, or an error in one, has the same effect there
+    // as in the policy. With Ignore, it always has. With Fail, an error in the entry refuses the request: the policy
+    // must have a binding that also refuses each such request. It must not have parameters, because a policy that finds
+    // none may refuse a request before it evaluates its matchConditions.
+    const mayHaveConditions =
+      failurePolicy === "Ignore" ||
+      (policy.spec.paramKind === undefined &&
+        bindings.some((binding) => binding.spec.matchResources === undefined && refuses(binding)));
     // The casts are safe: the policy is valid.
     return {
       name: getVariantName(policy.metadata.name),
       match: bindings.length === 0 ? [] : listMatches(policy, operations),
-      matchConditions: failurePolicy === "Ignore" || refusesAlways ? selectConditions(policy) : {},
+      matchConditions: mayHaveConditions ? selectConditions(policy) : {},
       matchPolicy: (matchConstraints.matchPolicy ?? "Equivalent") as "Equivalent" | "Exact",
       failurePolicy: failurePolicy as "Fail" | "Ignore",
       namespaceSelector: toSelector(matchConstraints.namespaceSelector),
@@ -60,9 +63,9 @@ const listMatches = ({ spec }: AnyPolicy, operations: RequestMatch["operations"]
 const maxPolicyConditions = 61;
 
 /**
- * Returns the matchConditions of a policy that the API server can evaluate before it calls the rule. If such a
- * condition fails with an error, the API server follows failurePolicy, which is the policy's. So with `Fail`, an entry
- * has the conditions only if the policy itself would refuse each such request, too.
+ * Returns the matchConditions of a policy that its webhook entry can have, so that the API server evaluates them
+ * before it calls the rule. `buildPolicyVariants` calls this function only for policies that treat false conditions,
+ * and errors in conditions, as the API server does.
  */
 const selectConditions = ({ spec: { matchConditions = [] } }: AnyPolicy): NamedConditions => {
   // An entry's conditions have no `params`. Functions that the oldest known version lacks are not used either.

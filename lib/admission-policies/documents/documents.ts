@@ -23,7 +23,10 @@ const apiVersionsByKind: Readonly<Record<string, string>> = {
   CustomResourceDefinition: "apiextensions.k8s.io/v1",
 };
 
-/** Returns a function that reads objects of these kinds from documents. It unpacks lists. */
+/**
+ * Returns a function that reads objects of these kinds from documents. It unpacks lists, skips objects of the other
+ * kinds in `apiVersionsByKind`, and reports all other documents as faults.
+ */
 export const createPolicyReader =
   (kinds: Readonly<Record<string, PolicyKind>>) =>
   (documents: readonly unknown[]): ParsedManifests => {
@@ -40,7 +43,7 @@ export const createPolicyReader =
         faults.push({ sentence: `${name}: ${fault.sentence}`, document, path: [...path, ...fault.path] });
       };
       const isKnownKind = expectedVersion !== undefined && rest.apiVersion === expectedVersion;
-      // Another rule reads this kind.
+      // The object has one of the kinds in `apiVersionsByKind`, but another rule reads this kind.
       if (isKnownKind && policyKind === undefined) continue;
       if (policyKind === undefined || !isKnownKind) {
         const kindNames = Object.keys(kinds).join(" or ");
@@ -48,8 +51,9 @@ export const createPolicyReader =
         continue;
       }
       const shapeFaults = findShapeFaults(object, policyKind.shape);
-      // The cast is safe: the object has the kind's fields.
+      // The casts are safe: the object has the kind's fields.
       const found = shapeFaults.length > 0 ? shapeFaults : policyKind.findFaults(object as never);
+      // Of some kinds, `select` keeps only the part that the rule needs.
       if (found.length === 0) objects.push(policyKind.select?.(object as never) ?? (object as object));
       else found.forEach(report);
     }

@@ -145,10 +145,13 @@ const identifySetElement = (element: unknown) => {
   return { step: `[=${formatKey(element)}]` };
 };
 
-/** Formats the value of a key that identifies an element of a list, as upstream does, without separators of members. */
+/**
+ * Formats the value of a key that identifies an element of a list. Like upstream, it writes nothing between the members
+ * of a map.
+ */
 const formatKey = (value: unknown): string => {
   if (value === null) return "null";
-  // Upstream formats only values of JSON.
+  // For a Go value that has no form in JSON, upstream writes this text.
   if (value instanceof GoValue) return "{{undefined}}";
   if (typeof value === "string") return quoteAsGo(value);
   if (Array.isArray(value)) return `[${value.map(formatKey).join(",")}]`;
@@ -176,7 +179,10 @@ const findAtomics = (types: Types, reference: TypeReference, value: unknown, pat
   ];
 };
 
-/** Merges two values of a type. Undefined stands for an absent value. */
+/**
+ * Merges a value of the patch into the live value. Undefined stands for an absent value. As in upstream, a null in the
+ * patch keeps the live map or list, unless that is empty or atomic.
+ */
 const merge = (types: Types, reference: TypeReference, live: unknown, patch: unknown): unknown => {
   if (patch === undefined) return live;
   const type = resolveType(types, reference);
@@ -200,8 +206,8 @@ const mergeMembers = (types: Types, type: ValueType, live: JsonMap, patch: JsonM
 
 /**
  * Merges two lists by the names of their elements. Elements of the patch keep their order. Elements that only the live
- * list has keep their position relative to elements that both lists have. Live elements with the same name become one
- * element.
+ * list has keep their position relative to elements that both lists have. If several live elements have the name of an
+ * element of the patch, this element replaces them all.
  */
 const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: unknown[]): unknown[] => {
   const nameOf = (element: unknown) => identifyElement(type, element).step ?? "";
@@ -209,7 +215,7 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
   const patchNames = patch.map(nameOf);
   const patchElements = new Map(patchNames.map((name, index) => [name, patch[index]]));
   const liveElements = new Map<string, unknown>();
-  // The patch replaces duplicates.
+  // Undefined: the element of the patch is not merged with any of several live elements of its name.
   for (const [index, name] of liveNames.entries())
     liveElements.set(name, liveElements.has(name) ? undefined : live[index]);
   const shared = patchNames.filter((name) => liveElements.has(name)).values();

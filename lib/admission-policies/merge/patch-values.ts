@@ -20,10 +20,11 @@ import type { JsonMap } from "../../json.ts";
 import { formatGo, formatGoSyntax, GoValue, isJsonMap } from "./go-values.ts";
 
 /**
- * Converts the value of an ApplyConfiguration to a patch, as upstream does. Of the elements of a list or a map
- * that the expression builds, upstream converts messages and most scalars to JSON. The others, such as null and inner
- * lists and maps that the expression builds, become GoValues, which no schema accepts. Throws an EvaluationError for a
- * value that has no form in JSON.
+ * Converts the value of an ApplyConfiguration to a patch, as upstream does: to JSON, with GoValues in it for the parts
+ * that upstream leaves in their Go type. No schema accepts a GoValue. The elements of a list or a map that the
+ * expression builds are converted by `convertElement`, which makes GoValues of inner lists and maps that the expression
+ * builds. The elements of other lists are converted like the whole value. Throws an EvaluationError for a value that
+ * has no form in JSON.
  */
 export const toPatch = (value: Value): unknown => {
   if (value instanceof Optional) return value.value === undefined ? null : toPatch(value.value);
@@ -34,7 +35,10 @@ export const toPatch = (value: Value): unknown => {
 /** Converts the value of a patch's operation, as upstream does. Throws an EvaluationError if it has no form in JSON. */
 export const toOperand = (value: Value): unknown => toJson(value, (message) => toProtobuf(toPatch(message)));
 
-/** Converts a value as upstream does, through a protobuf message: all numbers become doubles. */
+/**
+ * Converts a value as upstream does, through a protobuf message: all numbers become doubles. `operand` is the JSON of a
+ * GoValue in an operation of a JSON patch; undefined if it has none.
+ */
 const toProtobuf = (value: unknown): unknown => {
   if (typeof value === "bigint") return Number(value);
   if (Array.isArray(value)) return value.map(toProtobuf);
@@ -45,7 +49,7 @@ const toProtobuf = (value: unknown): unknown => {
   return value.operand;
 };
 
-const nullValue = new GoValue("structpb.NullValue", "NULL_VALUE", "0");
+const nullValue = new GoValue("structpb.NullValue", /* text */ "NULL_VALUE", /* syntax */ "0");
 
 /** Returns a CEL map as a JSON object. A key that is no string is an error. */
 const convertMembers = (
@@ -59,17 +63,22 @@ const convertMembers = (
     }),
   );
 
-/** Converts an element of a list or a map that the expression builds: to JSON, or to a GoValue for other types. */
+/**
+ * Converts an element of a list or a map that the expression builds: to JSON, or to a GoValue for a type that upstream
+ * doesn't convert. `text` and `syntax` of a GoValue are its forms with Go's %v and %#v, which errors contain; `operand`
+ * is its JSON in an operation of a JSON patch, absent if it has none.
+ */
 const convertElement = (value: Value): unknown => {
   if (value === null) return nullValue;
   if (value instanceof StructValue)
     return value.type.name === "JSONPatch"
-      ? new GoValue("*mutation.JSONPatchVal", "JSONPatch", "JSONPatch")
+      ? new GoValue("*mutation.JSONPatchVal", /* text */ "JSONPatch", /* syntax */ "JSONPatch")
       : convertMembers(value.fields, toPatch);
   if (value instanceof Optional) return value.value === undefined ? null : convertElement(value.value);
   if (value instanceof TypeValue) return value.of.name;
-  if (isList(value)) return isBuiltList(value) ? wrap("[]ref.Val", value) : toArray(value).map(convertElement);
-  if (value instanceof CelMap) return wrap("map[ref.Val]ref.Val", value);
+  if (isList(value))
+    return isBuiltList(value) ? wrapUnconverted("[]ref.Val", value) : toArray(value).map(convertElement);
+  if (value instanceof CelMap) return wrapUnconverted("map[ref.Val]ref.Val", value);
   if (value instanceof Uint)
     return new GoValue(
       "uint64",
@@ -77,18 +86,33 @@ const convertElement = (value: Value): unknown => {
       /* syntax */ `0x${value.value.toString(16)}`,
       /* operand */ Number(value.value),
     );
-  if (value instanceof Duration) return new GoValue("time.Duration", formatDuration(value), `${value.nanos}`);
-  if (value instanceof Timestamp) return wrap("time.Time", value);
+  if (value instanceof Duration)
+    return new GoValue("time.Duration", /* text */ formatDuration(value), /* syntax */ `${value.nanos}`);
+  if (value instanceof Timestamp) return wrapUnconverted("time.Time", value);
   if (value instanceof Uint8Array) {
     const bytes = Array.from(value, (byte) => `0x${byte.toString(16)}`).join(", ");
-    return new GoValue("[]uint8", `[${value.join(" ")}]`, `[]uint8{${bytes}}`, Buffer.from(value).toString("base64"));
+    return new GoValue(
+      "[]uint8",
+      /* text */ `[${value.join(" ")}]`,
+      /* syntax */ `[]uint8{${bytes}}`,
+      /* operand */ Buffer.from(value).toString("base64"),
+    );
   }
   const type = value instanceof LibraryObject ? nativeTypes[value.type.name] : undefined;
-  return type === undefined ? toJson(value, toPatch) : new GoValue(type, `${value}`, `${value}`);
+  return type === undefined
+    ? toJson(value, toPatch)
+    : new GoValue(type, /* text */ `${value}`, /* syntax */ `${value}`);
 };
 
-/** Wraps a value of an expression that upstream doesn't convert. `type` is its type in Go. */
-const wrap = (type: string, value: Value): GoValue => {
+/**
+ * Returns a GoValue for a value that upstream leaves in its Go type `type`, without converting it to JSON. Errors show
+ * it as Go prints its JSON, but with this type in the place of the type that the JSON would have in Go.
+ */
+const wrapUnconverted = (type: string, value: Value): GoValue => {
   const json = toJson(value, toPatch);
-  return new GoValue(type, formatGo(json), formatGoSyntax(json).replace(/^(\[\]|map\[string\])interface \{\}/, type));
+  return new GoValue(
+    type,
+    /* text */ formatGo(json),
+    /* syntax */ formatGoSyntax(json).replace(/^(\[\]|map\[string\])interface \{\}/, type),
+  );
 };

@@ -107,8 +107,8 @@ const refuseReference: FindReferred = (reference) => {
 };
 
 /**
- * Converts a schema of an OpenAPI document or a CustomResourceDefinition to a type, as upstream does. `keepsUnknown`:
- * an outer schema has x-kubernetes-preserve-unknown-fields.
+ * Converts a schema of an OpenAPI document or a CustomResourceDefinition to a type, or to the name of a type, as
+ * upstream does. `keepsUnknown`: an outer schema has x-kubernetes-preserve-unknown-fields.
  */
 export const convertSchema = (
   schema: JsonMap,
@@ -128,6 +128,7 @@ export const convertSchema = (
   const convert = (inner: unknown) => convertSchema(toMap(inner), findReferred, keeps);
   if (type === "object") return convertMap(schema, convert, keeps);
   if (type === "array") return convertList(schema, convert, findReferred);
+  // A value of a schema without a type may be a scalar, a list or a map: the members for all three are put together.
   const list = convertList(schema, convert, findReferred);
   return { scalar: "any", ...list, ...convertMap(schema, convert, keeps) };
 };

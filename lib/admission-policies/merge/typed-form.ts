@@ -8,7 +8,10 @@ const mapFields = new Set(
     "options overhead parameters properties requests selector stringData used volumeAttributes"
   ).split(" "),
 );
-/** The fields that are structs in these kinds, although a field of the same name is a map in other kinds. */
+/**
+ * The fields that are structs in these kinds, although a field of the same name is a map in other kinds. A selector is
+ * a struct in all kinds but Service and ReplicationController.
+ */
 const structFields =
   /^(?:ControllerRevision\.data|RuntimeClass\.overhead|IngressClass\.parameters|(?!Service\.|ReplicationController\.)\w+\.selector)$/;
 /** The lists that Go writes even if they are empty: some in all kinds, others only in the named kinds. */
@@ -17,8 +20,9 @@ const listsWrittenEmpty =
 
 /**
  * Returns an object of a built-in kind in the form in which Go writes it after a mutation: without fields that are
- * empty lists or maps. Parts that the mutation didn't change are kept. A field's name decides whether it is a map, so
- * that bundles need no schemas.
+ * empty lists or Go maps, such as labels, but with empty structs, such as `emptyDir: {}`. Both are `{}` in JSON: a list
+ * of the names of fields says which fields are maps, so that bundles need no schemas. Parts that the mutation didn't
+ * change are kept; `before` is the object before the mutation.
  */
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>
   dropEmptyFields(String(object.kind), object, before) as JsonMap;
