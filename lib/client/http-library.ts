@@ -40,6 +40,7 @@ export const applyRulesToHttpLibrary = (library: HttpLibrary, context: GuardCont
       send: createSender(library, request),
     });
     request.getSignal?.()?.throwIfAborted();
+    // If no rule matches the request, there is no response yet, and the request is sent unchanged.
     return response === undefined ? library.send(request).toPromise() : toResponseContext(response);
   };
   return { send: (request) => toObservable(pass(request)) };

@@ -68,6 +68,7 @@ const isMatched = (entries: readonly RuleAsWebhookEntry[], target: WriteTarget):
 const sendObject = async (write: InterceptedWrite): Promise<Response> => {
   const object = parseKubernetesObjectBody(write.body, write.headers);
   const old = write.method === "POST" ? undefined : await readCurrentObjectOrSendWrite(write);
+  // The current object can't be read, and failurePolicy is Ignore: the write was sent without an evaluation.
   if (old instanceof Response) return old;
   const result = await evaluateWrite(write, object, old);
   return sendUnlessRefused(result, () => sendWrite(write, result.isChanged ? result.object : undefined));

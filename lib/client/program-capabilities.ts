@@ -17,14 +17,14 @@ export type SendWithProgramOptions = (
 ) => Promise<Response>;
 
 /**
- * The names of the program's headers that the client's own requests must not have: headers that describe a body, or ask
- * for a special response.
+ * The headers of the program's write that are not copied to the requests that the guard sends itself, such as the reads
+ * of rules: headers that describe the body, ask for a special response, or make the write conditional.
  */
-const bodyHeaders = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
+const headersNotCopied = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
 
 /** Returns the program's headers that any request can have, such as credentials; and the headers `more`. */
 export const selectReusableHeaders = (headers: Headers, more: Record<string, string> = {}): Headers => {
-  const kept = new Headers([...headers].filter(([name]) => !bodyHeaders.test(name)));
+  const kept = new Headers([...headers].filter(([name]) => !headersNotCopied.test(name)));
   for (const [name, value] of Object.entries(more)) kept.set(name, value);
   return kept;
 };

@@ -29,7 +29,7 @@ const connections = new Set(
 );
 
 /** The path segments after a Namespace's name that belong to the Namespace. Any other is a resource in a namespace. */
-const namespaceSegments = new Set([undefined, "status", "finalize"]);
+const segmentsAfterTargetedNamespace = new Set([undefined, "status", "finalize"]);
 
 /**
  * Parses the target of a write; undefined if it writes no object, or goes to another server. Throws a Failure for an
@@ -58,7 +58,8 @@ export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget
 
   const segments = rest.replace(/\/+$/, "").split("/");
   requirePlainSegments(segments);
-  const isNamespaced = segments[0] === "namespaces" && !namespaceSegments.has(segments[2]);
+  // In namespaces/a and namespaces/a/status, the Namespace itself is the target; in namespaces/a/pods, it contains it.
+  const isNamespaced = segments[0] === "namespaces" && !segmentsAfterTargetedNamespace.has(segments[2]);
   const [resource = "", name, subResource, ...more] = isNamespaced ? segments.slice(2) : segments;
   if (resource === "watch" || resource === "proxy" || connections.has(`${resource}/${subResource}`)) return undefined;
   if (more.length > 0) return undefined;
