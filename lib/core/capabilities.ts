@@ -36,6 +36,7 @@ export const bindNeeds = (
   };
   const cachedCapabilities = interceptCalls(capabilities, (verb, args, ask) => {
     if (isWrite(verb)) answers.clear();
+    // Calls that may have side effects, such as writes and HTTP requests, are all made, and no answer is reused.
     if (verbsWithEffects.includes(verb)) return ignoreRejection(ask());
     const question = JSON.stringify([verb, ...args]);
     const answer =

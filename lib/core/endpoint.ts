@@ -31,6 +31,7 @@ export interface ClusterSetup<Settings extends object = object> {
   settings: Settings;
   /** The cluster's minor version of Kubernetes; only for rules with `since`. Absent: the newest. */
   kubernetes?: string;
+  /** Settings by the name of a variant. A rule with variants has several webhook entries, one for each variant. */
   variants?: SettingsVariants;
   /** The exemptions that have an end date, except those of a group's members. */
   exceptions?: readonly RuleException[];
@@ -43,15 +44,19 @@ export interface EndpointConfig<Settings extends object = object> {
   /** The rule's variants, for setups without `variants`. */
   variants?: SettingsVariants;
   /**
-   * The setup of every cluster that `clusters` doesn't name: a cluster's signed key proves its name. Without it, as in
-   * bundles of older Postern versions, such clusters are refused.
+   * The setup of each cluster that `clusters` doesn't name. Clusters need not be listed, because the signed key in a
+   * cluster's URL proves the cluster's name. Without `usual`, as in bundles of older Postern versions, clusters that
+   * aren't listed are refused.
    */
   usual?: ClusterSetup<Settings>;
   /** The clusters whose setup isn't the usual one. A text is the name of another cluster that has the same setup. */
   clusters: Record<string, ClusterSetup<Settings> | string>;
 }
 
-/** Returns a cluster's setup; undefined if the function doesn't know the cluster. */
+/**
+ * Returns a cluster's setup; undefined if the function doesn't know the cluster. In `clusters`, a text stands for the
+ * setup of another cluster, whose name it is.
+ */
 export const findClusterSetup = <Settings extends object>(
   { usual, clusters }: EndpointConfig<Settings>,
   name: string,
@@ -105,7 +110,10 @@ export interface ReviewHttpRequest {
   method: string;
   path: string;
   contentType: string;
-  /** Returns the body. It is called once the key in the path is verified; it throws a Failure if the body is no text. */
+  /**
+   * Returns the body; throws a Failure if it is no text. It is called only after the secret key in the URL's path has
+   * been verified.
+   */
   readBody(): string;
   /** The time by which the answer must be ready, in milliseconds since 1970. */
   deadline: number;
@@ -144,6 +152,7 @@ type EvaluationLimits = Pick<ReviewToEvaluate, "cluster" | "capabilities" | "now
 
 interface ReviewCircumstances extends EvaluationLimits {
   known: KnownLogFacts;
+  /** The phase, the mode and the settings with which the rule evaluates the review. */
   treatment: Treatment;
   /** The time when the request came, by `readClock`. */
   started: number;

@@ -54,13 +54,16 @@ export interface GroupMemberDecision extends Omit<RuleDecision, "outcome" | "mem
   error?: Failure | undefined;
 }
 
-/** Evaluates a rule for one request. */
+/**
+ * Evaluates a rule for one request. The build of a function sets the constants POSTERN_… to false if its rules don't
+ * need the code (features.ts).
+ */
 export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => {
-  const { name, mode, capabilities, kubernetes, ...rest } = context;
+  const { name, mode, capabilities, kubernetes, ...contextForRule } = context;
   const ruleFunction = rule[phase];
   if (ruleFunction === undefined || mode === "off") return noDecision;
-  if (POSTERN_EXCEPTIONS && rest.exceptions) {
-    const exception = findException(rest.exceptions, request, rest.now);
+  if (POSTERN_EXCEPTIONS && contextForRule.exceptions) {
+    const exception = findException(contextForRule.exceptions, request, contextForRule.now);
     if (exception) return { ...noDecision, outcome: { allowed: true, audit: { exception } }, exception };
   }
   // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
@@ -70,17 +73,20 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
   const secrets: unknown[] = [];
   const verdict = ruleFunction.call(rule, value, {
     ...(POSTERN_NEEDS && rule.needs && capabilities && bindNeeds(rule.needs, capabilities, name, secrets)),
-    ...rest,
-    ...(POSTERN_EXCEPTIONS && rest.exceptions && { exceptions: undefined }),
+    ...contextForRule,
+    // A rule doesn't see its exceptions.
+    ...(POSTERN_EXCEPTIONS && contextForRule.exceptions && { exceptions: undefined }),
+    // The values of `since` for the cluster's version of Kubernetes.
     ...(POSTERN_SINCE && rule.since && { upstream: mergeSince(rule.since, kubernetes) }),
     request,
     oldObject: (request.oldObject ?? null) as KubernetesObject | null,
   });
   const concludeOrRepeat = (verdict: Verdict) => {
     const decision = concludeVerdict(verdict, listChanges, request, context);
-    // If cached answers were used, the rule is evaluated again with new ones before it refuses.
-    const fresh = decision.refused ? capabilities?.anew?.() : undefined;
-    if (fresh) return evaluateRule(rule, phase, request, { ...context, capabilities: fresh });
+    // If cached answers were used, `anew` returns capabilities that use none. With them, the rule is evaluated again
+    // before it refuses.
+    const uncached = decision.refused ? capabilities?.anew?.() : undefined;
+    if (uncached) return evaluateRule(rule, phase, request, { ...context, capabilities: uncached });
     // The message may quote a Secret; formatError masks the values of Secrets.
     if (decision.message !== undefined && (secrets.length > 0 || request.resource?.resource === "secrets"))
       decision.message = formatError(new Failure(403, decision.message), { request, rule: name, secrets });

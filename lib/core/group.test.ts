@@ -61,6 +61,7 @@ const createGroup = (members: Record<string, Rule>, changes: MemberChanges = {})
   const config: GroupConfig = {
     rule: "together",
     clusters: { one: { keyVersions: [1], mode, settings: buildConfigs((name) => changes[name]) } },
+    // For direct invocations that name no cluster.
     alone: buildConfigs((name) => ({ settings: members[name]?.settings ?? {} })),
   };
   const handler = createLambdaHandler(

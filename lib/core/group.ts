@@ -46,16 +46,20 @@ export interface GroupMemberConfig {
   };
 }
 
-type Memberships = Record<string, GroupMemberConfig>;
+type MemberConfigs = Record<string, GroupMemberConfig>;
 
-/** The config of a group of rules. `alone` has the members' config for invocations that name no cluster. */
-export interface GroupConfig extends EndpointConfig<Memberships> {
-  alone: Memberships;
+/**
+ * The config of a group of rules. `alone` has the members' configs for direct invocations of the function that name no
+ * cluster, such as those for the cases of a rule: its default settings, without exemptions.
+ */
+export interface GroupConfig extends EndpointConfig<MemberConfigs> {
+  alone: MemberConfigs;
 }
 
 /**
  * Creates one endpoint for several rules that mutate. A review is evaluated by all of them in the given order, and
- * answered with one patch. A direct invocation that names a member is evaluated only by that member.
+ * answered with one patch. A direct invocation that names a member is evaluated only by that member. `config.alone` has
+ * the members' configs for direct invocations that name no cluster.
  */
 export const createGroupEndpoint = (
   members: Record<string, Rule>,
@@ -69,30 +73,35 @@ export const createGroupEndpoint = (
     ...group,
     evaluateReview: (input) => {
       if (input.member === undefined) return group.evaluateReview(input);
-      const [rule, memberConfig] = selectMember(input.member, members, config);
-      return createEndpoint(rule, memberConfig, host, evaluate).evaluateReview(input);
+      const [rule, endpointConfig] = selectMember(input.member, members, config);
+      return createEndpoint(rule, endpointConfig, host, evaluate).evaluateReview(input);
     },
   };
 };
 
 /**
- * Returns a rule that stands for a group in `createEndpoint`. Its settings are the members' configs, and it has the
- * needs of all members. Its `mutate` is never called, because `evaluateMembers` replaces the evaluation.
+ * Returns a rule that stands for a group in `createEndpoint`. Its settings are the configs of the members: the mode,
+ * settings, match and exemptions of each, by its name. Its default settings are `defaultConfigs`. It has the needs of
+ * all members. Its `mutate` is never called, because `evaluateMembers` replaces the evaluation.
  */
-const buildGroupAsRule = (members: Record<string, Rule>, defaultMemberships: Memberships): Rule => {
+const buildGroupAsRule = (members: Record<string, Rule>, defaultConfigs: MemberConfigs): Rule => {
   const needs = Object.assign({}, ...Object.values(members).map(({ needs }) => needs));
-  return rule({ summary: "Several rules.", match: [], settings: defaultMemberships, needs, mutate() {} });
+  return rule({ summary: "Several rules.", match: [], settings: defaultConfigs, needs, mutate() {} });
 };
 
-/** Returns a member of a group and its config. For an unknown name, returns a rule that rejects each review. */
+/**
+ * Returns a member of a group and the config of an endpoint for it alone. For an unknown name, returns a rule that
+ * rejects each review. `clusters` has the setups of some clusters, in which a text is the name of another cluster that
+ * has the same setup; `usual` is the setup of all other clusters.
+ */
 const selectMember = (name: string, members: Record<string, Rule>, config: GroupConfig): [Rule, EndpointConfig] => {
   const rejectUnknownMember = () => {
     throw new Failure(400, `${config.rule} has no member "${name}"; it has ${Object.keys(members).join(", ")}`);
   };
   const member = Object.hasOwn(members, name) ? members[name] : undefined;
-  const selectSetup = ({ keyVersions, settings, kubernetes }: ClusterSetup<Memberships>): ClusterSetup => {
-    const membership = Object.hasOwn(settings, name) ? settings[name] : undefined;
-    const { mode = "off", settings: memberSettings = {} } = membership ?? {};
+  const selectSetup = ({ keyVersions, settings, kubernetes }: ClusterSetup<MemberConfigs>): ClusterSetup => {
+    const memberConfig = Object.hasOwn(settings, name) ? settings[name] : undefined;
+    const { mode = "off", settings: memberSettings = {} } = memberConfig ?? {};
     return { keyVersions, mode, settings: memberSettings, ...(kubernetes !== undefined && { kubernetes }) };
   };
   const clusters = Object.entries(config.clusters).map(([cluster, setup]) => [
@@ -122,13 +131,14 @@ const evaluateMembers =
     let { object } = request;
 
     /** Returns whether the member changed the object; undefined if it refused, which ends the evaluation. */
-    const evaluateMember = async ([name, membership]: [string, GroupMemberConfig]): Promise<boolean | undefined> => {
-      const { mode, settings, failsOpen, exempt } = membership;
+    const evaluateMember = async ([name, config]: [string, GroupMemberConfig]): Promise<boolean | undefined> => {
+      const { mode, settings, failsOpen, exempt } = config;
       const rule = members[name];
       if (!rule) return false;
       const earlierDecision = results.get(name) ?? { rule: name, mode, refused: false, operations: 0 };
       let decision: RuleDecision;
       try {
+        // The build sets POSTERN_EXCEPTIONS to false if no cluster has exemptions with an end date.
         const exceptions = POSTERN_EXCEPTIONS ? exempt.exceptions : undefined;
         decision = await evaluate(
           rule,
@@ -163,8 +173,8 @@ const evaluateMembers =
       object = applyPatch(object, memberOutcome.patch ?? []);
       return memberOutcome.patch !== undefined;
     };
-    const membersToEvaluate = Object.entries(settings as Memberships).filter(([, membership]) =>
-      concernsMember(membership, request),
+    const membersToEvaluate = Object.entries(settings as MemberConfigs).filter(([, config]) =>
+      concernsMember(config, request),
     );
     // Only members in mode enforce are called in the second round. A member in mode warn or audit has reported in the
     // first round what it would change.

@@ -49,6 +49,10 @@ class Scalar {
 /** A null that doesn't equal any value in `test`. In upstream's Go code, this is a null that no JSON parser read. */
 export const madeNull: unknown = new Scalar(null, "null");
 
+/**
+ * A reviver for JSON.parse. It replaces each string, number and boolean by a Scalar, which keeps the JSON text that
+ * `test` compares. readInteger reads large integers exactly, and returns all other values unchanged.
+ */
 const keepSource = (key: string, value: unknown, context?: { source?: string }): unknown =>
   value === null || typeof value === "object"
     ? value
@@ -74,8 +78,10 @@ const createTypeError = (value: unknown, type: string) =>
   new Error(`json: cannot unmarshal ${getTypeName(value)} into Go value of type ${type}`);
 
 interface OperationRun extends PatchState {
+  /** The operation's name, such as `add`. */
   name: string;
   operation: JsonMap;
+  /** `copied`: how many bytes the patch's `copy` operations have copied so far. maxCopiedBytes limits it. */
   budget: { copied: number };
 }
 
@@ -92,16 +98,17 @@ const applyOperation = (
   operations[name]?.({ root, name, operation, budget, owned });
 };
 
-// In calls of `readPath`, `true` shortens the error of a missing path, as upstream does for some operations.
+// In calls of `readPath`, `isTerse` shortens the error of a missing path, as upstream does for some operations.
+// `resolveIndex` returns the text of an error for an invalid index.
 const operations: Record<string, (act: OperationRun) => void> = {
   add: (act) => {
-    const path = readPath(act, "path", true);
+    const path = readPath(act, "path", /* isTerse */ true);
     const place = findPlace(act, path, `doc is missing path: "${path}"`);
     withContext(`error in add for path: '${path}': `, () => insertMember(place, getOperand(act)));
   },
 
   remove: (act) => {
-    const path = readPath(act, "path", true);
+    const path = readPath(act, "path", /* isTerse */ true);
     const place = findPlace(act, path, `doc is missing path: "${path}"`);
     withContext(`error in remove for path: '${path}': `, () => removeMember(place));
   },
@@ -116,10 +123,11 @@ const operations: Record<string, (act: OperationRun) => void> = {
       return;
     }
     const { parent, key } = findPlace(act, path, `doc is missing path: ${path}`);
-    const index = Array.isArray(parent) ? resolveIndex(parent, key) : key;
-    if (Array.isArray(parent) && typeof index === "string")
-      throw new Error(`replace operation does not apply: doc is missing key: ${path}: ${missing}`);
-    setMember(parent, index, value);
+    const indexOrFault = Array.isArray(parent) ? resolveIndex(parent, key) : key;
+    if (Array.isArray(parent) && typeof indexOrFault === "string")
+      throw new Error(`replace operation does not apply: doc is missing key: ${path}: ${missingValueText}`);
+    // In a map, it is the key.
+    setMember(parent, indexOrFault, value);
   },
 
   move: (act) => {
@@ -139,7 +147,7 @@ const operations: Record<string, (act: OperationRun) => void> = {
     const from = readPath(act, "from");
     const source = findPlace(act, from, `doc is missing from path: ${from}`);
     const value = withContext(`error in copy for from: '${from}': `, () => getMember(source));
-    const path = readPath(act, "path", true);
+    const path = readPath(act, "path", /* isTerse */ true);
     const target = findPlace(act, path, `doc is missing destination path: ${path}`);
     const written = exactJson.stringify(value ?? null);
     act.budget.copied += value == null ? 0 : Buffer.byteLength(escapeAsGo(written));
@@ -171,9 +179,9 @@ const getOperand = ({ operation }: OperationRun): unknown => toPlainValue(operat
 const readPath = ({ name, operation }: OperationRun, key: "path" | "from", isTerse = false): string => {
   const value = Object.hasOwn(operation, key) ? toPlainValue(operation[key]) : null;
   if (typeof value === "string") return value;
-  const absent = `operation${key === "from" ? "," : ""} missing ${key} field: ${missing}`;
+  const absent = `operation${key === "from" ? "," : ""} missing ${key} field: ${missingValueText}`;
   const reason = value == null ? absent : `json: cannot unmarshal ${getTypeName(value)} into Go value of type string`;
-  throw new Error(`${name} operation failed to decode ${key}: ${isTerse ? missing : reason}`);
+  throw new Error(`${name} operation failed to decode ${key}: ${isTerse ? missingValueText : reason}`);
 };
 
 /** Calls `act`; puts `prefix` before the message of an error that it throws. */
@@ -218,8 +226,9 @@ interface PatchState {
   owned: WeakSet<object>;
 }
 
-const missing = "missing value";
-const invalid = "invalid index referenced";
+/** The ends of kube-apiserver's error texts. */
+const missingValueText = "missing value";
+const invalidIndexText = "invalid index referenced";
 
 /** The position to which a JSON pointer leads: the parent map or list, which may be changed, and the key in it. */
 interface Place {
@@ -229,7 +238,7 @@ interface Place {
 
 /** Finds the object or list that a path's last step is in. Copies those on the path that are not copied yet. */
 const findPlace = ({ root, owned, name }: OperationRun, path: string, fault: string): Place => {
-  const createFault = () => new Error(`${name} operation does not apply: ${fault}: ${missing}`);
+  const createFault = () => new Error(`${name} operation does not apply: ${fault}: ${missingValueText}`);
   const steps = parsePointer(path);
   const key = steps.pop();
   if (key === undefined) throw createFault();
@@ -266,12 +275,16 @@ const parseIndex = (key: string): number | string => {
   return Number.isSafeInteger(number) ? number : `strconv.Atoi: parsing ${JSON.stringify(key)}: value out of range`;
 };
 
-/** Returns the index to which a key leads; returns the error text if it is invalid or outside the list. */
+/**
+ * Returns the index to which a key leads; returns the error text if it is invalid, or not less than `size`. `size` is
+ * larger than the list if an element may be added at the end. A negative index counts from the end.
+ */
 const resolveIndex = (list: readonly unknown[], key: string, size = list.length): number | string => {
   const number = parseIndex(key);
   if (typeof number === "string") return number;
   const isValid = number < size && number >= -size;
-  return isValid ? (number < 0 ? number + size : number) : `Unable to access invalid index: ${number}: ${invalid}`;
+  if (!isValid) return `Unable to access invalid index: ${number}: ${invalidIndexText}`;
+  return number < 0 ? number + size : number;
 };
 
 const getMember = ({ parent, key }: Place): unknown => {
@@ -306,6 +319,6 @@ const removeMember = ({ parent, key }: Place): void => {
     parent.splice(index, 1);
     return;
   }
-  if (!Object.hasOwn(parent, key)) throw new Error(`Unable to remove nonexistent key: ${key}: ${missing}`);
+  if (!Object.hasOwn(parent, key)) throw new Error(`Unable to remove nonexistent key: ${key}: ${missingValueText}`);
   Reflect.deleteProperty(parent, key);
 };

@@ -14,8 +14,10 @@ export const probeUser = "postern:probe";
 export interface AnsweredReviewFacts extends Omit<RuleDecision, "outcome" | "members"> {
   rule: string;
   phase?: Phase | undefined;
+  /** The variant of the rule whose webhook entry received the request. */
   variant?: string | undefined;
   cluster?: string | undefined;
+  /** The public key and the key version that verified the URL, or `direct` for a direct invocation of the function. */
   key?: string | undefined;
   mode?: EnforcementMode | undefined;
   request?: AdmissionRequest | undefined;
@@ -51,9 +53,10 @@ const shorten = (text: string, maxLength: number): string =>
   (text.length > maxLength ? `${text.slice(0, maxLength)}…` : text).replace(/[^\P{C}\n]/gu, "?");
 
 /**
- * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). Requests
- * without a valid key are logged without metrics, so that they can't raise an alarm. A request with a valid key that no
- * API server sends, and that gets a 4xx, counts neither as a review nor as an error, for the same reason.
+ * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request that
+ * no API server sent is logged without metrics, so that it can't raise an alarm: a request without a valid key, and one
+ * that gets a 4xx, because requests of API servers get none. The latter may have a valid key; it counts neither as a
+ * review nor as an error.
  * `startMilliseconds` is the time for which the review waited for the function's start, if it did.
  */
 export const formatLogLine = (

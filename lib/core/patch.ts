@@ -106,7 +106,10 @@ const traps: ProxyHandler<Target> = {
   preventExtensions: () => false,
 };
 
-/** Sets a member of a copy; `__proto__` is a key like any other. */
+/**
+ * Sets a member of a copied map or list; `__proto__` is a key like any other. Returns true, as the traps of a Proxy
+ * must after a write.
+ */
 const setKey = (copy: Container, key: string, value: unknown): boolean => {
   if (key === "__proto__")
     Object.defineProperty(copy, key, { value, writable: true, enumerable: true, configurable: true });
@@ -214,7 +217,7 @@ const addListDifference = (
 
 /** Replaces drafts in a value by plain objects, as JSON would write them; an untouched part is the original object. */
 const removeDrafts = (value: unknown): unknown => {
-  if (!isContainer(value)) return requireJsonValue(value);
+  if (!isContainer(value)) return requireJsonScalar(value);
   const node = getNode(value);
   if (node?.hasWrites === false) return node.original;
   const content = node === undefined ? value : (node.copy ?? node.original);
@@ -232,14 +235,18 @@ const removeDrafts = (value: unknown): unknown => {
   return result;
 };
 
-/** Drafts may be anywhere in a value that the rule wrote. An original value has a draft only in a node's `children`. */
+/**
+ * Returns a member without drafts, the Proxies that record the writes of a rule. A member that the rule wrote may have
+ * drafts anywhere in it. A member of the original has one only if the rule accessed it: in the `children` of the node.
+ */
 const removeMemberDrafts = (node: Node | undefined, key: string, value: unknown): unknown => {
   if (node === undefined || node.written?.has(key)) return removeDrafts(value);
   const child = node.children?.get(key);
   return child === undefined ? value : removeDrafts(child.draft);
 };
 
-const requireJsonValue = (value: unknown): unknown => {
+/** Returns a value that is neither a map nor a list. Throws if JSON has no such value. Undefined stands for absence. */
+const requireJsonScalar = (value: unknown): unknown => {
   if (value === null || typeof value === "string" || typeof value === "boolean" || value === undefined) return value;
   if (typeof value === "number" && Number.isFinite(value)) return value;
   // An object has such integers only for rules with `exactIntegers`.

@@ -104,9 +104,10 @@ const findTypeFault = (root: unknown, rootType: TypeReference, rootPath: string)
     const { value, path, field = "" } = next;
     const type = resolveType(types, next.type);
     const { scalar, items, fields = {}, values } = type;
-    // Go also writes the absent selector of a workload as null.
+    // Go writes some absent values as null: lists with certain names, times (a type with any scalar), and the selector
+    // of a workload.
     const isNullable = items === undefined ? scalar === "any" || field === "selector" : nullableLists.has(field);
-    // A type such as `unknown` allows any value.
+    // A type that allows any scalar, and maps with any members, stands for any value.
     const allowsAll = scalar === "any" && values !== undefined;
     if (value === undefined || (value === null && field && isNullable) || allowsAll) continue;
     if (Array.isArray(value) && items !== undefined)
