@@ -6,11 +6,11 @@ import { createStartMeter } from "./cold-start.ts";
  * Returns for how many milliseconds each review waited for the function's start. `end` is in milliseconds since the
  * start of Node. The function's start ended at 200.
  */
-const measure = (type: string | undefined, reviews: { end: number; duration: number }[]) => {
+const measure = (initializationType: string | undefined, reviews: { end: number; duration: number }[]) => {
   let now = 200;
   const nodeStart = 1_795_000_000_000;
   const readStart = createStartMeter(
-    type,
+    initializationType,
     () => nodeStart + now,
     () => now / 1000,
   );
@@ -23,7 +23,7 @@ const measure = (type: string | undefined, reviews: { end: number; duration: num
 describe("the time for which a review waited for a function's start", () => {
   const rows: [
     name: string,
-    type: string | undefined,
+    initializationType: string | undefined,
     reviews: { end: number; duration: number }[],
     expected: number[],
   ][] = [
@@ -42,8 +42,8 @@ describe("the time for which a review waited for a function's start", () => {
     ["is 0 if the function was started ahead of time", "on-demand", [{ end: 61_000, duration: 5 }], [0]],
     ["is 0 with provisioned concurrency", "provisioned-concurrency", [{ end: 215, duration: 5 }], [0]],
   ];
-  for (const [name, type, reviews, expected] of rows)
-    it(name, () => assert.deepEqual(measure(type, reviews), expected));
+  for (const [name, initializationType, reviews, expected] of rows)
+    it(name, () => assert.deepEqual(measure(initializationType, reviews), expected));
 
   it("the time for which a review waited for a function's start is at most the time since the process started", () => {
     const waited = createStartMeter("on-demand")(0);

@@ -13,10 +13,13 @@ export const createStartMeter = (
   getTime: () => number = Date.now,
   getUptimeSeconds: () => number = process.uptime,
 ): ((reviewMilliseconds: number) => number) => {
-  // With provisioned concurrency, functions are started ahead of time.
+  // 0 means that no review waits for the start. With provisioned concurrency, functions are started ahead of time.
   let loadedAt = initializationType === "provisioned-concurrency" ? 0 : getTime();
   return (reviewMilliseconds) => {
-    const isDelayed = getTime() - reviewMilliseconds - loadedAt < maxMillisecondsToFirstReview;
+    const beganAt = getTime() - reviewMilliseconds;
+    // A review that began long after the load didn't wait. If `loadedAt` is 0, that holds for each review.
+    const isDelayed = beganAt - loadedAt < maxMillisecondsToFirstReview;
+    // Reviews after the first one don't wait.
     loadedAt = 0;
     return isDelayed ? Math.round(getUptimeSeconds() * 1000 - reviewMilliseconds) : 0;
   };

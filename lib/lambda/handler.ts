@@ -31,15 +31,19 @@ export interface LambdaFunction {
   put?: typeof putObject;
 }
 
-/** Returns the exports of a function's bundle: the handler, and the parts that a warm-up needs. */
+/**
+ * Returns the exports of a function's bundle: the handler, and the parts that a warm-up needs. The build sets
+ * POSTERN_NEEDS to true if a rule of the function has needs, which are questions to a cluster or to other services.
+ */
 export const createLambdaFunction = (parts: LambdaFunction): StartingFunction => {
   const host = createLambdaHost(POSTERN_NEEDS ? createCapabilities(parts) : undefined);
   return { ...parts, host, handler: createLambdaHandler(parts, host) };
 };
 
 /**
- * Creates the handler of a function. If reviews are recorded, the recording wraps the host. Only the config of a group
- * has `alone`. features.ts describes the constants POSTERN_….
+ * Creates the handler of a function. If reviews are recorded (`put` writes them to `buckets` in S3), the recording
+ * wraps the host. Only the config of a group of rules has the member `alone`, by which a group is recognized here. The
+ * build sets the constants POSTERN_…, which features.ts describes, to false for code that the function doesn't need.
  */
 export const createLambdaHandler = (parts: LambdaFunction, lambdaHost: EndpointHost): MiddyfiedHandler => {
   const recording =
@@ -65,6 +69,11 @@ export const createLambdaHandler = (parts: LambdaFunction, lambdaHost: EndpointH
   return handler.handler(answer as (event: unknown) => Promise<unknown>);
 };
 
+/**
+ * Returns a function that opens the capabilities through which rules ask. The build sets the constants: POSTERN_LEDGER,
+ * if a rule uses the ledger; POSTERN_RECONCILES, if a schedule calls the function, which then lists objects in pages;
+ * and POSTERN_ASKS, if rules ask clusters or services under the settings of any cluster.
+ */
 const createCapabilities = ({ readConnections = () => ({}) }: LambdaFunction): OpenCapabilities => {
   const openLedger = POSTERN_LEDGER ? openDynamoDbLedger : undefined;
   const createPages = POSTERN_RECONCILES ? createListPage : undefined;
@@ -82,7 +91,9 @@ const createLambdaHost = (openCapabilities?: OpenCapabilities): StartingFunction
     AWS_LAMBDA_FUNCTION_NAME: functionName,
     AWS_LAMBDA_FUNCTION_VERSION: functionVersion,
   } = process.env;
-  const readStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
+  // Returns for how many milliseconds a review waited for the function's start: 0 for each review but the first. The
+  // initialization type says whether Lambda started the function ahead of time.
+  const measureWaitForStart = createStartMeter(AWS_LAMBDA_INITIALIZATION_TYPE);
   return {
     publicKeys,
     functionName,
@@ -90,6 +101,6 @@ const createLambdaHost = (openCapabilities?: OpenCapabilities): StartingFunction
     openCapabilities,
     formatLogLine,
     writeLogLine: (report) =>
-      printSync(`${formatLogLine(report, stage, Date.now(), readStart(report.milliseconds))}\n`),
+      printSync(`${formatLogLine(report, stage, Date.now(), measureWaitForStart(report.milliseconds))}\n`),
   };
 };

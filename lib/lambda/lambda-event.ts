@@ -28,7 +28,8 @@ export const readDirectInvocation = (
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
   const time = now === undefined ? undefined : new Date(String(now));
   if (Number.isNaN(time?.getTime())) throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
-  // An event with settings must also contain the answers to needs: the function's rights fit only its own settings.
+  // With settings of an event, a rule gets only recorded answers, those in `needs` or none. It asks no cluster or
+  // service, because the function's permissions fit only its own settings.
   const answers = settings === undefined ? needs : (needs ?? {});
   return {
     phase,
@@ -65,6 +66,7 @@ export const readLambdaEvent = (value: unknown): LambdaHttpRequest => {
     method: toText(isVersion2 ? http.method : event.httpMethod),
     path: toText(isVersion2 ? event.rawPath : event.path),
     contentType: getHeader("content-type"),
+    // Only for load balancers, whose health checks are recognized by it.
     userAgent: "elb" in context ? getHeader("user-agent") : "",
     timeout: parseTimeout(
       toLastText(toMap(event.queryStringParameters).timeout ?? toMap(event.multiValueQueryStringParameters).timeout),

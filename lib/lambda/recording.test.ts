@@ -61,22 +61,21 @@ const host: EndpointHost = {
   writeLogLine: () => {},
 };
 
-/** A recording begins as an element of a list in YAML. */
-const listElementMark = "- ";
+/** Parses a recording: JSON after `- `, so that it is an element of a list in YAML. */
+const parseRecording = (text: string) => JSON.parse(text.slice("- ".length));
 
 /** Sends events to a function that records. Returns the recordings by their keys in S3, and the function's answers. */
 const recordEvents = async (events: object[], place: RecordingBucketSettings = everyReview) => {
   const recordings = new Map<string, unknown>();
   const put = async (bucket: string, key: string, body: string) => {
     assert.equal(bucket, "reviews");
-    recordings.set(
-      key.replace(/\/\d{4}-\d\d-\d\d\/\d\d-\d\d-\d\d\.\d{3}-/, "/DAY/TIME-"),
-      JSON.parse(body.slice(listElementMark.length)),
-    );
+    const stableKey = key.replace(/\/\d{4}-\d\d-\d\d\/\d\d-\d\d-\d\d\.\d{3}-/, "/DAY/TIME-");
+    recordings.set(stableKey, parseRecording(body));
   };
   const buildMember = (mode: "enforce" | "warn") => ({ mode, settings: {}, match, failsOpen: true, exempt: {} });
   const settings = { labels: buildMember("enforce"), reads: { ...buildMember("warn"), failsOpen: false } };
   const clusters = { prod: { keyVersions: [1], mode: "enforce" as const, settings } };
+  // `alone` is for invocations that name no cluster.
   const config: GroupConfig = { rule: "both", clusters, alone: settings };
   const buckets = { prod: { labels: place, reads: place } };
   const handler = createLambdaHandler({ rules: { labels, reads }, config, buckets, put }, host);
@@ -128,21 +127,21 @@ describe("a recording function", () => {
     assert.equal(recordings.size, 8, "4 reviews of 2 rules");
   });
 
-  it("a recording function marks a recording whose answer differs from the original answer", async () => {
-    const secretive = rule({
+  it("a recording function marks a recording if the rule answers the redacted review differently", async () => {
+    const refusingOneToken = rule({
       summary: "Refuses one token.",
       match,
       validate: ({ metadata }: KubernetesObject) =>
         Object.values(metadata?.annotations ?? {}).includes("abc") ? "it has that token" : undefined,
     });
     const recordings: Record<string, unknown>[] = [];
-    const put = async (_: string, __: string, body: string) =>
-      void recordings.push(JSON.parse(body.slice(listElementMark.length)));
+    const put = async (_: string, __: string, body: string) => void recordings.push(parseRecording(body));
     const config = { rule: "labels", clusters: { prod: { keyVersions: [1], mode: "enforce" as const, settings: {} } } };
     const buckets = { prod: { labels: everyReview } };
-    const handler = createLambdaHandler({ rules: { labels: secretive }, config, buckets, put }, host);
+    const handler = createLambdaHandler({ rules: { labels: refusingOneToken }, config, buckets, put }, host);
     for (const token of ["abc", "def"])
       await handler(buildEvent("labels/validate", { annotations: { token } }), {} as Context);
+    // The recording has the answer to the redacted review, whose token is masked, so that the rule admits it.
     assert.deepEqual(
       recordings.map(({ admitted, refused, recorded }) => [admitted, refused, toMap(recorded).redacted]),
       [

@@ -76,7 +76,11 @@ const findRecordingBucket = (
  */
 const toFraction = (uid: string): number => createHash("sha256").update(uid).digest().readUInt32BE() / 2 ** 32;
 
-/** Writes a recorded review into the bucket, as PREFIX/CLUSTER/RULE/DAY/TIME-UID.yaml. */
+/**
+ * Writes a recorded review into the bucket, as PREFIX/CLUSTER/RULE/DAY/TIME-UID.yaml. `index` is the review's place
+ * among those of one invocation. It is a part of the name, because a group may evaluate a review twice by the same
+ * rule.
+ */
 const writeRecording = async (
   review: RecordedReview,
   { bucket, prefix, keep: paths }: RecordingBucketSettings,
@@ -93,9 +97,10 @@ const writeRecording = async (
   await put(bucket, key, await awaitUntil(deadline, review.line(paths)), deadline);
 };
 
+/** Logs why a review was not recorded. */
 const logFailure = ({ origin: { cluster, rule }, request }: RecordedReview, error: unknown) => {
-  const unrecorded = formatError(error, { request, rule, cluster });
-  printSync(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid: request.uid, unrecorded })}\n`);
+  const reason = formatError(error, { request, rule, cluster });
+  printSync(`${JSON.stringify({ Rule: rule, Cluster: cluster, uid: request.uid, unrecorded: reason })}\n`);
 };
 
 /** Writes an object to a bucket. */

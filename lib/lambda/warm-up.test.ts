@@ -12,9 +12,11 @@ import { warmUp } from "./warm-up.ts";
 
 const setup = { keyVersions: [1], mode: "enforce", settings: {} } as const;
 
-/** Warms a function up. Returns the code and phase of each review that was answered, and the discoveries it asked for. */
+/**
+ * Warms a function up. Returns the code and phase of each review that was answered, and the discoveries it asked for.
+ */
 const warmUpFunction = async (rules: Record<string, Rule>, clusters: string[], ledger = createMemoryLedger()) => {
-  const reviews: AnsweredReviewFacts[] = [];
+  const formattedReviews: AnsweredReviewFacts[] = [];
   const discoveries: string[] = [];
   const config: EndpointConfig = { rule: "sample", usual: setup, clusters: {} };
   const openCapabilities = (cluster: string) => ({
@@ -29,7 +31,11 @@ const warmUpFunction = async (rules: Record<string, Rule>, clusters: string[], l
   const host = {
     publicKeys: "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
     openCapabilities,
-    formatLogLine: (facts: AnsweredReviewFacts) => String(reviews.push(facts)),
+    // A warm-up formats the log lines of its reviews, although it writes none, so this shows its reviews.
+    formatLogLine: (facts: AnsweredReviewFacts) => {
+      formattedReviews.push(facts);
+      return "";
+    },
     writeLogLine: (facts: AnsweredReviewFacts) => void loggedReviews.push(facts),
   };
   const handler = createLambdaHandler({ rules, config }, host);
@@ -38,7 +44,7 @@ const warmUpFunction = async (rules: Record<string, Rule>, clusters: string[], l
   assert.deepEqual(loggedReviews, [], "a warm-up writes no log lines");
   await handler({}, {} as Context);
   assert.equal(loggedReviews.length, 1, "afterwards, events are logged");
-  return { reviews: reviews.map(({ code, phase }) => [code, phase]), discoveries };
+  return { reviews: formattedReviews.map(({ code, phase }) => [code, phase]), discoveries };
 };
 
 const base = { summary: "A rule.", match: [] };
@@ -92,7 +98,8 @@ describe("a function that starts", () => {
       validate: async (_, { ledger }) => void (await ledger.change(["own"], () => [1])),
     });
     await warmUpFunction({ changing }, [], recordingLedger);
-    // The warm-up calls the ledger itself, with any key. The rule's call has no answer, so it doesn't reach the ledger.
+    // The only change is that of the warm-up itself, with any key. It evaluates the rule with a ledger in memory, so
+    // the change of the key "own" doesn't reach this ledger.
     assert.deepEqual(changes, [[["authorization.k8s.io/v1"], [undefined]]]);
   });
 

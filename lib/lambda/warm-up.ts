@@ -41,7 +41,8 @@ export const warmUp = async (starting: StartingFunction): Promise<void> => {
           .change([alwaysServedGroup], (stored) => stored)
       : undefined,
   );
-  // allSettled handles rejections from here on.
+  // The first answer of a cluster is enough: then the code for requests is loaded and compiled. The reads of the ledger
+  // are all awaited. allSettled handles rejections from here on.
   const answers = Promise.allSettled([Promise.any(discoveries), ...ledgerReads]);
   host.writeLogLine = (report) => void formatLogLine(report, "", 0);
   // The cast is safe: the handler reads nothing else of the context.
