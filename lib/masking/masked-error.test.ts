@@ -144,14 +144,17 @@ describe("the message of an error in a log", () => {
   });
 });
 
-/** Generates a text that occurs nowhere else, with characters that programs quote, escape or split texts at. */
+/**
+ * Generates a secret that occurs nowhere else, and a text with the secret between characters at which programs quote,
+ * escape or split texts.
+ */
 const marker = fc
   .tuple(
     fc.string({ unit: fc.constantFrom(..."QXZJ0123456789"), minLength: 10, maxLength: 14 }),
     fc.constantFrom("", "-", " ", '"', "'", "`", "\\", "/", "\n", "{", "(", "%", "=", "é", "\u2028"),
     fc.constantFrom("", '"', "'", "\n    at ", ":1:1"),
   )
-  .map(([core, before, after]) => ({ core, text: `${before}${core}${after}` }));
+  .map(([secret, before, after]) => ({ secret, text: `${before}${secret}${after}` }));
 
 /** Code that a rule may run with a value, and that throws an error which shows the value. */
 const failures: Record<string, (value: string, object: object) => unknown> = {
@@ -235,8 +238,9 @@ describe("the log line of a failed review", () => {
             const logText = lines.join("\n");
             // Some functions in `failures` fail only for some values.
             fc.pre(logText.includes('"verdict":"failed"'));
-            for (const { core } of [used, ...others]) assert.ok(!logText.includes(getBeginning(core)), logText);
-            if (kind === "Secret") assert.ok(!JSON.stringify(answer).includes(getBeginning(used.core)));
+            // The beginning is looked for, because the log must not contain a part of a secret either.
+            for (const { secret } of [used, ...others]) assert.ok(!logText.includes(getBeginning(secret)), logText);
+            if (kind === "Secret") assert.ok(!JSON.stringify(answer).includes(getBeginning(used.secret)));
           },
         ),
         { numRuns: 40 },

@@ -18,7 +18,7 @@ type Piece = [text: string, origin: number];
 /** A text of this module, or a place in code, such as `file.ts:1:2`: never masked. */
 const neverMasked = 0;
 /** A name in code, such as a function's: only texts of the review in it are masked. */
-const codeName = 1;
+const onlyReviewTextsMasked = 1;
 /** A message that Postern wrote. */
 const posternMessage = 2;
 /** A message of Node or of another program. */
@@ -41,10 +41,11 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
       if (inner instanceof Error && errors.size < maxErrors) errors.add(inner);
   const errorList = [...errors] as Error[];
   const pieces = hasStack
-    ? // Each piece has a text and its origin, by which it is masked.
+    ? // Each piece has a text and its origin, by which it is masked. A name that isn't like TypeError may repeat texts
+      // of the review.
       errorList.flatMap((error, index): Piece[] => [
         [index > 0 ? "\ncaused by " : "", neverMasked],
-        [getText(error, "name"), /^[A-Za-z]*Error$/.test(getText(error, "name")) ? neverMasked : codeName],
+        [getText(error, "name"), /^[A-Za-z]*Error$/.test(getText(error, "name")) ? neverMasked : onlyReviewTextsMasked],
         [": ", neverMasked],
         ...splitMessage(error, errorList),
         ...splitFrames(error),
@@ -62,18 +63,21 @@ const getText = (error: Error, member: "name" | "message" | "stack"): string => 
   }
 };
 
-/** Splits the message of a Failure into Postern's words, and the messages of other errors that it contains. */
+/**
+ * Splits the message of a Failure into Postern's words, and the messages of other errors that it contains. The other
+ * errors are those in `errors`, the error and its causes, that are no Failures; a cause may also be a text.
+ */
 const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
   const text = error instanceof Error ? getText(error, "message") : getErrorMessage(error);
   if (!(error instanceof Failure)) return [[text, foreignMessage]];
-  const causes = errors.flatMap((each) => [each, each.cause]).filter((each) => !(each instanceof Failure));
+  const others = errors.flatMap((each) => [each, each.cause]).filter((each) => !(each instanceof Failure));
   let pieces: Piece[] = [[text, posternMessage]];
-  for (const inner of new Set(causes.map((each) => (each instanceof Error ? getText(each, "message") : each))))
+  for (const otherMessage of new Set(others.map((each) => (each instanceof Error ? getText(each, "message") : each))))
     pieces = pieces.flatMap((piece) =>
-      piece[1] === foreignMessage || typeof inner !== "string" || inner === ""
+      piece[1] === foreignMessage || typeof otherMessage !== "string" || otherMessage === ""
         ? [piece]
-        : piece[0].split(inner).flatMap((part, index): Piece[] => [
-            [index > 0 ? inner : "", foreignMessage],
+        : piece[0].split(otherMessage).flatMap((part, index): Piece[] => [
+            [index > 0 ? otherMessage : "", foreignMessage],
             [part, posternMessage],
           ]),
     );
@@ -90,18 +94,20 @@ const frame = /^( {4}at )(.* )?(\(?(?:[^()\s]+:\d+:\d+|native|<anonymous>|index 
 const splitFrames = (error: Error): Piece[] => {
   const [title, message, stack] = [getText(error, "name"), getText(error, "message"), getText(error, "stack")];
   const header = message === "" ? title : `${title}: ${message}`;
-  const [before, rest = before] = `\n${stack}`.split(`\n${header}`, 2);
+  // `beforeHeader` is empty if the stack begins with the header, and the whole stack if it doesn't contain the header.
+  const [beforeHeader, afterHeader = beforeHeader] = `\n${stack}`.split(`\n${header}`, 2);
   return (
-    (rest as string)
+    (afterHeader as string)
       .split("\n")
       .flatMap((line): Piece[] => {
         const [, at, functionName = "", place = ""] = frame.exec(line.slice(0, 1000)) ?? [];
         return at
           ? [
               [`\n${at}`, neverMasked],
-              [functionName, codeName],
-              // In a stack that doesn't begin with the error's present message, any line may be of an older message.
-              [place, before === "" ? neverMasked : codeName],
+              [functionName, onlyReviewTextsMasked],
+              // In a stack that doesn't begin with the error's present message, any line may be of an older message,
+              // and repeat texts of the review.
+              [place, beforeHeader === "" ? neverMasked : onlyReviewTextsMasked],
             ]
           : [];
       })
@@ -126,7 +132,8 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
     listTexts([request?.object, request?.oldObject, request?.userInfo, request?.options, secrets]),
     isSecret ? 1 : undefined, // the shortest text that is masked
   );
-  // These texts are not masked.
+  // The names, and the beginning of Postern's own messages, are not masked. A name of up to three characters is,
+  // because it could be a part of any text.
   for (const name of [...names, "the rule failed: "])
     if (name.length > 3)
       for (let at = joined.indexOf(name); at >= 0; at = joined.indexOf(name, at + 1))

@@ -4,13 +4,14 @@ import { isObject, parseJson } from "../json.ts";
 /** The text that replaces a text that must not be shown. */
 export const mask = "***";
 
-/** A text of more than eight characters is also found in parts: any eight characters in a row. */
+/** A text of at least eight characters is found in parts: any eight characters in a row. */
 const partLength = 8;
 
 /**
- * Finds texts in a sentence. In the result, 1 marks a character that belongs to a text: to a whole text of at least
- * `shortest` characters, or to a part of at least eight characters. A text of fewer than four characters is found only
- * as a word. The time is proportional to the lengths of the sentence and the texts, whatever they contain.
+ * Finds the characters of a sentence that repeat one of the texts, such as values of a Secret, and marks them with 1 in
+ * the result. Of a text of eight or more characters, it finds any eight characters in a row. It finds a shorter text
+ * only as a whole, if it has at least `shortest` characters, and one of fewer than four characters only as a word. The
+ * time is proportional to the lengths of the sentence and the texts, whatever they contain.
  */
 export const coverTexts = (sentence: string, texts: Iterable<string>, shortest = 4): Uint8Array => {
   const covered = new Uint8Array(sentence.length);
@@ -30,7 +31,8 @@ export const coverTexts = (sentence: string, texts: Iterable<string>, shortest =
       if (found) found.push(at);
       else places.set(piece, [at]);
     }
-  // Each part is looked for once: it is deleted from `places` afterwards. A shorter text is looked for as a whole.
+  // Each part is looked for once: it is deleted from `places` afterwards. A text that is shorter than a part is looked
+  // for as a whole, when `at` is 0.
   for (const text of texts)
     for (let at = 0; at === 0 || at + partLength <= text.length; at++) {
       if (text.length >= partLength && !ends[hashEnds(text, at)]) continue;
