@@ -48,7 +48,8 @@ const findNumber = (text: string): number | undefined => {
   // An underscore stands between digits, or after the prefix.
   if (/^[+-]?_|(?<![\da-fx])_|_(?![\da-f])/i.test(text)) return undefined;
   const digits = text.replaceAll("_", "");
-  // The underscores matter: `1e_5` is no number, but `1e5` is one.
+  // `text` is tested, with its underscores: `1e_5` is no decimal number, but the test above allows it, because e is a
+  // hexadecimal digit.
   if (decimal.test(text)) return Number(digits);
   const [, sign, whole = "", fraction = "", power] = hexadecimal.exec(digits) ?? [];
   if (power === undefined || whole + fraction === "") return undefined;

@@ -27,14 +27,16 @@ export const formatText = (format: string, args: readonly Value[]): string => {
     if (index >= args.length) throw createIndexError(index);
     return args[index] as Value;
   };
-  let units = format.length;
+  /** At least the length of the result: the format's length and those of the formatted arguments. */
+  let maxResultLength = format.length;
   return replaceClauses(format, args.length, getArgument, (clause, value, precision) => {
     const type = getType(value);
+    // A clause for numbers accepts only texts such as NaN.
     const isWrongText = typeof value === "string" && clause.texts?.test(value) === false;
     if (isWrongText || !clause.kinds.includes(type.kind)) throw createMisuseError(clause, type);
     const text = clause.format(value, precision);
-    units += text.length;
-    requireTextLength(units);
+    maxResultLength += text.length;
+    requireTextLength(maxResultLength);
     return text;
   });
 };
@@ -105,7 +107,7 @@ interface Clause {
 /** Replaces each clause of a format, such as %d or %.2f, by its formatted argument, and %% by %. */
 const replaceClauses = <Argument>(
   format: string,
-  count: number,
+  argumentCount: number,
   getArgument: (index: number) => Argument,
   formatClause: (clause: Clause, argument: Argument, precision: number) => string,
 ): string => {
@@ -114,10 +116,11 @@ const replaceClauses = <Argument>(
   return format.replace(clauses, (match: string, digits: string | undefined, verb: string | undefined) => {
     if (match === "%%") return "%";
     const index = next++;
-    // As in upstream, formatText reports a missing argument before a fault of the clause.
+    // As in upstream, the getArgument of formatText throws for a missing argument, before the clause is parsed.
     const argument = getArgument(index);
     if (match === "%") throw new EvaluationError("unexpected end of string");
-    if (index >= count) throw createIndexError(index);
+    // The getArgument of findFormatIssue doesn't throw.
+    if (index >= argumentCount) throw createIndexError(index);
     const clause = parseClause(digits, verb);
     return formatClause(clause, argument, Number(digits ?? 6));
   });
@@ -230,8 +233,9 @@ const formatSpecial = (value: number): string => (Number.isNaN(value) ? "NaN" : 
 const formatFixed = (value: number, precision: number): string => {
   if (precision > maxPrecision) return textAboveMaxPrecision;
   if (!Number.isFinite(value)) return formatSpecial(value);
-  // Upstream stores the maximum of digits after the point in two bytes, but the minimum in one byte. So from 256 on,
-  // trailing zeros beyond the minimum are dropped. A double has at most 1074 digits after the point, so 1100 suffice.
+  // Upstream stores the maximum of digits after the point in two bytes (precision % 2 ** 16), but the minimum in one
+  // byte (precision % 256). So from 256 on, trailing zeros beyond the minimum are dropped. A double has at most 1074
+  // digits after the point, so 1100 suffice.
   const [integerDigits, digits] = formatDecimal(value, Math.min(precision % 2 ** 16, 1100));
   const fraction = precision < 256 ? digits : digits.replace(/0+$/, "").padEnd(precision % 256, "0");
   const grouped = integerDigits.replace(/\B(?=(?:\d{3})+$)/g, ",");
@@ -248,7 +252,9 @@ const formatScientific = (value: number, width: number): string => {
 /** Formats a finite number as upstream does for %e: 1500 becomes `1.500000×10⁰³`. */
 const formatPower = (value: number): string => {
   let exponent = Number(value.toExponential().split("e")[1]);
-  let digits = `${scaleAndRound(value, 6 - exponent)}`.padEnd(7, "0");
+  // Seven digits, or fewer for 0.
+  let digits = `${scaleAndRoundMagnitude(value, 6 - exponent)}`.padEnd(7, "0");
+  // 9.9999999 is rounded to 10.000000, which has eight digits.
   if (digits.length > 7) {
     exponent++;
     digits = digits.slice(0, 7);
@@ -259,13 +265,13 @@ const formatPower = (value: number): string => {
 
 /** Returns the digits before and after the point, without the sign. */
 const formatDecimal = (value: number, places: number): [whole: string, fraction: string] => {
-  const digits = `${scaleAndRound(value, places)}`.padStart(places + 1, "0");
+  const digits = `${scaleAndRoundMagnitude(value, places)}`.padStart(places + 1, "0");
   const point = digits.length - places;
   return [digits.slice(0, point), digits.slice(point)];
 };
 
 /** Multiplies the absolute value by a power of ten, and rounds it to the nearest integer; a half is rounded to even. */
-const scaleAndRound = (value: number, power: number): bigint => {
+const scaleAndRoundMagnitude = (value: number, power: number): bigint => {
   const bits = new BigUint64Array(new Float64Array([Math.abs(value)]).buffer)[0] as bigint;
   const exponent = Number(bits >> 52n);
   const mantissa = (bits & (2n ** 52n - 1n)) + (exponent === 0 ? 0n : 2n ** 52n);

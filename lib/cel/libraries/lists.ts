@@ -25,9 +25,12 @@ const requireComparable = (value: Value): Value => {
   return value;
 };
 
-// In a list of values of several types, only the type of the first element was checked. Values that can't be compared
-// count as sorted. The first value, before which there is none, is compared with itself.
+// In a list of values of several types, only the type of the first element was checked.
 
+/**
+ * Reports whether a list is sorted. Values that can't be compared with each other count as sorted. The first value,
+ * before which there is none, is compared with itself, which also counts as sorted: only its type is tested.
+ */
 const isSorted = (list: List): boolean =>
   list.every(
     (value, index) => findOrder(index === 0 ? value : (list[index - 1] as Value), requireComparable(value)) <= 0,
@@ -84,8 +87,9 @@ export const listFunctions: readonly FunctionDeclaration[] = [
     ),
     cost: countParts,
   },
-  declareExtreme("max", (order) => order < 0),
-  declareExtreme("min", (order) => order > 0),
+  // The best value so far is replaced if it is smaller (max) or larger (min) than the next value.
+  declareExtreme("max", (orderOfBestAndNext) => orderOfBestAndNext < 0),
+  declareExtreme("min", (orderOfBestAndNext) => orderOfBestAndNext > 0),
   declareMethod("indexOf", "list_a_index_of_int", [listOf(a), a], int, findFirst, countParts),
   declareMethod("lastIndexOf", "list_a_last_index_of_int", [listOf(a), a], int, findLast, countParts),
 ];

@@ -6,7 +6,7 @@ import { EvaluationError } from "../values.ts";
 export interface Instruction {
   readonly kind: "match" | "split" | "check" | "read";
   readonly next: number;
-  /** The second continuation of a split. `next` is preferred. */
+  /** The second continuation of a split. The first one, `next`, is preferred. */
   readonly other: number;
   /** The conditions that a check requires at the position: the sum of bits of `conditions`. */
   readonly conditions: number;
@@ -106,6 +106,7 @@ const createTest = (source: string, isFolded: boolean): Accepts => {
 
 const toEscape = (code: number): string => `\\u{${code.toString(16)}}`;
 
+/** Creates an instruction, with values for the members that instructions of its kind don't use (see Instruction). */
 const createInstruction = ({
   kind = "match",
   next = 0,
@@ -114,10 +115,14 @@ const createInstruction = ({
   accepts = () => false,
 }: Partial<Instruction>): Instruction => ({ kind, next, other, conditions, accepts });
 
-const createSplit = (start: number, other: number, isGreedy: boolean): Instruction =>
+/**
+ * Creates an instruction after which a match continues in one of two ways: with the part that begins at `part`, or with
+ * `other`. A greedy repetition, as in `x*`, prefers the part; another one, as in `x*?`, prefers `other`.
+ */
+const createSplit = (part: number, other: number, isGreedy: boolean): Instruction =>
   isGreedy
-    ? createInstruction({ kind: "split", next: start, other })
-    : createInstruction({ kind: "split", next: other, other: start });
+    ? createInstruction({ kind: "split", next: part, other })
+    : createInstruction({ kind: "split", next: other, other: part });
 
 /** Writes a program from its end to its start, so that the instruction after a part is known. */
 class Writer {
@@ -146,7 +151,7 @@ class Writer {
 interface Part {
   /** The number of levels of nested parts. */
   readonly height: number;
-  /** The number of copies that nested repetitions make of an inner part. */
+  /** The most copies that nested repetitions make of the same inner part: `(a{3}){4}b{9}` makes 12 copies of `a`. */
   readonly copies: number;
   /** Whether it can match the empty text. */
   readonly isNullable: boolean;
@@ -154,6 +159,7 @@ interface Part {
   readonly write: (writer: Writer, next: number) => number;
 }
 
+/** Creates a part that consists of other parts. `height` and `copies` are limited as in Go (see Part). */
 const createPart = (parts: readonly Part[], isNullable: boolean, write: Part["write"]): Part => ({
   height: parts.reduce((most, { height }) => Math.max(most, height), 0) + 1,
   copies: parts.reduce((most, { copies }) => Math.max(most, copies), 1),
@@ -167,6 +173,7 @@ const join = (parts: readonly Part[]): Part =>
   parts[0] && parts.length === 1
     ? parts[0]
     : createPart(parts, parts.every(isEmpty), (writer, next) =>
+        // From the last part to the first: to write a part, the first instruction of the following part must be known.
         parts.reduceRight((following, part) => writer.write(part, following), next),
       );
 
@@ -178,18 +185,23 @@ const choose = (choices: readonly Part[]): Part =>
       .reduceRight((other, start) => writer.add(createSplit(start, other, /* isGreedy */ true))),
   );
 
-/** Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. */
+/**
+ * Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. Instructions are written from
+ * the end to the start: `start` is the first instruction of what was written, with which the next copy continues.
+ */
 const repeat = (part: Part, min: number, max: number, isGreedy: boolean): Part => {
   const repeated = createPart([part], min === 0 || part.isNullable, (writer, next) => {
-    const addSplit = (start: number) => writer.add(createSplit(start, next, isGreedy));
+    const addSplit = (partStart: number) => writer.add(createSplit(partStart, next, isGreedy));
     let start = next;
     if (max < 0) {
-      // The split is written before the part that it repeats, and replaced when the part's start is known.
+      // The split after the part goes back to the part or on to `next`. It is written first, and replaced when the
+      // part's start is known.
       const split = addSplit(next);
-      const again = writer.write(part, split);
-      writer.instructions[split] = createSplit(again, next, isGreedy);
-      // If the part can match the empty text, `x*` is compiled as `(x+)?`.
-      start = min > 0 ? again : part.isNullable ? addSplit(again) : split;
+      const partStart = writer.write(part, split);
+      writer.instructions[split] = createSplit(partStart, next, isGreedy);
+      // `x+` starts with x, `x*` with the split. If x can match the empty text, Go compiles `x*` as `(x+)?`, with a
+      // second split before x.
+      start = min > 0 ? partStart : part.isNullable ? addSplit(partStart) : split;
     }
     for (let count = min; count < max; count++) start = addSplit(writer.write(part, start));
     for (let count = max < 0 ? 1 : 0; count < min; count++) start = writer.write(part, start);

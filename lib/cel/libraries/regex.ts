@@ -63,10 +63,16 @@ class Ways {
   }
 }
 
-/** A state of `test`: the possible ways, before their conditions are checked. It doesn't depend on the position. */
+/**
+ * A state of `test` between two characters. It doesn't depend on the position, so it can be used again at each position
+ * with the same possible ways to continue the match.
+ */
 interface State {
-  /** For each way, the index of its next instruction. */
-  readonly open: readonly number[];
+  /**
+   * For each way, the index of its next instruction. Conditions such as `$` and `\b` were not checked yet, because they
+   * depend on the next character, too.
+   */
+  readonly ways: readonly number[];
   /** A character that has the same effect on conditions as the character before the position. */
   readonly before: number;
   /** The next state by the next character, or by -1 for the end of the text. True or false if the test ends. */
@@ -172,11 +178,11 @@ class Pattern {
     return matched;
   }
 
-  #getState(open: readonly number[], before: number): State {
-    const key = `${before} ${open}`;
+  #getState(ways: readonly number[], before: number): State {
+    const key = `${before} ${ways}`;
     const cached = this.#states.get(key);
     if (cached) return cached;
-    const state: State = { open, before, next: new Map() };
+    const state: State = { ways, before, next: new Map() };
     this.#states.set(key, state);
     return state;
   }
@@ -184,18 +190,18 @@ class Pattern {
   #move(state: State, code: number): State | boolean {
     const next = this.#read(state, code);
     state.next.set(code, next);
-    this.#keptWays += state.open.length;
+    this.#keptWays += state.ways.length;
     return next;
   }
 
-  #read({ open, before }: State, code: number): State | boolean {
+  #read({ ways, before }: State, code: number): State | boolean {
     const found = this.#hasConditions ? findConditions(before, code) : 0;
-    const [ways] = this.#ways;
-    ways.clear();
-    for (const instruction of open) ways.add(instruction, 0, found);
+    const [checked] = this.#ways;
+    checked.clear();
+    for (const instruction of ways) checked.add(instruction, 0, found);
     const next = new Set<number>();
-    for (let index = 0; index < ways.count; index++) {
-      const instruction = this.#program[ways.instructions[index] as number] as Instruction;
+    for (let index = 0; index < checked.count; index++) {
+      const instruction = this.#program[checked.instructions[index] as number] as Instruction;
       if (instruction.kind === "match") return true;
       if (code >= 0 && instruction.accepts(code)) next.add(instruction.next);
     }

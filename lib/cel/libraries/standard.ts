@@ -112,7 +112,10 @@ const compute = (operator: string, { ofDoubles, ofIntegers, ofBigints, ofOthers 
   };
 };
 
-/** Adds two values that are no numbers. If their types don't fit, returns undefined, or throws for lists and bytes. */
+/**
+ * Adds two values that are no numbers. Returns undefined if their types don't fit; the caller then reports the error.
+ * But for lists and bytes, throws an error without the operator's name, as upstream's method Add of these types does.
+ */
 const addOthers = (left: Value, right: Value): Value | undefined => {
   if (typeof left === "string" && typeof right === "string") {
     requireTextLength(left.length + right.length);
@@ -180,6 +183,7 @@ export const compareValues = (left: Value, right: Value, operator = "_<_"): numb
     const difference = left.nanos - (right as Duration | Timestamp).nanos;
     return difference < 0n ? -1 : Number(difference > 0n);
   }
+  // If values of the left one's type have an order, upstream calls its method Compare, whose error has no operator.
   throw isComparable(left) ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
 };
 
@@ -209,12 +213,16 @@ const isMatch = (text: Value, pattern: Value): boolean => {
   return compilePattern(pattern).test(text);
 };
 
+// Reading a text or bytes costs a tenth of its size (countTraversal). getInnerSize returns the size of a value; of an
+// optional, the size of the value in it.
+
 const countShorter: Overload["cost"] = ([left = null, right = null]) =>
   countTraversal(Math.min(getInnerSize(left), getInnerSize(right)));
 const countBoth: Overload["cost"] = ([left = null, right = null]) =>
   countTraversal(getInnerSize(left) + getInnerSize(right));
-const countSecond: Overload["cost"] = ([, value = null]) => countTraversal(getInnerSize(value));
-const countList: Overload["cost"] = ([, list = null]) => getInnerSize(list);
+const countReadingSecond: Overload["cost"] = ([, value = null]) => countTraversal(getInnerSize(value));
+/** Returns the cost of `in`: upstream charges 1 for each element of a list. */
+const countElements: Overload["cost"] = ([, list = null]) => getInnerSize(list);
 const countSearch: Overload["cost"] = ([text = null, part = null]) =>
   countTraversal(getInnerSize(text)) * countTraversal(getInnerSize(part));
 /** Returns the cost of `matches`. Upstream estimates that each part of a pattern has four characters. */
@@ -392,7 +400,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
   },
   {
     name: "@in",
-    overloads: [overload("in_list", [one, list], bool, undefined, countList), overload("in_map", [one, map], bool)],
+    overloads: [overload("in_list", [one, list], bool, undefined, countElements), overload("in_map", [one, map], bool)],
     evaluate: isIn,
   },
   {
@@ -410,8 +418,8 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
     evaluate: (of: Value) => new TypeValue(of instanceof StructValue ? typeOf() : getType(of)),
   },
   declareTextTest("contains", "contains_string", countSearch, (text, part) => text.includes(part)),
-  declareTextTest("endsWith", "ends_with_string", countSecond, (text, part) => text.endsWith(part)),
-  declareTextTest("startsWith", "starts_with_string", countSecond, (text, part) => text.startsWith(part)),
+  declareTextTest("endsWith", "ends_with_string", countReadingSecond, (text, part) => text.endsWith(part)),
+  declareTextTest("startsWith", "starts_with_string", countReadingSecond, (text, part) => text.startsWith(part)),
   {
     name: "matches",
     overloads: [

@@ -17,32 +17,33 @@ import { formatValue, hasPairs, joinTexts } from "./value-text.ts";
 type Int = number | bigint;
 
 /** Converts an index of code points to an index of UTF-16 units; undefined if the text is shorter. */
-const findUnit = (text: string, index: Int): number | undefined => {
+const findUtf16Index = (text: string, index: Int): number | undefined => {
   const count = Number(index);
   if (count < 0 || count > text.length) return undefined;
   if (!hasPairs(text)) return count;
-  let unit = 0;
+  let utf16Index = 0;
   for (let codePoints = 0; codePoints < count; codePoints++) {
-    if (unit >= text.length) return undefined;
-    unit += (text.codePointAt(unit) as number) > 0xffff ? 2 : 1;
+    if (utf16Index >= text.length) return undefined;
+    utf16Index += (text.codePointAt(utf16Index) as number) > 0xffff ? 2 : 1;
   }
-  return unit;
+  return utf16Index;
 };
 
-const getUnit = (text: string, index: Int): number => {
-  const unit = findUnit(text, index);
-  if (unit === undefined) throw createRangeError(index);
-  return unit;
+/** Converts an index of code points to an index of UTF-16 units. Throws if the text is shorter. */
+const getUtf16Index = (text: string, index: Int): number => {
+  const utf16Index = findUtf16Index(text, index);
+  if (utf16Index === undefined) throw createRangeError(index);
+  return utf16Index;
 };
 
 const createRangeError = (index: Int): EvaluationError => new EvaluationError(`index out of range: ${index}`);
 
 /** Converts an index of UTF-16 units to an index of code points. Returns -1 for -1. */
-const toIndex = (text: string, unit: number): number =>
-  unit > 0 && hasPairs(text) ? countCodePoints(text.slice(0, unit)) : unit;
+const toIndex = (text: string, utf16Index: number): number =>
+  utf16Index > 0 && hasPairs(text) ? countCodePoints(text.slice(0, utf16Index)) : utf16Index;
 
 const getCharacter = (text: string, index: Int): string => {
-  const code = text.codePointAt(getUnit(text, index));
+  const code = text.codePointAt(getUtf16Index(text, index));
   return code === undefined ? "" : String.fromCodePoint(code);
 };
 
@@ -55,7 +56,7 @@ const limitOffset = (text: string, offset: Int): Int => {
 const findFirst = (text: string, part: string, offset: Int = 0): Int => {
   if (offset < 0) throw createRangeError(offset);
   if (part === "") return limitOffset(text, offset);
-  const start = findUnit(text, offset);
+  const start = findUtf16Index(text, offset);
   return start === undefined ? -1 : toIndex(text, text.indexOf(part, start));
 };
 
@@ -63,7 +64,8 @@ const findLast = (text: string, part: string, offset?: Int): Int => {
   if (offset === undefined) return toIndex(text, text.lastIndexOf(part));
   if (offset < 0) throw createRangeError(offset);
   if (part === "") return limitOffset(text, offset);
-  const start = findUnit(text, offset);
+  const start = findUtf16Index(text, offset);
+  // As in cel-go, nothing is found from the end of the text on, although the part may stand before it.
   return start === undefined || start === text.length ? -1 : toIndex(text, text.lastIndexOf(part, start));
 };
 
@@ -80,16 +82,17 @@ const replace = (text: string, old: string, replacement: string, count: Int = -1
   const limit = count < 0 ? Number.POSITIVE_INFINITY : Number(count);
   if (limit === 0) return text;
   if (old !== "") return joinTexts(split(text, old, limit + 1), replacement);
-  // An empty text is found before each character and at the end.
+  // An empty text is found before each character and at the end. joinTexts puts the replacement between parts, so an
+  // empty part before the first character is needed, and another one after the last character to replace at the end.
   const parts = ["", ...split(text, "", limit)];
   if (limit > countCodePoints(text)) parts.push("");
   return joinTexts(parts, replacement);
 };
 
 const substring = (text: string, start: Int, end?: Int): string => {
-  if (end === undefined) return text.slice(getUnit(text, start));
+  if (end === undefined) return text.slice(getUtf16Index(text, start));
   if (start > end) throw new EvaluationError(`invalid substring range. start: ${start}, end: ${end}`);
-  return text.slice(getUnit(text, start), getUnit(text, end));
+  return text.slice(getUtf16Index(text, start), getUtf16Index(text, end));
 };
 
 // The characters from the bell (\cG) to \r have escapes such as \n.

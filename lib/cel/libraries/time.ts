@@ -48,12 +48,17 @@ const parseDuration = (text: string): Duration => {
   return new Duration(isNegative ? -nanos : nanos);
 };
 
-/** Returns the nanoseconds of the digits after the point. Digits that don't fit into 64 bits are ignored. */
-const countFraction = (digits: string, unit: number): bigint => {
-  const significant = digits.replace(/^0+/, "").slice(0, 19);
-  const counted = BigInt(significant) > int64Limit ? significant.slice(0, 18) : significant;
-  const places = digits.length - digits.replace(/^0+/, "").length + counted.length;
-  return BigInt(Math.trunc(Number(counted) * (unit / 10 ** places)));
+/**
+ * Returns the nanoseconds of the digits after the point, for a unit of `unitNanos` nanoseconds. Digits that don't fit
+ * into 64 bits are ignored.
+ */
+const countFraction = (digits: string, unitNanos: number): bigint => {
+  const significant = digits.replace(/^0+/, "");
+  const leadingZeros = digits.length - significant.length;
+  const first = significant.slice(0, 19);
+  const counted = BigInt(first) > int64Limit ? first.slice(0, 18) : first;
+  const decimalPlaces = leadingZeros + counted.length;
+  return BigInt(Math.trunc(Number(counted) * (unitNanos / 10 ** decimalPlaces)));
 };
 
 const form = /^(\d{4})-(\d\d)-(\d\d)T(\d\d?):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))$/;
@@ -147,7 +152,8 @@ const maxFormatters = 1000;
 
 /** In milliseconds. */
 const hour = 3_600_000;
-// The times at which daylight saving time began and ended, alternately, in standard time.
+// The times at which daylight saving time began and ended, alternately, in standard time. These are all such times
+// before 1967 for EST5EDT and other zones of the United States in `oldZones`, and before 1947 for CET and MET.
 const summersOfUnitedStates = "1918-03-31T02 1918-10-27T01 1919-03-30T02 1919-10-26T01 1942-02-09T02 1945-09-30T01";
 const summersOfEurope =
   "1916-04-30T23 1916-10-01T00 1917-04-16T02 1917-09-17T02 1918-04-15T02 1918-09-16T02 1940-04-01T02 1942-11-02T02 1943-03-29T02 1943-10-04T02 1944-04-03T02 1944-10-02T02 1945-04-02T02 1945-09-16T02";
@@ -166,6 +172,10 @@ interface OldZone {
   hoursAhead: number;
 }
 
+/**
+ * Creates the history of a time zone before a year. `summers` are the starts and ends of daylight saving time,
+ * alternately. From that year on, the zone has the time of `successor` (or Node's time) plus `hoursAhead`.
+ */
 const createOldZone = (hours: number, year: number, summers = "", successor = "", hoursAhead = 0): OldZone => ({
   hours,
   end: Date.UTC(year, 0),
@@ -179,8 +189,8 @@ const createOldZone = (hours: number, year: number, summers = "", successor = ""
 
 /**
  * Time zones that are not named after a place. For their early years, Node has the history of a place, which differs
- * from the history in Go's files of time zones. The arguments are the members of OldZone, with a year for
- * `end`: from 1977 on, EET has the time of CET plus one hour.
+ * from the history in Go's files of time zones. EST, for example, is five hours behind UTC until 1970, and has Node's
+ * time from then on. EET has the time of CET plus one hour from 1977 on.
  */
 const oldZones: Readonly<Record<string, OldZone>> = {
   EST: createOldZone(-5, 1970),
@@ -192,8 +202,8 @@ const oldZones: Readonly<Record<string, OldZone>> = {
   PST8PDT: createOldZone(-8, 1967, summersOfUnitedStates),
   CET: createOldZone(1, 1947, summersOfEurope),
   MET: createOldZone(1, 1947, summersOfEurope),
-  WET: createOldZone(0, 1977, "", "CET", -1),
-  EET: createOldZone(2, 1977, "", "CET", 1),
+  WET: createOldZone(0, 1977, /* summers */ "", /* successor */ "CET", /* hoursAhead */ -1),
+  EET: createOldZone(2, 1977, /* summers */ "", /* successor */ "CET", /* hoursAhead */ 1),
 };
 
 /** Returns a date whose UTC hour, day and so on are those of a time in a time zone, which `oldZones` may describe. */
@@ -201,6 +211,7 @@ const findZonedDate = (milliseconds: number, zone: string): Date => {
   const oldZone = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
   if (!oldZone) return findPlaceDate(milliseconds, zone);
   const standardTime = milliseconds + oldZone.hours * hour;
+  // From the end of its history on, the zone has its successor's time plus `hoursAhead`, or Node's time.
   if (standardTime >= oldZone.end)
     return new Date(findPlaceDate(milliseconds, oldZone.successor || zone).getTime() + oldZone.hoursAhead * hour);
   const isSummer = oldZone.summers.filter((change) => change <= standardTime).length % 2 === 1;

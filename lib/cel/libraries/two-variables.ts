@@ -11,7 +11,10 @@ const growing = new WeakMap<CelMap, Entries>();
 /** Returns the text of a key. Lists and maps that are keys are all different, because Go compares them by addresses. */
 const toKey = (entries: Entries, key: Value) => toMapKey(key) ?? `*${entries.size}`;
 
-/** Adds entries to the map that a loop fills, in place. Another map is copied; the loop then fills the copy. */
+/**
+ * Adds entries to a map, and returns it. If a loop made the map (it is in `growing`), adds them in place. Any other map
+ * is copied first, and the later rounds of the loop add to the copy.
+ */
 const insert = (map: ValueObject | CelMap, added: Iterable<readonly [key: Value, value: Value]>): CelMap => {
   const loopEntries = map instanceof CelMap ? growing.get(map) : undefined;
   const entries: Entries = loopEntries ?? new Map();

@@ -22,7 +22,10 @@ import { formatTimestamp } from "./time.ts";
  */
 const maxTextUnits = 10_000_000;
 
-/** Throws if a text would be longer than an expression can read. Functions can multiply a text at little cost. */
+/**
+ * Throws if a function's result would be too long: reading it would exceed the cost limit of an expression. Functions
+ * can multiply a text at little cost.
+ */
 export const requireTextLength = (units: number): void => {
   if (units > maxTextUnits) throw new EvaluationError(`text has more than ${maxTextUnits} characters`);
 };
@@ -55,18 +58,21 @@ export const formatDuration = ({ nanos }: Duration): string => {
 };
 
 /** Formats a duration as Go does, such as `1h30m0s` or `1.5ms`. */
-const formatHours = ({ nanos }: Duration): string => {
+const formatDurationAsGo = ({ nanos }: Duration): string => {
   const span = nanos < 0n ? -nanos : nanos;
-  const units: [name: string, digits: number][] = [
+  // Below a second, Go takes a smaller unit. Its number of nanoseconds is ten to the power of `fractionDigits`.
+  const units: [name: string, fractionDigits: number][] = [
     ["ns", 0],
     ["µs", 3],
     ["ms", 6],
   ];
-  const [unit, digits] = units.find(([, places]) => span < 10n ** BigInt(places + 3)) ?? ["s", 9];
+  const [unit, fractionDigits] = units.find(([, places]) => span < 10n ** BigInt(places + 3)) ?? ["s", 9];
   const minutes = span / 60_000_000_000n;
-  const rest = `${span % 60_000_000_000n}`.padStart(digits + 1, "0");
-  const fraction = digits === 0 ? "" : rest.slice(-digits).replace(/0+$/, "");
-  const seconds = `${digits === 0 ? rest : rest.slice(0, -digits)}${fraction && `.${fraction}`}${unit}`;
+  // The nanoseconds without whole minutes: the last `fractionDigits` digits stand after the point.
+  const nanosDigits = `${span % 60_000_000_000n}`.padStart(fractionDigits + 1, "0");
+  const fraction = fractionDigits === 0 ? "" : nanosDigits.slice(-fractionDigits).replace(/0+$/, "");
+  const integer = fractionDigits === 0 ? nanosDigits : nanosDigits.slice(0, -fractionDigits);
+  const seconds = `${integer}${fraction && `.${fraction}`}${unit}`;
   if (span === 0n) return "0s";
   return `${nanos < 0n ? "-" : ""}${span >= 3_600_000_000_000n ? `${minutes / 60n}h` : ""}${
     minutes > 0n ? `${minutes % 60n}m` : ""
@@ -100,11 +106,13 @@ export const formatValue = (value: Value): string => {
   if (value instanceof Optional)
     return value.value === undefined ? "optional.none()" : `optional(${formatValue(value.value)})`;
   if (value instanceof Timestamp)
+    // Go shows a time as `2006-01-02 15:04:05 +0200 +0200`: with the offset, and with the zone's name, which is the
+    // offset, too.
     return formatTimestamp(value)
       .replace(/[+-]..:..$/, (zone) => ` ${zone.replace(":", "")}`.repeat(2))
       .replace("T", " ")
       .replace("Z", " +0000 UTC");
-  if (value instanceof Duration) return formatHours(value);
+  if (value instanceof Duration) return formatDurationAsGo(value);
   if (isList(value)) return `[${toArray(value).map(formatValue).join(", ")}]`;
   if (!isMap(value)) return toText(value);
   const entries = Array.from(listEntries(value), ([key, member]) => `${formatValue(key)}: ${formatValue(member)}`);

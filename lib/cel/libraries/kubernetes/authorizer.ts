@@ -40,8 +40,8 @@ export type AuthorizationAttributes = Subject &
 
 /**
  * Returns the answer to a check. If the cluster must be asked first, throws a MissingAuthorization; the expression is
- * evaluated again when the answer is known. If an expression has a value in spite of the error, such as `true || b`,
- * the value doesn't depend on the answer.
+ * evaluated again when the answer is known. An expression may ignore this error, as `check || true` does; its value is
+ * then the same for every answer.
  */
 export type Decide = (attributes: AuthorizationAttributes) => AuthorizationAnswer;
 
@@ -137,7 +137,10 @@ const checkResource = ({ content: { subject, decide, attributes } }: ResourceChe
 /** Returns the cost of a check. It is so high that an expression can have only two checks. */
 const countCheck = () => 350_000;
 
-/** Returns the cost of a selector: 10 for a list, the parsing, and 50 for each requirement (two characters). */
+/**
+ * Returns the cost of a selector: 10 for the list of its requirements, the cost of parsing the text, and 50 for each
+ * requirement. Upstream assumes the most requirements that a text can have: one for every two characters.
+ */
 const countSelector = ([, selector = null]: readonly Value[]): number => {
   const size = getActualSize(selector);
   return 10 + countTraversal(size) + 50 * countTraversal(size, 0.5);

@@ -77,10 +77,13 @@ const mask = ({ ip, prefixLength }: Cidr) => {
   return new Cidr(new Ip((ip.number >> hostBits) << hostBits, ip.bits), prefixLength);
 };
 
-/** Returns the cost of comparing two lists of bytes, both with the network's size, and of parsing a text. */
+/**
+ * Returns the cost of comparing the bytes of two addresses, both with the network's size. If the overload's `id` ends
+ * with `_string`, the second argument is a text, and the cost of parsing it is added.
+ */
 const countIpTest = ([cidr = null, other = null]: readonly Value[], _: Value, id?: string): number =>
   countTraversal(2 * getActualSize(cidr)) + (id?.endsWith("_string") ? countTraversal(getActualSize(other)) : 0);
-/** Adds the cost of masking the network and of comparing the lengths of the prefixes. */
+/** Adds the cost of masking the network (`countReading`), and 1 for comparing the lengths of the prefixes. */
 const countCidrTest: FunctionCost = (args, result, id) => countIpTest(args, result, id) + countReading(args) + 1;
 
 /** The functions of Kubernetes' CEL library for IP ranges. */

@@ -51,8 +51,9 @@ export const findOldLabelFaults = (text: string): string[] => {
 };
 
 /**
- * Returns a check for prefixes of names. A prefix may end with a dash, so an ASCII character and a dash at the end are
- * replaced by a letter before the check.
+ * Returns a check for prefixes of names. A prefix may end with a dash. As in upstream, the last two bytes of such a
+ * prefix are replaced by `a` before the check, so it ignores the character before the dash. If that character has
+ * several bytes, the prefix stays as it is, because the rest of the character is a fault anyway.
  */
 const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
   findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));
@@ -119,6 +120,10 @@ const findFormat = (name: string): Optional => {
 
 const faults = optionalOf(listOf(string));
 
+/**
+ * Returns the cost of `validate`, which upstream computes like that of a regular expression: the cost of the text (with
+ * 1 added, so that the cost of an empty text isn't 0) times the number of the pattern's parts, of four characters each.
+ */
 const countValidation: FunctionCost = ([format, text = null]) =>
   format instanceof Format
     ? countTraversal(getActualSize(text) + 1) * countTraversal(format.patternLength, 0.25)

@@ -33,7 +33,7 @@ export const parseAddress = (text: string): { address: Ip; zone: string } => {
   const [first] = /[.:%]/.exec(text) ?? [];
   if (first === ":") return parseIpv6(text);
   if (first !== ".") throw createParseError(text, first ? "missing IPv6 address" : "unable to parse IP");
-  return { address: new Ip(joinParts(parseIpv4(text, text), 8), 32), zone: "" };
+  return { address: new Ip(joinParts(parseIpv4(text), 8), 32), zone: "" };
 };
 
 const createParseError = (text: string, message: string, rest = "") =>
@@ -42,8 +42,8 @@ const createParseError = (text: string, message: string, rest = "") =>
 const joinParts = (parts: readonly number[], bits: number): bigint =>
   parts.reduce((number, part) => (number << BigInt(bits)) | BigInt(part), 0n);
 
-/** Parses an IPv4 address to four bytes. For errors, `text` is the whole text: `address` can be the end of an IPv6. */
-const parseIpv4 = (text: string, address: string): number[] => {
+/** Parses an IPv4 address to four bytes. It can be the end of an IPv6 address, `text`, which errors show. */
+const parseIpv4 = (address: string, text = address): number[] => {
   const bytes: number[] = [];
   for (let rest = address; ; rest = rest.slice(1)) {
     const [digits = ""] = /^\d*/.exec(rest) ?? [];
@@ -75,6 +75,7 @@ const parseIpv6 = (text: string): { address: Ip; zone: string } => {
     gap = 0;
     rest = rest.slice(2);
   }
+  // No group needs to follow `::`, so the address may end with it.
   while (groups.length < 8 && !(rest === "" && gap === groups.length)) {
     const [digits = ""] = /^[0-9a-f]*/i.exec(rest) ?? [];
     if (digits.length > 4) throw createParseError(text, "each group must have 4 or less digits", rest);
@@ -84,7 +85,7 @@ const parseIpv6 = (text: string): { address: Ip; zone: string } => {
         throw createParseError(text, "embedded IPv4 address must replace the final 2 fields of the address", rest);
       if (groups.length > 6)
         throw createParseError(text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest);
-      const [a = 0, b = 0, c = 0, d = 0] = parseIpv4(text, rest);
+      const [a = 0, b = 0, c = 0, d = 0] = parseIpv4(rest, text);
       groups.push((a << 8) | b, (c << 8) | d);
       rest = "";
       break;
@@ -120,6 +121,8 @@ export const formatIp = ({ number, bits }: Ip): string => {
   const groups = splitNumber(number, 8, 16).map((group) => group.toString(16));
   // The longest sequence of at least two zeros is replaced by `::`. Of equally long sequences, it is the first.
   const [longest = ""] = (groups.join(":").match(/\b0(:0)+\b/g) ?? []).sort((one, two) => two.length - one.length);
+  // Colons around all groups make it possible to replace zeros at either end. At the end, those that are not part of
+  // `::` are removed.
   return `:${groups.join(":")}:`.replace(`:${longest}:`, "::").replace(/^:(?!:)|(?<!:):$/g, "");
 };
 

@@ -7,7 +7,8 @@ export const jsonPatchStruct: { name: string; findField(name: string): Type | un
   name: "JSONPatch",
   findField: (name) => {
     if (["op", "path", "from"].includes(name)) return string;
-    // As in upstream, a field of any other name exists, but no value has its type, which has no name.
+    // As in upstream, a field of any other name exists, but its type has no name (the kind is arbitrary). So no value
+    // has this type, and an expression that reads the field doesn't compile.
     return name === "value" ? dyn : { kind: "bool", name: "", parameters: [] };
   },
 };

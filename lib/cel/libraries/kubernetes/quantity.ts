@@ -15,8 +15,8 @@ import { declareComparisons } from "./comparisons.ts";
 /**
  * An exact number: `digits` times ten to the power of `exponent`. Upstream has two forms of amounts: with 64 bits, or
  * large. The functions of integers accept only the form with 64 bits, even if a large amount is a small number. And the
- * exponent has an effect on how an amount is rounded to a double. Quantities of lib/objects have neither, so they
- * aren't used here.
+ * exponent has an effect on how an amount is rounded to a double. Quantities of lib/objects aren't used here, because
+ * they keep neither the form nor the exponent.
  */
 interface Amount {
   readonly digits: bigint;
@@ -74,10 +74,11 @@ const parseAmount = (text: string): Amount => {
   if (text.length > maxLength) throw createNumberError();
 
   const power = Math.max(binarySuffixes.indexOf(suffix), 0);
-  // Upstream's exponent has 32 bits.
+  // Upstream's exponent has 32 bits, and may overflow.
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
   const integerDigits = integer.replace(/^0+/, "") || "0";
-  // Upstream uses 64 bits if they suffice for any number with so many digits.
+  // Upstream uses 64 bits if they suffice for any number with so many digits: 18. With a binary suffix, it uses them up
+  // to 14 digits, and supposes that each power of 1024 adds three digits.
   const isLarge =
     power > 0
       ? fraction !== "" || integerDigits.length + 3 * power > 14
@@ -101,7 +102,8 @@ const parseExponent = (suffix: string): number => {
 /** Returns an amount in nanos, rounded up; 0 and very large amounts unchanged. A binary suffix limits it to 64 bits. */
 const roundLargeAmount = (digits: bigint, exponent: number, isBinary: boolean): Amount => {
   if (digits === 0n || exponent > maxExponent) return { digits, exponent, isLarge: true };
-  // The divisor is limited: each divisor that is larger than the digits has the same result, 1 nano.
+  // The divisor is limited: each divisor that is larger than the digits has the same result, 1 nano. A text has at most
+  // maxLength digits, and a binary suffix adds at most 19.
   const divisor = 10n ** BigInt(Math.min(Math.max(minExponent - exponent, 0), maxLength + 20));
   const nanos = (digits * 10n ** BigInt(Math.max(exponent - minExponent, 0)) + divisor - 1n) / divisor;
   return isBinary && nanos > maxBinary * 10n ** 9n
@@ -124,6 +126,7 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
   if (!isLarge && right.digits === 0n) return left;
   if (!isLarge && left.digits === 0n) return right;
   if (Math.abs(left.exponent - right.exponent) > maxExponentGap) {
+    // An exact sum would have too many digits. The amount with the smaller exponent is too small to change it.
     const [major, minor] = left.exponent > right.exponent ? [left, right] : [right, left];
     return { ...(major.digits === 0n ? minor : major), isLarge: true };
   }
@@ -134,8 +137,8 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
 };
 
 const subtractAmounts = (left: Amount, right: Amount): Amount => {
-  // This copies a fault of upstream, which adds the negative in 64 bits: that of the smallest number overflows. Large
-  // amounts, and amounts whose sum doesn't fit into 64 bits, are subtracted without a limit.
+  // Upstream negates `right` in 64 bits, and adds it. This copies a fault: the negative of the smallest 64-bit number
+  // overflows, to the same number. If an amount or the difference is large, upstream subtracts again without a limit.
   const negative = right.isLarge ? -right.digits : BigInt.asIntN(64, -right.digits);
   const difference = addAmounts(left, { ...right, digits: negative });
   return difference.isLarge ? addAmounts(left, { ...right, digits: -right.digits }) : difference;
@@ -147,7 +150,8 @@ const getSign = (digits: bigint): number => Number(digits > 0n) - Number(digits 
 const compareAmounts = (left: Amount, right: Amount): number => {
   const [sign, other] = [getSign(left.digits), getSign(right.digits)];
   if (sign !== other || sign === 0) return Math.sign(sign - other);
-  // With such a gap between the exponents, the digits don't matter: an amount has fewer digits.
+  // A text has at most maxLength digits, and a sum at most maxExponentGap more. If the exponents differ by more than
+  // that, the amount with the larger exponent is larger, whatever its digits are.
   const gap = left.exponent - right.exponent;
   if (Math.abs(gap) > 4 * maxExponentGap) return gap > 0 ? sign : -sign;
   const [first, second] = alignDigits(left, right);
@@ -166,7 +170,10 @@ const findInteger = ({ amount: { digits, exponent, isLarge } }: Quantity): bigin
 const approximate = ({ amount: { digits, exponent } }: Quantity): Value =>
   toDouble(exponent === 0 ? Number(digits) : Number(digits) * computePowerOfTen(exponent));
 
-/** Returns what Go's `math.Pow10` returns. */
+/**
+ * Returns what Go's `math.Pow10` returns. As Go, multiplies (or divides) two powers from tables, one of which has a
+ * multiple of 32 as exponent. So the result may be rounded differently than the number `1e45`.
+ */
 const computePowerOfTen = (exponent: number): number => {
   if (exponent > 308) return Number.POSITIVE_INFINITY;
   if (exponent < -323) return 0;

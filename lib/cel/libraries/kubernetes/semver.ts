@@ -76,7 +76,8 @@ const splitParts = (text: string): string[] => {
 /** Converts a text such as `v01.2` to `1.2.0`. */
 const normalize = (text: string): string => {
   const parts = splitParts(text.replace(/^v/, "")).map((part) =>
-    // Upstream keeps the zero of a part with one byte.
+    // As upstream, keeps a part of one byte, such as 0. From other parts, removes leading zeros, and puts a 0 before
+    // what doesn't begin with a digit then.
     part.length > 1 || part > "\x7f" ? part.replace(/^0+/, "").replace(/^(?!\d)/, "0") : part,
   );
   if (parts.length < 3 && /[+-]/.test(parts.at(-1) ?? ""))

@@ -89,7 +89,7 @@ const unescapeByte = (text: string, isAllowed = (_byte: string) => true): string
  */
 const unescapeHost = (bytes: string, isZone = false): string =>
   bytes.replace(/%.{0,2}|[^-\w.~!$&'()*+,;=:[\]<>"\x80-\xff]/gs, (found) => {
-    // Go allows an escaped % in each host, because one begins an IPv6 zone (RFC 6874).
+    // Go allows %25 in each host, because it begins the zone of an IPv6 address (RFC 6874).
     if (found === "%25") return "%";
     if (found.startsWith("%"))
       return unescapeByte(found, (byte) =>
@@ -129,6 +129,7 @@ const parseParts = (bytes: string, isRequest: boolean): Omit<Parts, "fragment"> 
     if (scheme !== "") return { ...parts, opaque: beforeQuery };
     if (isRequest) throw new EvaluationError("invalid URI for request");
   }
+  // Without a scheme, `//` begins a host only if the URL isn't a request's, and `///` never does.
   const isAuthority = beforeQuery.startsWith("//") && (scheme !== "" || !(isRequest || beforeQuery.startsWith("///")));
   if (!isAuthority) return { ...parts, path: requireEscapes(beforeQuery), omitsHost: scheme !== "" };
   const [authority] = cut(beforeQuery.slice(2), "/");
@@ -182,6 +183,8 @@ const parseHost = (scheme: string, bytes: string): string => {
     zone < 0
       ? unescapeHost(name)
       : unescapeHost(name.slice(0, zone)) + unescapeHost(name.slice(zone), /* isZone */ true);
+  // Each character of `address` stands for a byte. parseAddress gets the decoded text, in which bytes that are no UTF-8
+  // are marked, so that its error can show them as Go does.
   const { bits } = rewordErrors(
     () => parseAddress(toTextWithMarkedBytes(address)),
     (message) => showMarkedBytes(`invalid host: ${message}`),
@@ -190,15 +193,16 @@ const parseHost = (scheme: string, bytes: string): string => {
   return `[${address}]${port}`;
 };
 
-/** Parses a URL that is valid in a request: it has a scheme, or begins with a slash. */
-const parseRequest = (text: string) => parseParts(toBytes(text), true);
-
 /** Calls `parse`. Its errors get the URL in their messages. */
 const parseNamed = <Result>(url: string, parse: () => Result): Result =>
   rewordErrors(parse, (message) => `parse ${quoteAsGo(url)}: ${message}`);
 
-/** Parses a URL that is valid in a request. Errors contain the URL. */
-export const parseRequestUrl = (text: string) => parseNamed(text, () => parseRequest(text));
+/**
+ * Parses a URL that is valid in a request, as Go's url.ParseRequestURI does: it has a scheme, or begins with a slash.
+ * Errors contain the URL.
+ */
+export const parseRequestUrl = (text: string) =>
+  parseNamed(text, () => parseParts(toBytes(text), /* isRequest */ true));
 
 /** Parses a URL with an optional fragment. Errors have upstream's texts. */
 const parseUrl = (text: string): Url =>
@@ -206,8 +210,8 @@ const parseUrl = (text: string): Url =>
     () => {
       parseRequestUrl(text);
       const [beforeFragment, fragment = ""] = cut(text, "#");
-      // Upstream parses the URL a second time, because a request has no fragment. The errors contain the text before
-      // the fragment, or the whole text if the fragment is wrong.
+      // Upstream parses the URL twice: first as a request's, in which `#` begins no fragment; then with a fragment. The
+      // errors of the second time contain the text before the fragment, or the whole text if the fragment is wrong.
       const parts = parseNamed(beforeFragment, () => parseParts(toBytes(beforeFragment), /* isRequest */ false));
       return new Url({ ...parts, fragment: parseNamed(text, () => requireEscapes(toBytes(fragment))) });
     },
@@ -237,13 +241,14 @@ const splitHost = ({ parts: { host } }: Url): [name: string, port: string] => {
 
 const getEscapedPath = ({ parts: { path } }: Url) => toText(normalizeEscapes(path, "path"));
 
-/** For a query with more parameters, upstream returns none. */
+/** The most parameters of a query in Go. A query with more counts as empty. */
 const maxParameters = 10_000;
 
 /** Returns the values of each parameter in the query of a URL. */
 const parseQuery = ({ parts: { query } }: Url): CelMap => {
   const entries = new Map<string, [key: Value, values: string[]]>();
   const parameters = query.split("&");
+  // As in Go, a query with too many parameters counts as empty.
   for (const parameter of parameters.length > maxParameters ? [] : parameters) {
     if (parameter === "" || parameter.includes(";")) continue;
     // Upstream leaves out parameters with invalid escapes.
@@ -263,8 +268,8 @@ const parameters = mapOf(string, listOf(string));
 /** The functions of Kubernetes' CEL library for URLs. */
 export const urlFunctions: readonly FunctionDeclaration[] = [
   declareFunction("url", "string_to_url", [string], type, parseUrl, countReading),
-  // The cost of isURL doesn't depend on the length in Kubernetes.
-  declareFunction("isURL", "is_url_string", [string], bool, reportParsing(parseRequest)),
+  // Upstream's isURL calls only url.ParseRequestURI, so it doesn't test the fragment. Its cost is 1.
+  declareFunction("isURL", "is_url_string", [string], bool, reportParsing(parseRequestUrl)),
   declareMethod("getScheme", "url_get_scheme", [type], string, ({ parts }: Url) => parts.scheme),
   declareMethod("getHost", "url_get_host", [type], string, ({ parts }: Url) => toText(parts.host)),
   declareMethod("getHostname", "url_get_hostname", [type], string, (url) => splitHost(url)[0]),
