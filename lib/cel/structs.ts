@@ -55,7 +55,10 @@ const isSameFields = <Key>(
   return entries.length === size && entries.every(isSame);
 };
 
-/** Reports whether fields of messages are equal, as for Go's reflect.DeepEqual, to which two lists are never equal. */
+/**
+ * Reports whether fields of messages are equal. Upstream compares its own values with Go's reflect.DeepEqual. Two lists
+ * are never equal then, because cel-go's lists contain functions, unless they are the same list.
+ */
 const isSameField = (left: Value, right: Value): boolean => {
   if (left === right) return true;
   if (isList(left) || getType(left).name !== getType(right).name) return false;
@@ -76,14 +79,14 @@ export const findField = (object: FieldObject, key: Value): Result | undefined =
 const patchTexts = ["op", "path", "from"];
 const patchFields = [...patchTexts, "value"];
 
-/** Reports whether a value is a map with a key that is no text. Go can't convert such a map. */
-const hasOtherKeys = (value: Value): boolean =>
+/** Reports whether a value is a map with a key that is no text. Upstream can't convert such a map to Go. */
+const hasKeyThatIsNoText = (value: Value): boolean =>
   value instanceof CelMap && [...value.entries.values()].some(([key]) => typeof key !== "string");
 
 /** Returns a field of a value whose static type is `Object`; undefined if `has()` tests the field and it is absent. */
 export const findMessageField = (object: Value, name: string, isTest: boolean): Result | undefined => {
-  // To read one field, upstream converts all fields to Go.
-  const isUnreadable = object instanceof StructValue && [...object.fields.values()].some(hasOtherKeys);
+  // To read one field, upstream converts all fields to Go, and fails if it can't convert one of them.
+  const isUnreadable = object instanceof StructValue && [...object.fields.values()].some(hasKeyThatIsNoText);
   if (!isUnreadable && (object instanceof StructValue || (isMap(object) && !(object instanceof CelMap)))) {
     const value = object instanceof StructValue ? object.fields.get(name) : findInMap(object, name);
     return value === undefined && isTest ? undefined : toNativeField(value ?? null);
@@ -91,7 +94,10 @@ export const findMessageField = (object: Value, name: string, isTest: boolean): 
   return isTest ? undefined : new EvaluationError(`cannot get field ${JSON.stringify(name)}`);
 };
 
-/** Returns a field of a JSON patch. Upstream can't select fields of other messages if their static type is unknown. */
+/**
+ * Returns a field of a message whose static type is unknown. Upstream can do this only if it is a JSONPatch: for other
+ * messages, returns undefined, as if they had no such field. Also for a field that is absent if `has()` tests it.
+ */
 export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): Result | undefined => {
   if (struct.type.name !== "JSONPatch" || typeof key !== "string") return undefined;
   if (!patchFields.includes(key)) return new EvaluationError(`unsupported ${isTest ? "field" : "indexer"}: ${key}`);
@@ -108,7 +114,11 @@ export const nativeTypes: Readonly<Record<string, string>> = {
   "net.IP": "netip.Addr",
 };
 
-/** Converts a value as cel-go does with values in optionals: to Go, and back to CEL. */
+/**
+ * Converts a value to a plain value of Go and back to CEL, as cel-go does with values in optionals and with fields of
+ * messages. An optional becomes its value, a type its name, and a message a map, except a JSONPatch. Values of some
+ * libraries can't be converted: the result is upstream's error.
+ */
 export const toNative = (value: Value): Result => {
   if (!(value instanceof CelObject)) return value;
   if (value instanceof Optional) return value.value === undefined ? null : toNative(value.value);

@@ -49,7 +49,10 @@ abstract class Scalar<Content> extends CelObject {
   }
 }
 
-/** A double whose value is a safe integer. Other doubles are numbers; a number that is a safe integer is an int. */
+/**
+ * A double of CEL whose value is a safe integer, such as 1.0. It needs a class, because the JavaScript number 1 is used
+ * for CEL's int 1. Other doubles, such as 1.5, are JavaScript numbers.
+ */
 export class Double extends Scalar<number> {
   readonly type = types.double;
 }
@@ -236,6 +239,7 @@ export const getType = (value: Value): Type => {
   if (typeof value === "boolean") return types.bool;
   if (typeof value === "string") return types.string;
   if (typeof value === "bigint") return types.int;
+  // A double that is a safe integer, such as 1.0, is no number here, but a `Double`, which is a CelObject.
   if (typeof value === "number") return Number.isSafeInteger(value) ? types.int : types.double;
   if (value instanceof CelObject) return value.type;
   if (Array.isArray(value)) return anyList;
@@ -355,6 +359,10 @@ const isEqualPart = (whole: List | ValueObject | CelMap, left: Value, right: Val
   }
 };
 
+/**
+ * Reports whether two lists have equal elements. If elements can't be compared, isEqualPart asks `isTyped` whether the
+ * list `left` is part of a typed object of upstream. An iterator is fast for a JoinedList, too; an index is not.
+ */
 const isEqualList = (left: List, right: List, isTyped?: TypedTest): boolean => {
   if (left.length !== right.length) return false;
   const others = right[Symbol.iterator]();

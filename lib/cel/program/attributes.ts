@@ -28,7 +28,10 @@ export type Attribute =
   | {
       readonly kind: "path";
       readonly root: Evaluator;
-      /** Whether upstream stores the root as a value of Go, as most variables. It then has other error messages. */
+      /**
+       * Whether upstream holds the root as a plain value of Go, such as a `map[string]interface {}`. So it does for
+       * most variables; other values are of types of cel-go, such as `*types.baseMap`. Errors contain the type.
+       */
       readonly isGoValue: boolean;
       readonly qualifiers: Qualifier[];
     }
@@ -45,7 +48,7 @@ interface Qualifier {
   /** The key; absent if `compute` computes it. */
   readonly key?: Key;
   readonly compute?: Evaluator;
-  /** Whether upstream may store the computed key as a value of Go. */
+  /** Whether upstream may hold the computed key as a plain value of Go. An error about the key then has Go's type. */
   readonly isGoValue?: boolean;
   /** Whether the macro `has` tests the presence of the field. */
   readonly isTest?: boolean;
@@ -63,16 +66,24 @@ export const isKey = (value: Value): value is Key =>
   value instanceof Uint ||
   value instanceof Double;
 
+/**
+ * Returns the error for a value that can't be a key. It contains the value's type in upstream: if `isGoValue`, upstream
+ * holds null, a list or a map from JSON as a plain value of Go; otherwise each value has a type of cel-go.
+ */
 export const createKeyError = (value: Value, isGoValue: boolean): EvaluationError => {
-  const native = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
-  const isJson = value === null || isList(value) || !(value instanceof CelObject);
-  return new EvaluationError(`invalid qualifier type: ${isGoValue && isJson ? native : nameGoType(value)}`);
+  const plainType = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
+  const isFromJson = value === null || isList(value) || !(value instanceof CelObject);
+  return new EvaluationError(`invalid qualifier type: ${isGoValue && isFromJson ? plainType : nameGoType(value)}`);
 };
 
-/** Returns the field or element of a value with a key; undefined if there is none. */
+/**
+ * Returns the field or element of a value with a key; undefined if there is none. With `inMessage`, the static type is
+ * a message, whose absent fields are null; with `isTest`, for `has()` or an optional selection, they are undefined.
+ */
 const findPart = (object: Result, key: Key, isTest: boolean, inMessage: boolean): Result | undefined => {
   if (object instanceof EvaluationError) return object;
   if (inMessage) return findMessageField(object, key as string, isTest);
+  // Objects from JSON come first, because they are the most frequent. Maps that an expression made come last.
   if (isObject(object)) return findInMap(object, key);
   if (isList(object)) return findElement(object, key);
   if (object instanceof FieldObject) return findField(object, key);
@@ -85,6 +96,7 @@ const getElement = (list: List, index: number) => (list instanceof JoinedList ? 
 /** Returns the element of a list at an index, which may be a number of any type; undefined if there is none. */
 const findElement = (list: List, key: Key): Result | undefined => {
   if (typeof key === "number" && Number.isSafeInteger(key)) return getElement(list, key);
+  // An int that is no safe integer is beyond the end of each list.
   if (isInt(key)) return undefined;
   const number = key instanceof Uint ? key.value : isDouble(key) ? getDouble(key) : undefined;
   if (number === undefined) return new EvaluationError(`unsupported index type '${getType(key).name}' in list`);
@@ -117,8 +129,9 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
       if (part === undefined) return emptyOptional;
     }
     frame.charge(1);
-    // A field counts as present even if Go can't convert its value.
-    const isPresent = isTest && inMessage && !isOptional && !(object instanceof EvaluationError);
+    // In has(message.field), the field counts as present even if the part is an error, because Go can't convert its
+    // value. But if the object is an error already, because Go couldn't convert it, the result is that error.
+    const isPresent = isTest && inMessage && !(object instanceof EvaluationError);
     if (part instanceof EvaluationError && !isPresent) return part;
     if (isTest && !isOptional) object = part !== undefined;
     else if (part === undefined) return createMissingError(object as Value, key as Key);
@@ -128,6 +141,7 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   return isOptional ? new Optional(object as Value) : object;
 };
 
+/** Computes the key of a qualifier. With `isGoValue`, the error for a wrong key has Go's type (see createKeyError). */
 const computeKey = (frame: Frame, { compute, isGoValue = false }: Qualifier): Key | EvaluationError => {
   const value = (compute as Evaluator)(frame);
   if (value instanceof EvaluationError || isKey(value)) return value;
@@ -148,6 +162,7 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
   }
   const { root, qualifiers } = attribute;
   const names = getPlainNames(qualifiers);
+  // In has(a.b.c), the last qualifier, c, is tested for presence; the plain names before it are selected.
   const tested = names.length === qualifiers.length - 1 ? findTestedName(qualifiers.at(-1)) : undefined;
   return (frame) => {
     let object = root(frame);
@@ -192,7 +207,10 @@ export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void =
   }
 };
 
-/** Reports whether an attribute may be a part of a variable or of a message, which upstream stores as a value of Go. */
+/**
+ * Reports whether upstream may hold an attribute's value as a plain value of Go, not as one of cel-go. So it does for
+ * parts of variables and of messages. Error messages then contain Go's type (see createKeyError).
+ */
 export const isGoValue = (attribute: Attribute): boolean =>
   attribute.kind === "path"
     ? attribute.isGoValue || attribute.qualifiers.at(-1)?.inMessage === true

@@ -68,8 +68,9 @@ const compare = (left: Result, right: Result, isPositive: boolean, isTyped: Type
   if (left instanceof EvaluationError) return left;
   if (right instanceof EvaluationError) return right;
   if (typeof left === "string" && typeof right === "string") return (left === right) === isPositive;
-  const inner = findInnerError(left, right);
-  if (inner) return isPositive ? inner : true;
+  // If one of two optionals contains an error, `==` is that error, but `!=` is true.
+  const innerError = findInnerError(left, right);
+  if (innerError) return isPositive ? innerError : true;
   try {
     return isEqual(left, right, isTyped) === isPositive;
   } catch (error) {
@@ -88,7 +89,7 @@ const findInnerError = (left: Value, right: Value): EvaluationError | undefined 
 
 const countComparison = (left: Result, right: Result): number => {
   if (typeof left === "string" && typeof right === "string") {
-    // This is a faster way to the cost of short texts.
+    // This is a faster way to the cost of short texts: a tenth of the shorter one's length, rounded up, is 0 or 1.
     const length = Math.min(left.length, right.length);
     if (length <= 10) return Math.min(length, 1);
   }
@@ -113,7 +114,8 @@ export const buildMembership = (element: Evaluator, list: readonly Value[]): Eva
   return (frame) => {
     const value = element(frame);
     if (value instanceof EvaluationError) return value;
-    requireHashable(value); // Otherwise, the evaluation ends.
+    // This ends the evaluation, as in upstream, if Go can't use the value as a key of a map.
+    requireHashable(value);
     const member = toMember(value);
     return member !== undefined && members.has(member);
   };
@@ -146,7 +148,8 @@ export const buildCall = (
     return buildArguments(args, withText(declaration.usePattern(pattern)), count, /* isVariadic */ true);
   const implementations = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && implementations > 1;
-  // Upstream implements these functions with a list of arguments.
+  // Upstream calls these functions with a list of arguments, which ends at the first error: those with many arguments,
+  // and those whose implementation is chosen at run time.
   const isVariadic = args.length > 2 || isDispatched || declaration.name === "format";
   return buildArguments(args, apply, count, isVariadic);
 };
@@ -188,7 +191,10 @@ const buildArguments = (
   };
 };
 
-/** Wraps a function with a constant pattern. As upstream, accepts each value that is a text after conversion to Go. */
+/**
+ * Wraps a function of regular expressions whose pattern is a constant. Its first argument may be a text, or, as in
+ * upstream, a value that toNative converts to a text: a type, or an optional with a text.
+ */
 const withText =
   (apply: Evaluate): Evaluate =>
   (value: Value, ...rest: Value[]) => {

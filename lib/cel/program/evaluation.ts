@@ -5,7 +5,10 @@ import { CelMap, EvaluationError, getType, Optional, type TypedTest, type Value 
 export interface Variables {
   /** Returns a variable's value, and may compute it first; undefined if there is no such variable. */
   find(name: string): Value | undefined;
-  /** Reports whether a map or a list is part of a typed object of upstream. Without it, none is. */
+  /**
+   * Reports whether a map or a list is part of an object that kube-apiserver evaluates as a struct of Go, and so can't
+   * be compared with a value of another type. Without this function, no value is.
+   */
   readonly isTyped?: TypedTest;
 }
 
@@ -18,7 +21,10 @@ export type Evaluator = (frame: Frame) => Result;
 /** The most rounds of all loops: ten times the number of rounds that the cost limit allows if each round costs 1. */
 const maxRounds = 10_000_000;
 
-/** The bytes that a cost of 1 pays for: twice the 20 bytes (ten characters) that a function reads for a cost of 1. */
+/**
+ * The bytes that a function may allocate for each 1 of its cost. For a cost of 1, a function reads ten characters: 20
+ * bytes. It may allocate twice as much.
+ */
 const bytesPerCost = 40;
 /** The most bytes that functions may allocate in addition to the bytes that their costs pay for. */
 const maxUnpaidBytes = 2 ** 25;
@@ -36,6 +42,7 @@ export class Frame {
   cost = 0;
   readonly variables: Variables;
   readonly limit: number;
+  /** Whether optionals behave as in a newer cel-go (see Environment). */
   readonly hasStrictOptionals: boolean;
   /** The variables and accumulators of loops. An accumulator is undefined until it is read for the first time. */
   readonly slots: (Result | undefined)[];
@@ -64,8 +71,8 @@ export class Frame {
 
   /**
    * Counts the bytes of a function's result that its cost doesn't pay for; the cost of `flatten`, for example, ignores
-   * inner lists. A result that is an argument, or the value of an optional argument, isn't counted. With several
-   * arguments, each text is counted, because JavaScript can't distinguish a new text from an argument that equals it.
+   * inner lists. A result that is an argument, or the value of an optional argument, isn't counted. JavaScript can't
+   * distinguish a new text from an argument that equals it: if there are several arguments, such a text is counted.
    */
   countBytes(result: Result, cost: number, args: readonly Value[]): void {
     const unpaid = measure(result) - bytesPerCost * cost;

@@ -44,8 +44,8 @@ export type { Variables } from "./evaluation.ts";
 
 // A checked expression is compiled to functions that call each other. To evaluate it, the outermost function is called.
 // The plan of an expression is that of cel-go, because costs depend on it: a path such as `a.b[c].d` is one attribute
-// with qualifiers. Cel-go charges for a call after its arguments were evaluated. If their evaluation ends with an
-// error before the last one, the call is not charged.
+// with qualifiers. Cel-go charges for a call when all arguments were evaluated, even if one of them is an error. A call
+// with more than two arguments ends at the first error, so it is charged only if that is the last argument.
 
 /** The cost that may still be used. If more is used, the evaluation ends with upstream's error. */
 export interface Budget {
@@ -64,6 +64,7 @@ export type Outcome =
 /** The plan of a part of an expression: a constant, an attribute, or a compiled function. */
 type Plan =
   | { readonly kind: "constant"; readonly value: Result }
+  /** With `isTest`, the macro `has` tests whether the attribute is present. */
   | { readonly kind: "attribute"; readonly attribute: Attribute; readonly isTest: boolean }
   | { readonly kind: "code"; readonly evaluate: Evaluator };
 
@@ -75,7 +76,8 @@ const toEvaluator = (plan: Plan): Evaluator => {
     return () => value;
   }
   const resolve = buildResolver(plan.attribute);
-  // The macro `has` costs nothing: upstream subtracts 1 for it, even if nothing was charged. So the cost can be -1.
+  // A path costs 1 in addition to its selections, a conditional attribute nothing. For the macro `has` (`isTest`),
+  // upstream subtracts 1 from either cost, so it can be -1.
   const cost = Number(plan.attribute.kind === "path") - Number(plan.isTest);
   if (!plan.isTest && cost === 0) return resolve;
   return (frame) => {
@@ -397,7 +399,7 @@ const readAccumulator =
     return first;
   };
 
-/** Returns the function of a literal. The cost is charged even if the result is an error. */
+/** Returns the function of a list, map or message literal. Its cost is charged even if a part of it is an error. */
 const buildLiteral =
   (cost: number, evaluate: Evaluator): Evaluator =>
   (frame) => {
@@ -425,6 +427,7 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   if (index.kind === "constant") {
     const { value } = index;
     if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
+    // Upstream holds a constant as a value of cel-go, whose type is in the error; a computed index may be one of Go.
     if (!isKey(value)) throw createKeyError(value, /* isGoValue */ false);
     addQualifier(attribute, { key: value, isOptional });
   } else {
