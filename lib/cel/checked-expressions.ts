@@ -18,17 +18,19 @@ type Encoded = string | number | boolean | null | readonly Encoded[];
 /** The shape of several objects: members with the same values in all, and the names of the other members. */
 type Shape = readonly [common: Readonly<Record<string, unknown>>, names: readonly string[]];
 
-/** Checked expressions, or their errors, as JSON. `results` has them by the keys of their contexts and their texts. */
+/** Checked expressions, or their errors, as JSON. */
 export interface EncodedChecks {
+  /** The shapes of all encoded objects. Each object contains the index of its shape. */
   readonly shapes: readonly Shape[];
   /** Values that occur several times. */
   readonly repeated: readonly Encoded[];
+  /** By the key of the context, which has the declared variables (see describeContext), and the expression's text. */
   readonly results: Readonly<Record<string, Readonly<Record<string, Encoded>>>>;
 }
 
-/** Reports whether `compile` needs the type of an expression. As upstream, it refuses types without a name. */
-const isNeeded = ({ kind, name, parameters }: Type): boolean =>
-  kind === "struct" || kind === "type" || name === "" || parameters.some(isNeeded);
+/** Reports whether `compile` reads a type: that of a message or of a type, or one without a name, which it refuses. */
+const isReadByCompile = ({ kind, name, parameters }: Type): boolean =>
+  kind === "struct" || kind === "type" || name === "" || parameters.some(isReadByCompile);
 
 /** Returns checked expressions as JSON. */
 export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks => {
@@ -44,6 +46,7 @@ export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks =
     shapes.set(key, { index, shape });
     return [index, ...others.map(([, value]) => encode(value))];
   };
+  /** The checked expression that `encode` encodes now. It has the types and references of its parts. */
   let checked: CheckedExpression | undefined;
   const encode = (value: unknown): Encoded => {
     if (typeof value === "bigint") return ["int", String(value)];
@@ -56,7 +59,8 @@ export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks =
     const members = {
       ...value,
       offset: undefined,
-      "@type": type && isNeeded(type) ? type : undefined,
+      // Other types are left out, because the compilation of the decoded expression doesn't read them.
+      "@type": type && isReadByCompile(type) ? type : undefined,
       // The reference of most identifiers is their own name, which is left out.
       "@reference": Reflect.get(value, "name") === reference?.name ? undefined : reference,
     };
@@ -110,7 +114,8 @@ const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedCheck
   const references = new Map();
   const toValue = (value: Encoded | undefined): unknown => {
     if (!Array.isArray(value)) return value;
-    const [tag, ...parts] = value; // See Encoded.
+    // The tag is the name of a type, the negative index of a repeated value, or the index of an object's shape.
+    const [tag, ...parts] = value;
     const [part] = parts;
     // Each occurrence of a repeated value becomes another object, because `types` and `references` are by object.
     if (tag < 0) return toValue(repeated[-1 - tag]);
@@ -119,9 +124,10 @@ const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedCheck
     if (tag === "uint") return new Uint(BigInt(part));
     if (tag === "double") return new Double(Number(part));
     if (tag === "bytes") return new Uint8Array(Buffer.from(part, "base64"));
-    const [common, names] = shapes[tag] as Shape;
+    // `parts` has the values of the members that are not in `common`, in the order of their names.
+    const [common, otherNames] = shapes[tag] as Shape;
     const object: Record<string, unknown> = { ...common };
-    for (const [index, name] of names.entries()) {
+    for (const [index, name] of otherNames.entries()) {
       const member = toValue(parts[index]);
       if (name === "@type") types.set(object as unknown as Expression, member as Type);
       else if (name === "@reference") references.set(object, member);
@@ -142,5 +148,6 @@ export const createCheckLookup = (readChecks: () => EncodedChecks) => {
       throw new Error(`the expression ${JSON.stringify(text)} isn't in the settings that this function was built with`);
     return decode(resultsByText[text], checks);
   };
+  // The build has parsed and checked the expressions, so no variables or macros need to be declared.
   return { checkExpression, createDeclarations: () => ({ variables: {}, macros: [] }) };
 };

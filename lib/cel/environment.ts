@@ -12,9 +12,10 @@ export interface Environment {
   /** Whether fields can have names in backquotes. */
   readonly hasQuotedNames: boolean;
   /**
-   * Two changes of optionals in a newer cel-go. If true, `or` and `orValue` of a value that is no optional are an
-   * error; otherwise they return the value. If true, a selection from an optional reads its value; otherwise it reads
-   * the result of converting that value to Go: an error for a quantity, null for an inner optional that is empty.
+   * Two changes of optionals in a newer cel-go. If true, `x.orValue(1)` is an error if x is no optional; otherwise it
+   * is x. If true, `x.field` of an optional x selects from the value in x; otherwise from what cel-go gets when it
+   * converts that value to a plain value of Go and back: an error if x is optional.of(quantity("1")), which it can't
+   * convert; null if x is optional.of(optional.none()).
    */
   readonly hasStrictOptionals: boolean;
   /** Whether it is an error to compare a map or a list of a typed object with a value of another type. */

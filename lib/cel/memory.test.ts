@@ -13,8 +13,8 @@ interface Row {
 // The code of a worker, which evaluates expressions that use many large lists at the same time.
 const code = `
 const { parentPort, workerData } = require("node:worker_threads");
-const run = async ({ modules, expressions }) => {
-  const [{ compileExpression, createAdmissionEnvironment }] = await Promise.all(modules.map((one) => import(one)));
+const run = async ({ moduleUrl, expressions }) => {
+  const { compileExpression, createAdmissionEnvironment } = await import(moduleUrl);
   const environment = createAdmissionEnvironment({ isMutation: true });
   const texts = Array.from({ length: 8000 }, (_, index) => "text-" + index);
   const object = {
@@ -39,7 +39,7 @@ const evaluateWithin = async (megabytes: number, expressions: readonly string[])
   const outcomes: string[] = [];
   const worker = new Worker(code, {
     eval: true,
-    workerData: { modules: [new URL("kubernetes.ts", import.meta.url).href], expressions },
+    workerData: { moduleUrl: new URL("kubernetes.ts", import.meta.url).href, expressions },
     resourceLimits: { maxOldGenerationSizeMb: megabytes },
   });
   worker.on("message", (outcome) => outcomes.push(outcome));

@@ -41,7 +41,8 @@ const findMismatches = (
 ): Issue[] => {
   const found = elements.map(({ value, isOptional }) => {
     const type = typesOf.get(value) ?? types.dyn;
-    // An element `?x` of type dyn, on which upstream panics, counts as dyn.
+    // An element `?x` counts with the type T if x is an optional(T): T is the only parameter of that type. If x has the
+    // type dyn, which has no parameters and on which upstream panics, the element counts as dyn.
     return isOptional ? (type.parameters[0] ?? type) : type;
   });
   const expected = found[0] as Type;
@@ -79,7 +80,7 @@ const findInvalidArguments = (call: Call, typesOf: Types, { functions }: Environ
   const overload = declaration?.overloads.find(({ parameters: [wanted] }) => wanted && types.isSameType(wanted, type));
   const evaluate = declaration?.evaluate ?? overload?.evaluate;
   try {
-    // Null has a static type that fits, but no function accepts it.
+    // The argument `null` passes the check of types, but no overload accepts it.
     if (!evaluate) throw createNoSuchOverloadError();
     // Upstream takes the first argument as the pattern, even in `matches(text, pattern)`.
     if (name === "matches") evaluate("", first.value);

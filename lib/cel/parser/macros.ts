@@ -32,9 +32,12 @@ interface LoopParts {
   /** The name of the loop's accumulator. */
   readonly accumulator: Expression;
   readonly lastArgument: Expression;
-  /** The first variable. */
+  /** The loop's variable. A macro with two variables gives the first one, for the key or the index. */
   readonly variable: Expression;
 }
+
+/** The name of the accumulator in older versions of cel-go. A loop's variable must not have it. */
+const reservedName = "__result__";
 
 /**
  * Declares a macro that becomes a loop. Its first arguments are variables; `message` is the error if one is no name.
@@ -54,8 +57,7 @@ const declareLoop = (
     const [variable, secondVariable] = variables.map((argument) => requireName(argument, message)) as [string, string?];
     if (variable === secondVariable)
       throw new IssueError(`duplicate variable name: ${variable}`, (variables[1] as Expression).offset);
-    // The name of the accumulator in older versions of cel-go is reserved.
-    const reserved = variables[[variable, secondVariable].indexOf("__result__")];
+    const reserved = variables.find((argument) => requireName(argument, message) === reservedName);
     if (reserved) throw new IssueError("iteration variable overwrites accumulator variable", reserved.offset);
 
     const accumulatorName = "@result";

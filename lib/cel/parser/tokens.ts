@@ -33,7 +33,8 @@ const patterns = {
   /** Matches text that is no token: a quote that isn't closed with the rest of its line, or a character. */
   broken: String.raw`["'][^\n\r]*|[\ud800-\udbff][\udc00-\udfff]|[^]`,
 };
-const kinds = ["", ...Object.keys(patterns)];
+/** The kind of each group of the regular expression `token`. The group 0, the whole match, has none. */
+const kindsByGroup = ["", ...Object.keys(patterns)];
 const groups = Object.values(patterns).map((pattern) => `(${pattern})`);
 const token = new RegExp(groups.join("|"), "g");
 export const keywords: ReadonlySet<string> = new Set(["true", "false", "null", "in"]);
@@ -41,16 +42,17 @@ export const keywords: ReadonlySet<string> = new Set(["true", "false", "null", "
 /** Returns the tokens of a text, followed by a token of kind `end`. Text that is no token is added to the issues. */
 export const readTokens = (text: string, issues: Issue[]): readonly Token[] => {
   const tokens: Token[] = [];
-  const hasPairs = countCodePoints(text) < text.length;
+  const hasSurrogatePairs = countCodePoints(text) < text.length;
   let offset = 0;
   for (const match of text.matchAll(token)) {
     const [taken] = match;
-    const kind = kinds[match.indexOf(taken, 1)] as string;
+    // Each kind has one group of the regular expression. The group that matched is equal to the whole match.
+    const kind = kindsByGroup[match.indexOf(taken, 1)] as string;
     if (kind === "broken") issues.push({ offset, message: `Syntax error: token recognition error at: '${taken}'` });
     else if (kind === "operator" || keywords.has(taken)) tokens.push({ kind: taken, text: taken, offset });
     else if (kind === "string" && /^b/i.test(taken)) tokens.push({ kind: "bytes", text: taken, offset });
     else if (kind !== "space") tokens.push({ kind, text: taken, offset });
-    offset += hasPairs ? countCodePoints(taken) : taken.length;
+    offset += hasSurrogatePairs ? countCodePoints(taken) : taken.length;
   }
   return [...tokens, { kind: "end", text: "", offset }];
 };
