@@ -64,6 +64,7 @@ export const locateOrUnpackCueFiles = async (): Promise<CueRuntimePaths> => {
   const { ownFolder, cueWasm } = findFolders();
   // The cache folder is in the folder node_modules that contains cue-wasm.
   const cacheFolder = join(cueWasm.slice(0, cueWasm.lastIndexOf("cue-wasm")), ".cache/postern");
+  // The name of CUE's program file has a hash of its content, so each version of the program gets a folder of its own.
   const folder = join(cacheFolder, basename(await findPackageFile(programPattern), ".js"));
   const files = { wasm: join(folder, "cue.wasm"), glue: join(folder, "cue-glue.cjs") };
   const isThere = await Promise.all(Object.values(files).map((file) => access(file))).catch(() => undefined);

@@ -4,7 +4,9 @@ import { type CueRuntimePaths, locateOrUnpackCueFiles } from "./cue-files.ts";
 
 /** The settings of the thread that runs CUE. */
 export interface CueWorkerSettings {
+  /** The path of the CUE program, a WebAssembly file. */
   wasm: string;
+  /** The path of Go's wasm_exec script: the JavaScript that runs a Go program in WebAssembly. */
   glue: string;
   /** CUE's memory limit; a multiple of a page of WebAssembly's memory. */
   megabytes: number;

@@ -12,6 +12,7 @@ export interface SplitCueScript {
 export const splitCueScript = (source: string): SplitCueScript => {
   // CUE accepts a byte order mark at the start of a file, and nowhere else.
   const script = source.replace(/^\uFEFF/, "");
+  // listTokens throws if a bracket of the script is not closed, or closes nothing.
   const tokens = listTokens(script);
   const isName = (token: ScriptToken | undefined) => token?.kind === "word" && namePattern.test(token.text);
   /** The index of the current token. */

@@ -18,7 +18,6 @@ declare global {
 interface Instance {
   exports: { mem: { buffer: ArrayBuffer } };
 }
-/** The part of WebAssembly that is used here. TypeScript declares it only for browsers. */
 interface WebAssembly {
   instantiate(program: Uint8Array, imports: object): Promise<{ instance: Instance }>;
 }
@@ -30,8 +29,11 @@ const sendMessage = (message: MessageFromCueWorker) => parentPort?.postMessage(m
 let output = "";
 let hasExited = false;
 
+// CUE's program, when it starts, puts its functions into this object.
 globalThis.CueWasmAPI = {};
+// The file `glue` is Go's script wasm_exec. It defines the globals `Go` and `fs`.
 createRequire(glue)(glue);
+// Go's runtime prints with writeSync, for instance why it crashes.
 globalThis.fs.writeSync = (_, bytes) => {
   if (output.length < 1000) output += Buffer.from(bytes).toString();
   return bytes.length;
@@ -65,8 +67,10 @@ const describeCause = (text: string): string => {
 };
 
 const program = readWasmWithMemoryLimit(wasm, (megabytes * 2 ** 20) / wasmPageBytes);
+// TypeScript knows WebAssembly only in browsers, so Node's global of this name is read by reflection.
 const { instantiate } = Reflect.get(globalThis, "WebAssembly") as WebAssembly;
 instantiate(program, go.importObject).then(({ instance }) => {
+  // An error that ends the Go program is not handled here: `evaluate` then returns a message with `fatal`.
   go.run(instance).catch(() => {});
   parentPort?.on("message", (source: string) => {
     const message = evaluate(source, instance.exports);
