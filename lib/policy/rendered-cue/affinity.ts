@@ -38,6 +38,7 @@ interface TermList extends ParentMap {
 export const renderAffinityAsCue = ({ operation, affinity }: OverrideTemplate): string => {
   const termLists = namedLists.flatMap(({ name, steps }): TermList[] => {
     const terms = lookUp({ affinity }, steps)?.value;
+    // `remove` deletes the whole list, so the template's list may be empty. The other operations need terms.
     return Array.isArray(terms) && (terms.length > 0 || operation === "remove")
       ? [{ name, steps, terms, within: toFieldName(steps.at(-2)) }]
       : [];
@@ -54,15 +55,20 @@ export const renderAffinityAsCue = ({ operation, affinity }: OverrideTemplate): 
   return renderCueScript(podScriptCueInputs, [podSpecCueDefinition, present.join("\n"), ...parts]);
 };
 
+/** Lists the maps around the list of terms at a path, the outermost first. */
 const listParents = (steps: readonly string[]): ParentMap[] =>
   steps.slice(0, -1).map((step, index) => {
+    // The first map, `affinity`, has no step before it: it is within `podSpec`, the default of toFieldName.
     return { name: toFieldName(step), steps: steps.slice(0, index + 1), within: toFieldName(steps[index - 1]) };
   });
 
 /** Returns the CUE field for a step of a path. The default is the pod spec; the key of required terms is shortened. */
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
-/** Renders the operations `add` (with `keepsPresent`) and `replace`. */
+/**
+ * Renders a template's operation `add`, which keeps the present terms (`keepsPresent`), or `replace`. In a JSON patch,
+ * the operation "add" sets a whole list, and also replaces a present one.
+ */
 const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent: boolean) => {
   const existing = termLists.map(({ name, steps, within }) =>
     renderListOrEmptyAsCue(name, `${within}.${steps.at(-1)}`),
@@ -93,12 +99,19 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent
 
 /**
  * Renders the removal of lists, and of maps that become empty. The CUE field `<map>Gone` lists the keys that are
- * removed from a map. In CUE, `x != _|_` means that x exists.
+ * removed from a map: of lists that exist (in CUE, `x != _|_`), and of inner maps from which all keys are removed. For
+ * instance, with the names of fields shortened:
+ *
+ *     nodeAffinityGone: [
+ *       if nodeAffinity.preferred != _|_ {"preferred"},
+ *       if len(requiredGone) > 0 if len(requiredGone) == len(required) {"required"},
+ *     ]
  */
 const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
-  // Inner maps come first: when a map is removed, the paths in it no longer exist.
+  // The pod spec is the outermost map. Inner maps come first: when a map is removed, the paths in it no longer exist.
   const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();
   const goneFields = maps.map(({ name }) => {
+    // The lists and maps directly within this map; the last of a path's steps is the key there.
     const isInMap = ({ within }: ParentMap) => within === name;
     const goneLists = termLists
       .filter(isInMap)

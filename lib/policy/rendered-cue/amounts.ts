@@ -42,7 +42,12 @@ const noNumber = "^$";
  * Returns a CUE definition that computes the value of a number, or of a text that is a decimal or a quantity. It fails
  * if CUE can't calculate exactly: for a text with 19 digits or more, with more than nine decimals (an exponent `tens`
  * below -9) or larger than 2^63-1, and for a number that doesn't match `numberPattern`. In CUE, `[if c {x}, y][0]` is x
- * if c is true, and otherwise y.
+ * if c is true, and otherwise y; `a & b` is an error if a and b are different, or if a is outside of the range b.
+ *
+ * `parts` are the groups that `_quantity` matches: the whole text, sign, digits, suffix and exponent. `texts` writes
+ * the value as a whole number and a power of ten (1.5k as `15e2`), because json.Unmarshal reads such a text exactly.
+ * `exact` is an error if a number doesn't match `numberPattern`. The lists `parts`, `texts` and `out` have at most one
+ * element.
  */
 export const renderCueAmountDefinition = (
   numberPattern?: string,
@@ -68,4 +73,4 @@ _scales: ${renderCueLiteral(scales)}
 _largest: 9223372036854775807`;
 
 /** Returns a CUE expression: a list with the amount of a value, or an empty list if the value is no number. */
-export const renderAmountExpression = (value: string): string => `(_amount & {of: ${value}}).out`;
+export const renderAmountList = (value: string): string => `(_amount & {of: ${value}}).out`;

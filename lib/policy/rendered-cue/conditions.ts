@@ -11,16 +11,18 @@ import {
   buildExactCueFactorPattern,
   buildExactCueSummandPattern,
   formatDecimal,
-  renderAmountExpression,
+  renderAmountList,
   renderCueAmountDefinition,
 } from "./amounts.ts";
 import { locateReferenceInCue, renderCueLiteral, renderCueScript } from "./cue-text.ts";
 
 /**
  * Renders a condition as CUE for people who read the policy. The condition must be valid. The CUE decides as the
- * condition does, but fails if CUE can't calculate exactly: with a text of 19 digits or more, with more than nine
- * decimals or larger than 2^63-1; with results of more than 24 digits; and with two referenced lists or maps that
- * differ, if they contain both numbers and texts that are numbers.
+ * condition does, but fails if CUE can't decide exactly, because it compares one of these:
+ *
+ * - a text that is a number with 19 digits or more, with more than nine decimals, or larger than 2^63-1;
+ * - numbers for which the calculation of `valueProcess` has a result of more than 24 digits;
+ * - two lists or maps that differ, if both are references, and contain numbers and texts that are numbers.
  */
 export const renderConditionAsCue = (condition: PolicyCondition): string => {
   const { affectMode, message, dataRef } = condition;
@@ -42,11 +44,15 @@ export const renderConditionAsCue = (condition: PolicyCondition): string => {
   );
 };
 
-/** A condition in CUE. `hit` is an expression that is true if the condition is met. It uses the other members. */
+/** The CUE of a condition, as the parts of a script. */
 interface RenderedCondition {
+  /** Declarations of the data that the condition reads, such as `object: data.object`. */
   inputs: string[];
+  /** Fields with values that `hit` uses, such as the compared value. */
   parts: string[];
+  /** An expression that is true if the condition is met. */
   hit: string;
+  /** Definitions that `hit` uses like functions, such as `_same`. They stand at the script's end. */
   definitions: string[];
 }
 
@@ -61,6 +67,7 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const value = location ? undefined : parseConstant(condition.value);
   if (!location && !value) throw new Error("condition needs value or valueRef");
   const compared = location ? `[if ${location.place} != _|_ {${location.place}}]` : `[${renderConstant(value?.value)}]`;
+  // As in kinitiras, In and NotIn ignore valueProcess.
   const isProcessed = condition.valueProcess && !cond.endsWith("In");
   const { test, exactNumberPattern } = isProcessed ? renderProcessedTest(condition, value) : renderTest(cond, value);
   return {
@@ -86,10 +93,11 @@ type ConstantValue = { value: unknown } | undefined;
 const signs: Record<string, string> = { Gt: ">", Gte: ">=", Lt: "<", Lte: "<=" };
 
 interface RenderedTest {
+  /** A CUE expression that is true if the condition is met. */
   test: string;
   /**
-   * Matches the numbers with which CUE calculates exactly; with other numbers, the test fails. Undefined if the test
-   * only compares.
+   * A regular expression that matches the numbers with which CUE calculates exactly. For other numbers, the evaluation
+   * of the CUE ends in an error. Undefined if the test calculates nothing.
    */
   exactNumberPattern?: string | undefined;
 }
@@ -105,7 +113,12 @@ const renderTest = (cond: PolicyCondition["cond"], value: ConstantValue): Render
 const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
 const numberPattern = "[:[,]-?[0-9]";
 
-/** A CUE definition that compares two values. If it can't decide, it fails: in CUE, `false & true` is an error. */
+/**
+ * A CUE definition that compares two values. Two lists or maps that differ may still be equal by value if their JSON
+ * (`text`) contains both a number and a text that is a number. CUE can't decide this, so it is an error: in CUE, `false
+ * & true` is an error. Without such a text or such a number, `false & false` is false. The first element of `out`
+ * counts.
+ */
 const sameDefinition = `// whether two values are equal; a number and a text are compared by value
 _same: {
 	one: _
@@ -125,63 +138,79 @@ _same: {
 
 const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "other": ${right}}).out`;
 
-/** Returns CUE that tests whether `one` equals `other`. The test is simpler if `other` is a constant (`value`). */
+/**
+ * Returns CUE that tests whether `one` equals `other`. If `other` is a constant (`value`), the test is simpler: a
+ * constant list (in CUE, `[...]`) or map (`{...}`) equals a value of the same type and length with the same members.
+ */
 const renderEquality = (value: ConstantValue): string => {
   if (value === undefined) return renderSame("one", "other");
   const { value: constant } = value;
   if (Array.isArray(constant))
-    return renderAllMembers("[...]", `for index, member in other {${renderSame("one[index]", "member")}}`);
+    return renderSameMembers("[...]", `for index, member in other {${renderSame("one[index]", "member")}}`);
   if (typeof constant === "object" && constant !== null && !isExactFraction(constant))
-    return renderAllMembers(
+    return renderSameMembers(
       "{...}",
       `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
     );
   return renderConstantEquality("other", [constant]);
 };
 
-const renderAllMembers = (shape: string, members: string) =>
-  `[if (one & ${shape}) != _|_ if len(one) == len(other) {!list.Contains([${members}], false)}, false][0]`;
+/** Returns CUE that tests whether `one` has a type and the length of `other`, and all tests of members are true. */
+const renderSameMembers = (type: "[...]" | "{...}", memberTests: string) =>
+  `[if (one & ${type}) != _|_ if len(one) == len(other) {!list.Contains([${memberTests}], false)}, false][0]`;
 
-/** Returns CUE that tests whether `one` equals an element of `other`; `value` is `other` if it is a constant. */
+/**
+ * Returns CUE that tests whether `one` equals an element (in the CUE, `member`) of the list `other`. If `other` is a
+ * constant, `value` has it, and the test of an element is only as complex as the types of the constant's elements need.
+ */
 const renderMembership = (value: ConstantValue): string => {
-  const members = Array.isArray(value?.value) ? value.value : undefined;
-  return `list.Contains([for member in other & [...] {${members ? renderConstantEquality("member", members) : renderSame("one", "member")}}], true)`;
+  const constants = Array.isArray(value?.value) ? value.value : undefined;
+  const isEqual = constants ? renderConstantEquality("member", constants) : renderSame("one", "member");
+  return `list.Contains([for member in other & [...] {${isEqual}}], true)`;
 };
 
 /**
  * Returns CUE that tests whether `one` equals the CUE variable `variable`, which has one of these constants. The test
- * is as simple as the types of the constants allow.
+ * is as simple as the types of the constants allow. The list of renderAmountList is empty if `one` is no number: then
+ * `list.Contains` returns false, where `==` would be an error. Other constants are compared with `list.Contains`, too,
+ * because it accepts values of different types.
  */
 const renderConstantEquality = (variable: string, constants: unknown[]): string => {
   if (constants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
-    return `list.Contains([for amount in ${renderAmountExpression("one")} {amount == ${variable}}], true)`;
+    return `list.Contains([for amount in ${renderAmountList("one")} {amount == ${variable}}], true)`;
   return constants.some((constant) => parseDecimalOrQuantity(constant) !== undefined)
     ? renderSame("one", variable)
     : `list.Contains([one], ${variable})`;
 };
 
-/** Returns CUE that compares `one` with `other` by an operator such as `<`. */
+/**
+ * Returns CUE that compares `one` with `other` by an operator such as `<`. If `other` is a constant, `value` has it. If
+ * `other` is a reference, `value` is undefined.
+ */
 const renderOrder = (sign: string, value: ConstantValue): string => {
   const constant = value?.value;
-  if (typeof constant === "number" || isExactFraction(constant))
-    return `${renderAmountExpression("one")}[0] ${sign} other`;
+  if (typeof constant === "number" || isExactFraction(constant)) return `${renderAmountList("one")}[0] ${sign} other`;
   const ofTexts = `(one & string) ${sign} (other & string)`;
   if (value !== undefined && parseDecimalOrQuantity(constant) === undefined) return ofTexts;
-  // Only the CUE itself can find out whether both values are numbers.
+  // Only the CUE can find out whether both values are numbers, or texts that are numbers. `_ordered` compares these by
+  // value, and other values as texts.
   return `(_ordered & {"one": one, "other": other}).out`;
 };
 
-/** Returns a CUE definition that orders two values; `sign` is for instance "<". */
+/**
+ * Returns a CUE definition that orders two values; `sign` is for instance "<". The list `results` has the result for
+ * two numbers; it is empty if one of the values is no number.
+ */
 const renderOrderDefinition = (
   sign: string,
 ) => `// numbers, and texts that are numbers, are ordered by value, other texts as texts
 _ordered: {
 	one: _
 	other: _
-	amounts: [for amount in ${renderAmountExpression("one")} for wanted in ${renderAmountExpression("other")} {amount ${sign} wanted}]
+	results: [for amount in ${renderAmountList("one")} for wanted in ${renderAmountList("other")} {amount ${sign} wanted}]
 	out: [
-		for isSo in amounts {isSo},
-		if len(amounts) == 0 {(one & string) ${sign} (other & string)},
+		for result in results {result},
+		if len(results) == 0 {(one & string) ${sign} (other & string)},
 	][0]
 }`;
 
@@ -200,16 +229,18 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
       : renderConstantSides(number && calculateWithExactFractions(number, operation, operand));
   const sign = signs[cond];
   if (sign !== undefined)
-    return { test: `${renderAmountExpression("one")}[0]${calculation} ${sign} ${rightSide}`, exactNumberPattern };
-  const isEqual = `list.Contains([for amount in ${renderAmountExpression("one")} {amount${calculation} == ${rightSide}}], true)`;
-  // The test evaluates the right side first, so that CUE fails if it is no number, even without data.
+    return { test: `${renderAmountList("one")}[0]${calculation} ${sign} ${rightSide}`, exactNumberPattern };
+  const isEqual = `list.Contains([for amount in ${renderAmountList("one")} {amount${calculation} == ${rightSide}}], true)`;
+  // If the tested value is no number, its list of amounts is empty, and `isEqual` doesn't evaluate the right side.
+  // `!= null` evaluates it in any case, so that CUE fails if the compared value is no number.
   const test = number === undefined ? `(${rightSide} != null && ${isEqual})` : isEqual;
   return { test: cond === "NotEqual" ? `!${test}` : test, exactNumberPattern };
 };
 
 /**
- * The sides of a comparison in CUE. The left side is the tested value's amount and `calculation`, such as ` * 3`.
- * `exactNumberPattern` is as in RenderedTest.
+ * The sides of a comparison in CUE. The left side is the tested value as a number, followed by `calculation`, such as
+ * ` * 3`, or by nothing. CUE calculates exactly only with numbers that match the regular expression
+ * `exactNumberPattern`; for others, the CUE ends in an error.
  */
 interface ComparedSides {
   calculation: string;
@@ -217,7 +248,11 @@ interface ComparedSides {
   exactNumberPattern?: string | undefined;
 }
 
-/** Returns the sides for a constant. If the constant has no finite decimal, both sides are multiplied. */
+/**
+ * Returns the sides for a constant. If it has no finite decimal, such as 1/3, both sides are multiplied by its
+ * denominator: `x == 1/3` is rendered as `x * 3 == 1`. CUE must calculate this product exactly, so not all x are
+ * allowed.
+ */
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
   // If the constant is no number, the rendered CUE fails once there is data to compare, as kinitiras does.
   if (wanted === undefined) return { calculation: "", rightSide: "(other & number)" };
@@ -231,9 +266,13 @@ const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides =
   };
 };
 
-/** Returns both sides of the comparison with a referenced value, to which CUE adds, for instance, a number. */
+/**
+ * Returns both sides of the comparison with a referenced value, to which CUE adds, for instance, a number. CUE rounds
+ * results of more than 24 digits, so `exactNumberPattern` allows only numbers for which the result has fewer: the more
+ * digits the operand has, the fewer digits they may have.
+ */
 const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSides => {
-  const amount = `${renderAmountExpression("other")}[0]`;
+  const amount = `${renderAmountList("other")}[0]`;
   const text = formatDecimal(operand) ?? "";
   if (sign === "+" || sign === "-")
     return {
@@ -243,7 +282,8 @@ const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSid
     };
   const exactNumberPattern = buildExactCueFactorPattern(text.replace(/[-.]/g, "").length);
   if (sign === "*") return { calculation: "", rightSide: `${amount} * (${text})`, exactNumberPattern };
-  // `a == b / c` is rendered as `a * c == b`, because a division might be inexact in CUE.
+  // `a < b / c` is rendered as `a * c < b`, because a division might be inexact in CUE. With a negative c, it is
+  // `a * -c < -b`, because a factor below 0 would reverse the `<`.
   return text.startsWith("-")
     ? { calculation: ` * ${text.slice(1)}`, rightSide: `-(${amount})`, exactNumberPattern }
     : { calculation: ` * ${text}`, rightSide: amount, exactNumberPattern };

@@ -53,9 +53,11 @@ export const renderNullableCueField = (name: string, place: string, shape: "{...
 export const renderCuePatchOperation = (op: "add" | "remove", path: string, value?: string, clauses = ""): string =>
   `${clauses && `${clauses} `}{op: "${op}", path: ${path}${value === undefined ? "" : `, value: ${value}`}}`;
 
-/** Where a script finds a reference's value: the field it declares (`object: data.object`), and the path (`object.a`). */
+/** Where a script finds the value of a reference. */
 interface ReferenceLocation {
+  /** The declaration at the script's start that reads the data with the value, such as `object: data.object`. */
   input: string;
+  /** The path of the value in the declared field, such as `object.a`. */
   place: string;
 }
 
@@ -74,7 +76,10 @@ export const locateReferenceInCue = ({ from, path }: ValueReference, suffix: "" 
   };
 };
 
-/** Returns a patch operation that prepends the terms that a list lacks. The CUE field `termsField` has all terms. */
+/**
+ * Returns a patch operation that prepends the terms that a list lacks. `path` is the list's path as a CUE text, with
+ * its quotes. The CUE field `termsField` has all terms.
+ */
 export const renderPrependMissingAsCue = (
   path: string,
   list: string,
@@ -84,6 +89,7 @@ export const renderPrependMissingAsCue = (
   const distinct = terms.filter((term, index) => !terms.slice(0, index).some((earlier) => isSame(term, earlier)));
   const from = distinct.length === terms.length ? termsField : renderCueLiteral(distinct);
   const clauses = `if len(${list}) > 0 for term in ${from} if !list.Contains(${list}, term)`;
+  // The step `/0` is put before the closing quote of the path: a new term becomes the first element.
   return renderCuePatchOperation("add", `${path.slice(0, -1)}/0"`, "term", clauses);
 };
 

@@ -14,7 +14,10 @@ import {
 export const renderMetadataAsCue = (template: OverrideTemplate): string => {
   const { type, operation } = template;
   if (operation === "remove")
-    return renderCueScript(["object: data.object"], [renderPresentMaps(type), renderRemoval(type, getKey(template))]);
+    return renderCueScript(
+      ["object: data.object"],
+      [renderPresentMaps(type), renderRemoval(type, getUnescapedKey(template))],
+    );
   const constants = renderConstants(template);
   const { valueRef } = template;
   if (constants.length > 0 || valueRef === undefined)
@@ -24,25 +27,35 @@ export const renderMetadataAsCue = (template: OverrideTemplate): string => {
     ["object: data.object", input],
     [
       renderPresentMaps(type),
+      // The first element of `[if c {x}, y]` is x if c is true, else y. Numbers are converted in lower case, because
+      // CUE writes 1E+21 where Postern writes 1e+21.
       `// the referenced value, if it exists
 found: [if ${place} != _|_ {${place}}]
 // as a text; numbers and booleans are converted
 texts: [for value in found {[if (value & string) != _|_ {value}, strings.ToLower("\\(value)")][0]}]`,
+      // Without a text, neither the label or annotation nor the maps around it are added.
       renderPatches(
         type,
-        [renderCuePatchOperation("add", renderPath(type, getKey(template)), "text", "for text in texts")],
+        [renderCuePatchOperation("add", renderPath(type, getUnescapedKey(template)), "text", "for text in texts")],
         "for text in texts",
       ),
     ],
   );
 };
 
+/**
+ * Renders the CUE fields `metadata` and `labels` (or `annotations`, by `type`); each is null if the object lacks it.
+ */
 const renderPresentMaps = (type: string) =>
   [
     renderNullableCueField("metadata", "object.metadata", "{...}"),
     renderNullableCueField(type, `metadata.${type}`, "{...}"),
   ].join("\n");
 
+/**
+ * Renders the output `patches`: operations that add the maps `metadata` and `labels` (or `annotations`, by `type`) if
+ * they are missing, and the given operations. `clauses` are CUE loops or conditions for the addition of the maps.
+ */
 const renderPatches = (type: string, operations: readonly string[], clauses = "") => {
   const renderMissing = (name: string, path: string) =>
     renderCuePatchOperation("add", `"${path}"`, "{}", `${clauses} if ${name} == null`.trim());
@@ -55,16 +68,19 @@ const renderRemoval = (type: string, key: string) =>
 /** Renders the path of a label or annotation in a patch as a CUE literal, so that nothing in its key becomes code. */
 const renderPath = (type: string, key: string) => renderCueLiteral(`/metadata/${type}/${escapeJsonPointerStep(key)}`);
 
-const getKey = ({ path }: OverrideTemplate): string => unescapeJsonPointerStep(path ?? "");
+const getUnescapedKey = ({ path }: OverrideTemplate): string => unescapeJsonPointerStep(path ?? "");
 
-/** Renders the operations that set the labels or annotations of a template's constant. */
+/**
+ * Renders the operations that set a label or annotation to the constant of a template, or all those in its `stringMap`.
+ * As in kinitiras, the keys in a stringMap are steps of a JSON pointer, like the template's path: `~1` means a slash.
+ */
 const renderConstants = (template: OverrideTemplate): string[] => {
   const { string, integer, float, boolean, stringMap } = template.value ?? {};
   const scalar = string ?? integer ?? float ?? boolean;
   const members: [string, unknown][] =
     scalar === undefined
       ? Object.entries(stringMap ?? {}).map(([key, value]) => [unescapeJsonPointerStep(key), value])
-      : [[getKey(template), scalar]];
+      : [[getUnescapedKey(template), scalar]];
   return members.map(([key, value]) =>
     renderCuePatchOperation("add", renderPath(template.type, key), renderCueLiteral(String(value))),
   );

@@ -43,19 +43,25 @@ const plantValue = ([step, ...rest]: PathStep[], value: unknown): unknown => {
     : { [step]: plantValue(rest, value) };
 };
 
-/** Resolves a reference and returns the `extraParams` of a rendering. For a dataRef, the names end in `_d`. */
+/** The ends of the names in `extraParams`, by the field that has the reference. */
+const nameSuffixes = { dataRef: "_d", valueRef: "" };
+
+/** Resolves a reference and returns the `extraParams` of a rendering: the data in which the value is at its path. */
 const fetchParameters = async (
   reference: ValueReference | undefined,
-  suffix: string,
+  field: keyof typeof nameSuffixes,
   request: PolicyRequest,
   capabilities: PolicyCapabilities,
 ) => {
   if (reference === undefined || reference.from === "current" || reference.from === "old") return {};
   const found = await resolveReference(reference, request, capabilities);
   const steps = parseReferencePath(reference.path);
+  const suffix = nameSuffixes[field];
   if (reference.from !== "http") return { [`otherObject${suffix}`]: found ? plantValue(steps, found.value) : {} };
-  const isPart = ["body", "header", "trailer"].includes(String(steps[0]));
-  return { [`http${suffix}`]: found ? plantValue(isPart ? steps : ["body", ...steps], found.value) : {} };
+  // A path that doesn't begin with a part of the HTTP response is a path in the body.
+  const namesResponsePart = ["body", "header", "trailer"].includes(String(steps[0]));
+  const fullPath = namesResponsePart ? steps : ["body", ...steps];
+  return { [`http${suffix}`]: found ? plantValue(fullPath, found.value) : {} };
 };
 
 /** Evaluates a rendering with the data that the rule would give it. */
@@ -75,7 +81,7 @@ const applyTemplate = async (template: OverrideTemplate, request: PolicyRequest,
 };
 
 const applyRendering = async (template: OverrideTemplate, request: PolicyRequest, capabilities: PolicyCapabilities) => {
-  const extraParams = await fetchParameters(template.valueRef, "", request, capabilities);
+  const extraParams = await fetchParameters(template.valueRef, "valueRef", request, capabilities);
   const data = { object: request.object, oldObject: request.oldObject ?? {}, extraParams };
   const { patches } = await evaluateRendering(renderTemplateAsCue(template), data, capabilities);
   const object = structuredClone(request.object);
@@ -108,8 +114,8 @@ const evaluateRenderedCondition = async (
   const { dataRef, valueRef } = condition;
   const compared = ["Exist", "NotExist"].includes(condition.cond) ? undefined : valueRef;
   const extraParams = {
-    ...(await fetchParameters(dataRef, "_d", request, capabilities)),
-    ...(await fetchParameters(compared, "", request, capabilities)),
+    ...(await fetchParameters(dataRef, "dataRef", request, capabilities)),
+    ...(await fetchParameters(compared, "valueRef", request, capabilities)),
   };
   const data = { object: request.object, oldObject: request.oldObject ?? null, extraParams };
   const { valid, reason = "" } = (await evaluateRendering(renderConditionAsCue(condition), data, capabilities))
@@ -223,8 +229,12 @@ const podSpec = fc.record(
   },
   { requiredKeys: ["containers"] },
 );
-/** Builds an object's spec. The kind alone says where its pod spec is: apps/v1/Pod has one, a ConfigMap has none. */
-const kinds = {
+/**
+ * The functions that put a pod spec into the spec of an object, by the object's kind. A template finds the pod spec by
+ * the kind alone, in any API group: also in the Pod of apps/v1, but not in the ConfigMap, although it has the same
+ * fields as a Deployment.
+ */
+const specBuilders = {
   "v1/Pod": (spec: unknown) => spec,
   "apps/v1/Deployment": (spec: unknown) => ({ template: { spec } }),
   "batch/v1/CronJob": (spec: unknown) => ({ jobTemplate: { spec: { template: { spec } } } }),
@@ -233,7 +243,10 @@ const kinds = {
 };
 const object: fc.Arbitrary<KubernetesObject> = fc
   .tuple(
-    fc.oneof(pickFrom(Object.entries(kinds)), pickFrom(Object.entries(kinds).slice(0, 2))), // often one of the first two
+    fc.oneof(
+      pickFrom(Object.entries(specBuilders)),
+      pickFrom(Object.entries(specBuilders).slice(0, 2)), // The first two kinds are generated more often.
+    ),
     fc.record({ annotations: map, labels: map }, { requiredKeys: [] }),
     fc.option(podSpec, { nil: undefined, freq: 10 }),
   )
@@ -291,11 +304,12 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
     fc.record({ type: fc.constant("tolerations"), tolerations: listOf(toleration) }),
     fc.record({
       type: fc.constant("affinity"),
-      affinity: affinity.filter((affinityTerm) => JSON.stringify(affinityTerm).includes("DuringExecution")),
+      // An affinity has at least one list of terms, which may be empty. The lists' names end in DuringExecution.
+      affinity: affinity.filter((candidate) => JSON.stringify(candidate).includes("DuringExecution")),
     }),
   )
   .chain((sample) => operation.map((chosen) => toJson({ ...sample, operation: chosen }) as OverrideTemplate))
-  // The checks refuse templates that add an affinity without terms.
+  // Only `remove` may have an affinity whose lists are all empty; the checks of policies refuse other such templates.
   .filter(
     ({ operation, affinity }) =>
       !affinity || operation === "remove" || countTermsPerAffinityList(affinity).some(Boolean),

@@ -1,12 +1,7 @@
 import { escapeJsonPointerStep, unescapeJsonPointerStep } from "../../json.ts";
 import { requireFractionBelowOne, templateOversellFactors } from "../overriders/resources.ts";
 import type { OverrideTemplate } from "../types.ts";
-import {
-  buildExactCueFactorPattern,
-  formatDecimal,
-  renderAmountExpression,
-  renderCueAmountDefinition,
-} from "./amounts.ts";
+import { buildExactCueFactorPattern, formatDecimal, renderAmountList, renderCueAmountDefinition } from "./amounts.ts";
 import {
   podScriptCueInputs,
   podSpecCueDefinition,
@@ -60,7 +55,10 @@ export const renderResourcesTemplateAsCue = ({ operation, resources = {} }: Over
   ]);
 };
 
-/** Renders a template as CUE that sets requests to limits multiplied by factors, or removes the requests. */
+/**
+ * Renders a template as CUE that sets requests to limits multiplied by factors, or removes the requests. The CUE field
+ * `shares` has the operations that set the requests; `asked` has the present CPU request, if there is one.
+ */
 export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} }: OverrideTemplate): string => {
   const factors = templateOversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");
   if (operation === "remove") {
@@ -89,6 +87,7 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
     podSpecCueDefinition,
     renderFirstContainerAsCue("limits", "requests"),
     `// the limits that exist\n${multiplied.map(({ name, field }) => `${field}: ${renderAmountAt("limits", name)}`).join("\n")}`,
+    // renderMultipliedLimit uses `isIdle` for the CPU, which is always the first of the factors.
     multiplied[0]?.field === "cpu" &&
       `// a request of no CPU stays as it is\nasked: [if ${cpuRequest} != _|_ {${cpuRequest}}]\nisIdle: list.Contains(asked, "0")`,
     `shares: ${renderCueList(operations)}`,
@@ -106,15 +105,17 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
 
 const cpuRequest = renderCuePath("requests", ["cpu"]);
 
-/** Returns CUE for a list with the amount of a resource; the list is empty if the resource is absent. */
+/** Returns CUE for a list with the amount of a resource; empty if it is absent, and an error if it is no quantity. */
 const renderAmountAt = (list: string, name: string): string => {
   const place = renderCuePath(list, [name]);
-  return `[if ${place} != _|_ if ${place} != null {${renderAmountExpression(place)}[0]}]`;
+  return `[if ${place} != _|_ if ${place} != null {${renderAmountList(place)}[0]}]`;
 };
 
 /**
  * Returns CUE for a limit multiplied by a factor: in thousandths of a CPU, or in whole units of other resources. Halves
- * are rounded away from zero. The CUE field `isIdle` is true if the present CPU request is "0", which stays 0.
+ * are rounded away from zero. The CUE field `isIdle` is true if the present CPU request is "0", which stays 0. For the
+ * CPU and the factor 0.5, returns `"\\([if isIdle {0}, math.Round(limit * 1000 * 0.5)][0])m"`; the `[0]` takes the
+ * first element: 0 if `isIdle` is true, else the product.
  */
 const renderMultipliedLimit = (field: string, times: string) =>
   field === "cpu"

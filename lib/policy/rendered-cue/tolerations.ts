@@ -10,11 +10,12 @@ import {
   renderCueScript,
   renderCueValueOrElse,
   renderListOrEmptyAsCue,
+  renderPodTemplatePointerAsCue,
   renderPrependMissingAsCue,
   renderValuesAsCueList,
 } from "./cue-text.ts";
 
-const tolerationsPath = `"\\(place)/tolerations"`;
+const tolerationsPath = renderPodTemplatePointerAsCue("tolerations");
 
 export const renderTolerationsTemplateAsCue = ({ operation, tolerations = [] }: OverrideTemplate): string =>
   renderCueScript(podScriptCueInputs, [
@@ -40,8 +41,9 @@ const renderAddition = (tolerations: readonly Toleration[]) => [
 ];
 
 /**
- * Renders the removal of the tolerations that the template identifies. In the CUE, `meant` are the keys and values that
- * identify tolerations, `_meant` tests a toleration by them, and `gone` has the indexes to remove.
+ * Renders the removal of the tolerations that the template identifies. In the CUE, `meant` lists the keys, or keys and
+ * values, that identify tolerations; `_meant` tests whether this list (`by`) identifies a toleration (`of`); and `gone`
+ * has the indexes of the tolerations to remove.
  */
 const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
@@ -53,7 +55,7 @@ ${identityTestDefinition}`,
     renderCueList([
       renderCuePatchOperation(
         "remove",
-        `${tolerationsPath.slice(0, -1)}/\\(index)"`,
+        renderPodTemplatePointerAsCue("tolerations", "\\(index)"),
         undefined,
         "for index in list.Sort(gone, list.Descending)",
       ),
@@ -61,7 +63,11 @@ ${identityTestDefinition}`,
   ),
 ];
 
-/** Renders the step of one toleration: it replaces those in `before` that `meant` identifies, or is prepended. */
+/**
+ * Renders the step of one toleration of the template (in the CUE, `by`): it replaces the tolerations in `before` whose
+ * key, or key and value, is in the list `meant`. But tolerations that are equal to one of the `others`, the template's
+ * other tolerations, stay. If it replaces none, it is prepended.
+ */
 const renderStep = (
   toleration: Toleration,
   index: number,
@@ -73,7 +79,12 @@ const renderStep = (
 	others: ${renderCueLiteral(tolerations.filter((_, otherIndex) => otherIndex !== index))}
 }`;
 
-/** Renders the replacements by the template's tolerations, one step after another. */
+/**
+ * Renders the replacements by the template's tolerations, one step after another. In the CUE of a step, `by` is a
+ * toleration of the template, and `meant` lists the keys, or keys and values, of the tolerations that it replaces;
+ * those equal to one of the template's other tolerations (`others`) stay. `hits` says for each toleration whether it is
+ * replaced.
+ */
 const renderReplacement = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
   `// each replaces those with its key, or with its key and value; if there are none, it is prepended\n${tolerations.map(renderStep).join("\n")}`,
@@ -110,7 +121,10 @@ const listIdentities = ({ key, operator = "", value }: Toleration): object[] => 
   return ["", "Equal"].includes(operator) && typeof value === "string" ? [{ key, value }] : [];
 };
 
-/** CUE (`_meant`) that tests whether the list `by` has the key, or the key and value, of a toleration (`of`). */
+/**
+ * CUE (`_meant`) that tests whether a list (`by`) identifies a toleration (`of`): it contains the toleration's key, as
+ * `{key: …}`, or its key and value, as `{key: …, value: …}`. In CUE, `{keyOnly, value: …}` is `keyOnly` with a value.
+ */
 const identityTestDefinition = `_meant: {
 	of: _
 	by: [...]
