@@ -54,23 +54,23 @@ const checkTextOrInteger: ValueCheck = (value, at, faults) =>
 
 const checkValueProcess: ValueCheck = checkFields<NonNullable<PolicyCondition["valueProcess"]>>(
   { operation: checkRequired(checkOneOf("+", "-", "*", "/")), operationWith: checkTextOrInteger },
-  (valueProcess, blame) => {
+  (valueProcess, reportFault) => {
     const fault = findOperandFault(valueProcess);
-    if (fault) blame("operationWith", fault);
+    if (fault) reportFault("operationWith", fault);
   },
 );
 
 /** Checks whether the constant of a comparison fits the condition, such as a list for `In`. */
-const checkComparison: CrossFieldCheck<PolicyCondition> = (condition, blame) => {
+const checkComparison: CrossFieldCheck<PolicyCondition> = (condition, reportFault) => {
   const { cond, value, valueRef } = condition;
   if (!needsComparison(condition) || valueRef !== undefined) return;
   const field = findSetField(value);
   const isList = field?.endsWith("Slice");
-  if (field === undefined) blame("value", `is missing; ${cond} needs value or valueRef`);
+  if (field === undefined) reportFault("value", `is missing; ${cond} needs value or valueRef`);
   else if (listConditions.includes(cond) && !isList)
-    blame("value", `must be a list (stringSlice, integerSlice or floatSlice) for ${cond}, not ${field}`);
+    reportFault("value", `must be a list (stringSlice, integerSlice or floatSlice) for ${cond}, not ${field}`);
   else if (orderConditions.includes(cond) && (isList || field === "stringMap"))
-    blame("value", `must be a number or a text for ${cond}, not ${field}`);
+    reportFault("value", `must be a number or a text for ${cond}, not ${field}`);
 };
 
 /** Checks a condition of a validate policy. */

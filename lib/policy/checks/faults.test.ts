@@ -45,8 +45,8 @@ const buildPolicy = ({ namespace, selectors = [{ apiVersion: "v1", kind: "Pod" }
   };
 };
 
-/** Returns the field of the part that a case states. In the case's expected sentences, AT stands for this field. */
-const findField = ({ selectors, rule, template, http, overriders, validateRule, condition }: Given): string => {
+/** A case gives one part of a policy, such as a condition. Returns the path at which buildPolicy puts this part. */
+const findPartPath = ({ selectors, rule, template, http, overriders, validateRule, condition }: Given): string => {
   if (rule) return "spec.overrideRules[0]";
   if (http) return "spec.overrideRules[0].overriders.template.valueRef.http";
   if (template) return "spec.overrideRules[0].overriders.template";
@@ -54,9 +54,12 @@ const findField = ({ selectors, rule, template, http, overriders, validateRule, 
   if (condition) return "spec.validateRules[0].template.condition";
   return validateRule ? "spec.validateRules[0]" : selectors ? "spec.resourceSelectors[0]" : "";
 };
-const readableWarning =
+/** The words of a warning about a field with a secret, after the field's path. */
+const readableSecretWarning =
   "can be read by every user with the right to read policies; keep it in a secret store and name it in the setting http.credentials";
 
+// In the expected sentences of cases.yaml, AT stands for the path of the part of a policy that the case gives, and
+// READABLE for the words of the warning about a secret that users can read.
 const cases: Case[] = parse(readFileSync(new URL("cases.yaml", import.meta.url), "utf8"));
 for (const { name, faults, warnings, ...fields } of cases)
   test(`it ${name}`, () => {
@@ -65,7 +68,7 @@ for (const { name, faults, warnings, ...fields } of cases)
     const expected = [faults ?? warnings ?? []].flat();
     assert.deepEqual(
       found,
-      expected.map((text) => text.replace(/\bAT\b/g, findField(fields)).replace("READABLE", readableWarning)),
+      expected.map((text) => text.replace(/\bAT\b/g, findPartPath(fields)).replace("READABLE", readableSecretWarning)),
     );
   });
 

@@ -56,8 +56,8 @@ const specChecks: Record<string, ValueCheck> = {
 
 const checkMetadata = checkFieldsAllowingUnknown<{ name?: string; generateName?: string }>(
   { name: checkText, generateName: checkText, namespace: checkText },
-  ({ name, generateName }, blame) => {
-    if (!name && !generateName) blame("name", "is missing");
+  ({ name, generateName }, reportFault) => {
+    if (!name && !generateName) reportFault("name", "is missing");
   },
 );
 

@@ -66,43 +66,49 @@ const findFractionFault = (value: string): string | undefined => {
 type AddFieldFault = Parameters<CrossFieldCheck<OverrideTemplate>>[1];
 
 /** Checks the fields that a template of annotations or labels needs. */
-const checkMetadataTemplate = ({ type, operation, path, value, valueRef }: OverrideTemplate, blame: AddFieldFault) => {
+const checkMetadataTemplate = (
+  { type, operation, path, value, valueRef }: OverrideTemplate,
+  reportFault: AddFieldFault,
+) => {
   const constantField = findSetField(value);
   if (constantField?.endsWith("Slice"))
-    return blame(`value.${constantField}`, `is a list; ${type} take text, a number or true or false`);
+    return reportFault(`value.${constantField}`, `is a list; ${type} take text, a number or true or false`);
   // A value of type stringMap contains the keys to set, so the field `path` isn't needed.
   if (!path && (constantField !== "stringMap" || operation === "remove"))
-    blame("path", `is missing; it is the key among the ${type}`);
+    reportFault("path", `is missing; it is the key among the ${type}`);
   if (constantField === undefined && valueRef === undefined && operation !== "remove")
     // "an add", but "a replace"
-    blame("value", `is missing; an ${operation} of ${type} needs value or valueRef`.replace("an r", "a r"));
+    reportFault("value", `is missing; an ${operation} of ${type} needs value or valueRef`.replace("an r", "a r"));
 };
 
 /** Checks of the fields that a template of each type needs. */
-const payloadChecks: Record<OverrideTemplate["type"], (template: OverrideTemplate, blame: AddFieldFault) => void> = {
+const payloadChecks: Record<
+  OverrideTemplate["type"],
+  (template: OverrideTemplate, reportFault: AddFieldFault) => void
+> = {
   annotations: checkMetadataTemplate,
   labels: checkMetadataTemplate,
-  resources({ resources }, blame) {
+  resources({ resources }, reportFault) {
     const names = [resources?.requests, resources?.limits].flatMap((amounts) => Object.keys(amounts ?? {}));
-    if (names.length === 0) blame("resources", "is missing; it lists the requests and limits of the template");
+    if (names.length === 0) reportFault("resources", "is missing; it lists the requests and limits of the template");
   },
-  resourcesOversell({ operation, resourcesOversell: factors = {} }, blame) {
+  resourcesOversell({ operation, resourcesOversell: factors = {} }, reportFault) {
     const setFactors = Object.entries(factors).filter(([, factor]) => factor !== "");
     if (setFactors.length === 0)
-      blame("resourcesOversell", "is missing; it has at least one of cpuFactor, memoryFactor and diskFactor");
+      reportFault("resourcesOversell", "is missing; it has at least one of cpuFactor, memoryFactor and diskFactor");
     // The operation `remove` uses only the names of the factors, not their values.
     if (operation === "remove") return;
     for (const [name, factor] of setFactors) {
       const fault = findFractionFault(factor);
-      if (fault) blame(`resourcesOversell.${name}`, fault);
+      if (fault) reportFault(`resourcesOversell.${name}`, fault);
     }
   },
-  tolerations({ tolerations = [] }, blame) {
-    if (tolerations.length === 0) blame("tolerations", "is missing; it lists the tolerations of the template");
+  tolerations({ tolerations = [] }, reportFault) {
+    if (tolerations.length === 0) reportFault("tolerations", "is missing; it lists the tolerations of the template");
   },
-  affinity({ operation, affinity = {} }, blame) {
+  affinity({ operation, affinity = {} }, reportFault) {
     const terms = countTermsPerAffinityList(affinity).filter((terms) => terms > 0 || operation === "remove");
-    if (terms.length === 0) blame("affinity", "is missing; at least one of its lists must have a term");
+    if (terms.length === 0) reportFault("affinity", "is missing; at least one of its lists must have a term");
   },
 };
 
@@ -119,7 +125,7 @@ export const checkTemplate: ValueCheck = checkFields<OverrideTemplate>(
     tolerations: checkTolerations,
     affinity: checkOverrideAffinity,
   },
-  (template, blame) => payloadChecks[template.type](template, blame),
+  (template, reportFault) => payloadChecks[template.type](template, reportFault),
 );
 
 /** The fields of an element of `origin`. */
@@ -140,10 +146,13 @@ const originFields: Record<keyof OriginOverrider, ValueCheck> = {
   topologySpreadConstraints: checkTopologySpreadConstraints,
 };
 
-const checkOverrider: ValueCheck = checkFields<OriginOverrider>(originFields, ({ type, operation, replace }, blame) => {
-  if (operation === undefined && replace !== true && !allowsOnlyReplaceOperation(type))
-    blame("operation", "is missing");
-});
+const checkOverrider: ValueCheck = checkFields<OriginOverrider>(
+  originFields,
+  ({ type, operation, replace }, reportFault) => {
+    if (operation === undefined && replace !== true && !allowsOnlyReplaceOperation(type))
+      reportFault("operation", "is missing");
+  },
+);
 
 /** Checks a policy's origin overriders. For faults that kinitiras reports, the messages are those of kinitiras. */
 export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
@@ -152,10 +161,11 @@ export const checkOriginOverriders: ValueCheck = (value, at, faults) => {
   if (!Array.isArray(value) || faults.length > faultsBefore) return;
   // The cast is safe, because checkEachListElement has checked the shape of each overrider.
   const overriders = value as OriginOverrider[];
-  const listContainers = (type: OriginOverrider["type"]) =>
+  // In kinitiras, containerCount is the index of the container that an overrider changes.
+  const listContainerIndexes = (type: OriginOverrider["type"]) =>
     new Set(overriders.filter((overrider) => overrider.type === type).map(({ containerCount = 0 }) => containerCount));
-  const containersWithRequirements = listContainers("resourceRequirements");
-  if ([...listContainers("resourceOversell")].some((container) => containersWithRequirements.has(container)))
+  const indexesWithRequirements = listContainerIndexes("resourceRequirements");
+  if ([...listContainerIndexes("resourceOversell")].some((index) => indexesWithRequirements.has(index)))
     faults.push(
       "cop is invalid: in the same cop, there cannot be a unified containerCount in OverrideRuleOriginResourceRequirements and OverrideRuleOriginResourceOversell",
     );

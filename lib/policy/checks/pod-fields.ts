@@ -46,7 +46,11 @@ export const checkTolerations: ValueCheck = checkEachListElement(
 
 const effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/** Returns the faults of the tolerations in the field `place`, in the words of Kubernetes' validation. */
+/**
+ * Returns the faults of the tolerations in the field `place`, in the words of Kubernetes' validation. To limit the time
+ * and the length of the messages, it checks only the first 100 tolerations, and only the first characters of long
+ * texts.
+ */
 export const findTolerationFaults = (tolerations: readonly Toleration[], place: string): string[] =>
   tolerations.slice(0, 100).flatMap((toleration, index) => {
     const { key = "", operator = "", value = "", effect = "", tolerationSeconds } = toleration;

@@ -95,8 +95,8 @@ export const checkReference: ValueCheck = checkFields<ValueReference>(
     k8s: checkObjectSelector,
     http: checkHttp,
   },
-  ({ from, ...reference }, blame) => {
+  ({ from, ...reference }, reportFault) => {
     if ((from === "k8s" || from === "http") && reference[from] === undefined)
-      blame(from, `is missing; a reference from ${from} needs it`);
+      reportFault(from, `is missing; a reference from ${from} needs it`);
   },
 );

@@ -52,8 +52,8 @@ const joinFaults = (value: string, faults: string[]) =>
 
 const checkLabelValue: ValueCheck = createTextCheck(findLabelValueFault);
 
-/** Checks a label's value that may have placeholders. If it contains `{{`, it must only be a text. */
-const checkFilledValue: ValueCheck = (value, at, faults) =>
+/** Checks a label's value that may have placeholders, such as `{{metadata.name}}`. If it has any, any text is valid. */
+const checkLabelValueOrPlaceholders: ValueCheck = (value, at, faults) =>
   (typeof value === "string" && value.includes("{{") ? checkText : checkLabelValue)(value, at, faults);
 
 /** Returns a check for label selectors. Each label's value must pass `checkValue`. */
@@ -67,9 +67,9 @@ const createLabelSelectorCheck = (checkValue: ValueCheck): ValueCheck =>
     matchExpressions: checkEachListElement(
       checkFieldsAllowingUnknown<Expression>(
         { key: checkRequired(checkLabelKey), operator: checkOperator, values: checkEachListElement(checkValue) },
-        (expression, blame) => {
+        (expression, reportFault) => {
           const fault = findValuesFault(expression, expression.values);
-          if (fault) blame("values", fault);
+          if (fault) reportFault("values", fault);
         },
       ),
     ),
@@ -110,11 +110,11 @@ export const checkObjectSelector: ValueCheck = checkFields<{ name?: string; labe
     kind: checkRequired(checkText),
     namespace: checkText,
     name: checkText,
-    labelSelector: createLabelSelectorCheck(checkFilledValue),
+    labelSelector: createLabelSelectorCheck(checkLabelValueOrPlaceholders),
     fieldSelector: checkFieldSelector,
   },
-  ({ name, labelSelector }, blame) => {
+  ({ name, labelSelector }, reportFault) => {
     if (!name && labelSelector === undefined)
-      blame("name", "is missing, and so is labelSelector; one of them must identify the object");
+      reportFault("name", "is missing, and so is labelSelector; one of them must identify the object");
   },
 );

@@ -95,8 +95,10 @@ export const checkEachMapValue =
 export const checkTexts: ValueCheck = checkEachListElement(checkText);
 export const checkTextMap: ValueCheck = checkEachMapValue(checkText);
 
-/** Checks whether the valid fields of a map fit together. Such a check calls `blame` to report a fault of a field. */
-export type CrossFieldCheck<T> = (value: T, blame: (field: string, sentence: string) => void, at: string) => void;
+/**
+ * Checks whether the valid fields of a map fit together. Such a check calls `reportFault` to report a fault of a field.
+ */
+export type CrossFieldCheck<T> = (value: T, reportFault: (field: string, sentence: string) => void, at: string) => void;
 
 const createFieldCheck = <T>(
   shape: Record<string, ValueCheck>,

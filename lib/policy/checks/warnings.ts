@@ -94,7 +94,7 @@ const warnOfOverrideRule = (
 ) => {
   const { template, cue, plaintext = [], origin = [] } = rule.overriders;
   const place = `${at}.overriders`;
-  warnOfOperations(rule.targetOperations, at, ["DELETE", "CONNECT"], warn);
+  warnOfOperations(rule.targetOperations, at, /* neverRun */ ["DELETE", "CONNECT"], warn);
   if (!template && !cue && plaintext.length === 0 && origin.length === 0)
     warn(`${place} is empty: the rule does nothing`);
   const types = [...(template ? [template.type] : []), ...origin.map(({ type }) => type)];
@@ -131,29 +131,32 @@ const warnOfTemplate = (
   if (type === "tolerations")
     for (const fault of findTolerationFaults(tolerations, `${at}.tolerations`).slice(0, 5)) warn(fault);
   if (!isMetadataType(type)) return;
-  const kind = findSetField(value);
+  const valueField = findSetField(value);
   const members: [place: string, key: string, value: unknown][] =
-    kind === "stringMap"
+    valueField === "stringMap"
       ? Object.entries(value?.stringMap ?? {}).map(([key, text]) => [`value.stringMap[${quoteValue(key)}]`, key, text])
-      : [["path", path, kind && value?.[kind]]];
+      : [["path", path, valueField && value?.[valueField]]];
   for (const [place, escaped, entryValue] of members.slice(0, 100)) {
     const key = unescapeJsonPointerStep(escaped);
     // Kubernetes validates annotation keys in lower case.
     const fault =
       findLabelKeyFault(type === "labels" ? key : key.toLowerCase()) ??
       (type === "labels" && typeof entryValue === "string" ? findLabelValueFault(entryValue) : undefined);
+    // `fault` says what is wrong with one key or value: "one must be no more than 63 bytes".
     if (fault) warn(`${at}.${place} makes ${type} that Kubernetes refuses: one ${fault}`);
   }
 };
 
+/** The types of origin overriders whose entries are added to a map of the object, such as its labels. */
 const mergedTypes = new Set<string>(["annotations", "labels", "nodeSelector"]);
+/** The kinds of objects that contain a pod spec. */
 const podKinds = new Set(
   "Pod Deployment ReplicaSet StatefulSet DaemonSet Job CronJob ReplicationController".split(" "),
 );
 
-/** Warns of a rule that refuses nothing, and of fields that the rule's condition ignores. */
+/** Warns of a rule that refuses nothing or never runs, and of fields that the rule's condition ignores. */
 const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarning) => {
-  warnOfOperations(rule.targetOperations, at, ["CONNECT"], warn);
+  warnOfOperations(rule.targetOperations, at, /* neverRun */ ["CONNECT"], warn);
   if (rule.template === undefined) {
     if (!rule.cue) warn(`${at} is empty: the rule refuses nothing`);
     return;
@@ -161,8 +164,9 @@ const warnOfValidateRule = (rule: ValidatePolicyRule, at: string, warn: AddWarni
   const { condition } = rule.template;
   const place = `${at}.template.condition`;
   const { cond, message, value, valueRef, valueProcess } = condition;
-  const ignoredByIn = cond.endsWith("In") ? ["valueProcess"] : [];
-  const ignoredFields = needsComparison(condition) ? ignoredByIn : ["value", "valueRef", "valueProcess"];
+  // Exist and NotExist compare nothing, so they ignore the compared value. In and NotIn ignore only valueProcess.
+  const ignoredByComparison = cond.endsWith("In") ? ["valueProcess"] : [];
+  const ignoredFields = needsComparison(condition) ? ignoredByComparison : ["value", "valueRef", "valueProcess"];
   if (!message) warn(`${place}.message is empty: a refusal gives no reason`);
   if (ignoredFields.length === 0 && value && valueRef) warn(`${place}.value is ignored because valueRef is set`);
   for (const field of ignoredFields)
