@@ -33,7 +33,7 @@ export const applyOverridePoliciesInPlace = async (
   if (request.operation === "DELETE" || request.operation === "CONNECT") return [];
   const matching = findOverridePolicies(policies, request);
   const applied = await applyAll(matching.filter(isClusterPolicy), request, capabilities);
-  // If ClusterOverridePolicies changed the object, other OverridePolicies may select it now.
+  // An applied rule has `sources` if it changed the object. Then other OverridePolicies may select the object now.
   const isChanged = applied.some(({ sources }) => sources.length > 0);
   const namespaced = (isChanged ? findOverridePolicies(policies, request) : matching).filter(
     (policy) => !isClusterPolicy(policy),
@@ -86,6 +86,7 @@ const applyRule = async (
   request: PolicyRequest,
   capabilities: PolicyCapabilities,
 ): Promise<OverrideRulePart[]> => {
+  // The policy may come from a cluster: readOptionalMap and requireList throw if a field of it has a wrong type.
   readOptionalMap(overriders, "overriders");
   const { object, dryRun = false } = request;
   const { template, cue, plaintext, origin } = overriders ?? {};

@@ -38,7 +38,7 @@ test("parsePolicies refuses documents that are no policies", () => {
   ]);
   assert.deepEqual(faults, [
     "a document without a name: a policy must be a map",
-    'Pod b/a: is "Pod" of "v1", which is no policy; OverridePolicy, ClusterOverridePolicy, ClusterValidatePolicy of policy.kcloudlabs.io/v1alpha1 are',
+    'Pod b/a: is "Pod" of "v1", which is no policy; the kinds of policies are OverridePolicy, ClusterOverridePolicy, ClusterValidatePolicy of policy.kcloudlabs.io/v1alpha1',
   ]);
 });
 

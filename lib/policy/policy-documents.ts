@@ -43,7 +43,8 @@ export const checkPolicyDocuments = (documents: readonly unknown[]): CheckedKini
 
 const findKindFault = (document: unknown): string | undefined => {
   const { apiVersion, kind } = toMap(document);
+  // findPolicyFaults reports a missing apiVersion or kind.
   if (typeof apiVersion !== "string" || typeof kind !== "string") return undefined;
   if (apiVersion === kinitirasApiVersion && kinitirasPolicyKinds.includes(kind)) return undefined;
-  return `is ${quoteValue(kind)} of ${quoteValue(apiVersion)}, which is no policy; ${kinitirasPolicyKinds.join(", ")} of ${kinitirasApiVersion} are`;
+  return `is ${quoteValue(kind)} of ${quoteValue(apiVersion)}, which is no policy; the kinds of policies are ${kinitirasPolicyKinds.join(", ")} of ${kinitirasApiVersion}`;
 };

@@ -25,14 +25,15 @@ export const toPolicyFailure = (
 ): Failure => {
   const sentence = getErrorMessage(error);
   const code = error instanceof Failure ? error.code : 500;
-  return recordPolicy(
+  return attributeToPolicy(
     policy,
     new Failure(code, `${formatPolicyName(policy)}, ${list}[${index}]: ${sentence}`, { cause: error }),
   );
 };
 
+/** The policies that caused failures; findFailedPolicy reads them. */
 const policiesByFailure = new WeakMap<object, KinitirasPolicy>();
-const recordPolicy = (policy: KinitirasPolicy, failure: Failure): Failure => {
+const attributeToPolicy = (policy: KinitirasPolicy, failure: Failure): Failure => {
   policiesByFailure.set(failure, policy);
   return failure;
 };
@@ -45,8 +46,9 @@ export const listPolicyRules = <List extends keyof RulesByField>(
   policy: KinitirasPolicy,
   list: List,
 ): RulesByField[List][] => {
+  // attributeToPolicy notes which policy caused the failure, so that findFailedPolicy finds this policy later.
   const createShapeFailure = (field: string, expected: string) =>
-    recordPolicy(policy, new Failure(500, `${formatPolicyName(policy)}: ${field} must be ${expected}`));
+    attributeToPolicy(policy, new Failure(500, `${formatPolicyName(policy)}: ${field} must be ${expected}`));
   const spec: unknown = policy.spec ?? {};
   if (!isMap(spec)) throw createShapeFailure("spec", "an object");
   const { resourceSelectors, [list]: rules } = spec;

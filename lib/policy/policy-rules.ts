@@ -123,6 +123,7 @@ export const listPolicies = async (
   if (!inCluster) return policies;
   const lists = await Promise.all(resourceTypes.map((resourceType) => listPoliciesOfKind(resourceType, reader)));
   const [first = noObjects] = lists;
+  // Policies that were joined earlier are found by the first list, and used if all lists are still the same.
   const cached = joinedPolicies.get(first);
   if (cached?.ofSettings === policies && hasSameLists(cached.ofCluster, lists)) return cached.joined;
   const configured = new Set(policies.map(formatIdentity));
@@ -138,8 +139,9 @@ export const listPolicies = async (
 };
 
 /**
- * The policies of settings and cluster, joined. The key is the cluster's first list. While the lists are the same,
- * listPolicies returns the same array, so that buildPolicyIndex indexes it once.
+ * The policies of the settings and of the cluster, joined into one list. The cluster has one list of policies for each
+ * of their kinds. The first of these lists is the key; the entry counts only while all lists are the same. Then
+ * listPolicies returns the same joined list, so that buildPolicyIndex indexes it once.
  */
 const joinedPolicies = new WeakMap<
   readonly KubernetesObject[],

@@ -47,7 +47,10 @@ export const findScriptFault = async (
   }
 };
 
-/** Reports whether a script's output has a wrong shape, whatever object the script is given. */
+/**
+ * Reports whether a script's output has a wrong shape, whatever object the script is given: it is evaluated without an
+ * object. The shape is wrong if a unification (`&`) of the output with the wrong types is no error (`!= _|_`).
+ */
 export const hasWrongOutput = async (
   script: string,
   output: OutputField,
@@ -64,7 +67,9 @@ export const hasWrongOutput = async (
 
 /** A script in a hidden CUE field. The field isn't part of the output, so its values needn't be concrete. */
 interface WrappedScript {
+  /** The hidden field's name, such as `_u`. */
   name: string;
+  /** The CUE that declares the hidden field: the script's imports, and the field with the rest of the script. */
   text: string;
 }
 

@@ -140,11 +140,10 @@ const annotationsStep = ".annotations.";
  * "unreadable" if the field is no string, or if the path leads through a value that is no map.
  */
 const findFieldText = (object: KubernetesObject, field: string): { value: string } | undefined | "unreadable" => {
-  // The path after `.annotations.` is one key, because keys of annotations may contain dots.
   const annotationsAt = field.indexOf(annotationsStep);
-  const path =
-    annotationsAt < 0 ? field.split(".") : field.slice(0, annotationsAt + annotationsStep.length - 1).split(".");
-  if (annotationsAt >= 0) path.push(field.slice(annotationsAt + annotationsStep.length));
+  // All that follows `.annotations.` is one key, because keys of annotations may contain dots.
+  const key = field.slice(annotationsAt + annotationsStep.length);
+  const path = annotationsAt < 0 ? field.split(".") : [...field.slice(0, annotationsAt).split("."), "annotations", key];
   let found: { value: unknown } | undefined = { value: object };
   for (const step of path) {
     if (found.value === null) return undefined;

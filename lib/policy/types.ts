@@ -34,6 +34,7 @@ export interface ResourceSelector {
   fieldSelector?: KinitirasFieldSelector;
 }
 
+/** An expression has its list of values in `value`, as in kinitiras' CRD, or in `values`, as in its documentation. */
 interface KinitirasFieldSelector {
   matchFields?: Record<string, string>;
   matchExpressions?: { field: string; operator: string; value?: string[]; values?: string[] }[];
@@ -71,7 +72,7 @@ export interface PolicyPatchOperation {
 export interface OverrideTemplate {
   type: "annotations" | "labels" | "resources" | "resourcesOversell" | "tolerations" | "affinity";
   operation: "add" | "replace" | "remove";
-  /** The key of the annotation or label that this overrider of kinitiras adds, replaces or removes. */
+  /** The key of the annotation or label that the template adds, replaces or removes. */
   path?: string;
   value?: PolicyConstant;
   valueRef?: ValueReference;
@@ -81,7 +82,7 @@ export interface OverrideTemplate {
   affinity?: Affinity;
 }
 
-/** The types that an element of `origin` may have. */
+/** The types of origin overriders: of the elements of the list `origin` in an override rule. */
 export const originOverriderTypes = [
   "annotations",
   "labels",
@@ -149,13 +150,20 @@ export interface HttpReference {
   auth?: HttpReferenceAuth;
 }
 
-/** How an HTTP reference authenticates: with a token or password of the policy, or with a token from `authUrl`. */
+/**
+ * How an HTTP reference authenticates: with a token of the policy, with a token that it requests from `authUrl`, or
+ * else with a credential of the setting http.credentials.
+ */
 export interface HttpReferenceAuth {
+  /** A token that is always sent. If it is set, the other fields are ignored. */
   staticToken?: string;
+  /** The user and the password with which a token is requested from `authUrl`. */
   username?: string;
   password?: string;
   authUrl?: string;
+  /** A token that is sent until the time `expireAt`. Kinitiras writes the last token from `authUrl` here. */
   token?: string;
+  /** How long a token from `authUrl` is valid, such as `1h`, if the response doesn't say when it expires. */
   expireDuration?: string;
   expireAt?: string;
 }
@@ -184,7 +192,10 @@ export interface PolicyRequest {
 
 /** The functions with which policies ask a cluster, HTTP services and CUE. They have no other way. */
 export interface PolicyCapabilities {
-  /** Rejects if the cluster doesn't serve a kind. Without this function, only reads of such a kind reject. */
+  /**
+   * Rejects if the cluster doesn't serve a kind. It is called for a reference whose placeholders have no value, because
+   * such a reference reads no object. If the function is absent, such a reference never rejects because of its kind.
+   */
   requireKind?(apiVersion: string, kind: string): Promise<unknown>;
   /** Reads one object. Resolves to undefined if it doesn't exist. Rejects if the cluster doesn't serve its kind. */
   get(apiVersion: string, kind: string, name: string, namespace?: string): Promise<KubernetesObject | undefined>;

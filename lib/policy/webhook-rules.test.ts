@@ -91,8 +91,10 @@ const buildCluster = (policies: KinitirasPolicy[], discovery = served) => ({
   list: async () => policies as unknown as KubernetesObject[],
   discover: async (groupVersion: string) => discovery[groupVersion],
 });
-const places = [{ group: "policy.kcloudlabs.io", version: "v1alpha1", resource: "clusteroverridepolicies" }];
-const inspect = createWebhookRulesInspection(places, "CREATE", "UPDATE");
+/** The resources that hold policies in a cluster. */
+const policyResources = [{ group: "policy.kcloudlabs.io", version: "v1alpha1", resource: "clusteroverridepolicies" }];
+// The rules that evaluate these policies are called for the operations CREATE and UPDATE.
+const inspect = createWebhookRulesInspection(policyResources, "CREATE", "UPDATE");
 const goose = { apiVersion: "example.io/v1", kind: "Goose" };
 
 describe("the inspection of a cluster", () => {

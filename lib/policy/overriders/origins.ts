@@ -48,10 +48,11 @@ const computeChange = (object: KubernetesObject, origin: OriginOverrider): Field
   const { type }: OriginOverrider = origin;
   if (!Object.hasOwn(computations, type))
     throw new Error(`type must be one of ${Object.keys(computations).join(", ")}`);
-  const isReplaced = allowsOnlyReplaceOperation(type);
-  // An origin overrider whose type supports only `replace` may leave out `operation`.
-  const operation = origin.operation ?? (isReplaced || origin.replace === true ? "replace" : undefined);
-  if (operation !== "replace" && (isReplaced || (operation !== "add" && operation !== "remove")))
+  const allowsOnlyReplace = allowsOnlyReplaceOperation(type);
+  // An overrider may leave out `operation` if its type allows only `replace`, or if it has `replace: true`, which
+  // replaces the whole field.
+  const operation = origin.operation ?? (allowsOnlyReplace || origin.replace === true ? "replace" : undefined);
+  if (operation !== "replace" && (allowsOnlyReplace || (operation !== "add" && operation !== "remove")))
     throw new Error("unsupported operator type error");
   const isOfMetadata = type === "annotations" || type === "labels";
   const parent = isOfMetadata ? readOptionalMap(object.metadata, "metadata") : findPodSpec(object);

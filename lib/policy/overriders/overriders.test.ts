@@ -11,7 +11,7 @@ import { applyOriginOverriders } from "./origins.ts";
 import { applyPolicyPatch } from "./plaintext.ts";
 import { applyTemplate } from "./templates.ts";
 
-/** Overriders of one kind: a template, a list or a patch. Their content can be any JSON. */
+/** One of these: a template, a list of origin overriders, or a JSON patch. Its content can be any JSON. */
 interface Given {
   template?: unknown;
   origin?: unknown;
@@ -252,8 +252,8 @@ const object = fc
   )
   .map(([spec, metadata]): ReturnType<typeof buildPod> => JSON.parse(JSON.stringify(buildPod(spec, metadata))));
 
-/** Returns true if the object was changed, false if not, or the error. */
-const getOutcome = (object: KubernetesObject, sample: Given): boolean | string => {
+/** Applies overriders. Returns true if the object was changed, false if not, or the error's text. */
+const applyOrGetError = (object: KubernetesObject, sample: Given): boolean | string => {
   try {
     return apply(object, sample);
   } catch (error) {
@@ -275,15 +275,15 @@ describe("any template, list of origin overriders or patch", () => {
         const textBefore = JSON.stringify(before);
         const plain: ReturnType<typeof buildPod> = JSON.parse(textBefore);
         const { value: draft, changes } = createDraft<KubernetesObject>(before);
-        const outcome = getOutcome(draft, sample);
-        assert.equal(getOutcome(plain, sample), outcome);
+        const changedOrError = applyOrGetError(draft, sample);
+        assert.equal(applyOrGetError(plain, sample), changedOrError);
         const patch = changes();
         assert.equal(JSON.stringify(before), textBefore);
         assert.equal(JSON.stringify(applyPatch(before, patch), sortMembers), JSON.stringify(plain, sortMembers));
-        if (sample.patch || typeof outcome === "string") return;
+        if (sample.patch || typeof changedOrError === "string") return;
         assert.deepEqual(plain.spec.other, before.spec.other, "unknown fields stay");
         if (!sample.template) return;
-        assert.equal(patch.length > 0, outcome, JSON.stringify(patch));
+        assert.equal(patch.length > 0, changedOrError, JSON.stringify(patch));
         assert.equal(apply(structuredClone(plain), sample), false, "applied twice");
       }),
       { numRuns: 5000 },
@@ -305,7 +305,7 @@ describe("any template, list of origin overriders or patch", () => {
         podSpec,
         anything,
         changes,
-        (spec, metadata, sample) => void getOutcome(buildPod(spec, metadata), sample),
+        (spec, metadata, sample) => void applyOrGetError(buildPod(spec, metadata), sample),
       ),
       { numRuns: 5000 },
     );

@@ -113,15 +113,18 @@ const appliers: Record<string, (place: OperationTarget) => boolean> = {
   },
   replace: (place) => setMemberToCopy(place.parent, findElement(place)?.index ?? place.key, place.value),
   test(place) {
-    const present =
-      findElement(place) === undefined ? getOwn(place.parent, place.key) : getMember(place.parent, place.key);
+    const element = findElement(place);
+    const present = element === undefined ? getOwn(place.parent, place.key) : element.list[element.index];
     if (!isSame(present ?? null, place.value))
       throw createPathError(place.op, place.path, "the value there is different");
     return false;
   },
 };
 
-/** Applies the operation `replace` or `test` to the whole object. Reports whether the object changed. */
+/**
+ * Applies the operation `replace` or `test` to the whole object. Reports whether the object changed. Throws for other
+ * operations, for a `test` that fails, and for a `replace` by a value that is no map.
+ */
 const replaceObject = (object: object, op: string, value: unknown): boolean => {
   if (op === "test" && isSame(object, value)) return false;
   if (op !== "replace" || !isMap(value))

@@ -75,10 +75,11 @@ export const applyOversellToFirstContainer = (
     if (operation === "remove") return removeQuantity(container, "requests", name);
     const fraction = requireFractionBelowOne(getOwn(factors, factor), `template.resourcesOversell.${factor}`);
     const limit = getQuantity(container, "limits", name);
-    // As in kinitiras, a disk limit of 0 sets no request, and a CPU request that is written as "0" stays 0.
+    // As in kinitiras, a disk limit of 0 sets no request.
     if (limit === undefined || (name === "ephemeral-storage" && limit.nanos === 0n)) return false;
-    const isZero = name === "cpu" && getOwn(getQuantities(container, "requests"), name) === "0";
-    const text = `${isZero ? 0n : multiplyRounded(limit, fraction, unit)}${suffix}`;
+    // As in kinitiras, a CPU request that is written as "0" stays 0, whatever the limit is.
+    const staysZero = name === "cpu" && getOwn(getQuantities(container, "requests"), name) === "0";
+    const text = `${staysZero ? 0n : multiplyRounded(limit, fraction, unit)}${suffix}`;
     return setQuantity(container, "requests", name, parseTemplateQuantity(text, name), text);
   });
 };

@@ -170,11 +170,12 @@ const findCredential = ({ credentials }: PolicyHttpSettings, url: URL, name = ""
   const found = credentials.find(
     ({ host, username = "" }) => isAllowedHost([host], url) && (name === "" || name === username),
   );
-  const bearer = found && locateSecret(found);
-  if (bearer === undefined) return undefined;
+  const secretPlace = found && locateSecret(found);
+  if (secretPlace === undefined) return undefined;
   if (url.protocol !== "https:")
     throw new Error(`${url.host} gets a credential of http.credentials only over https://`);
-  return { bearer, ...(found?.username && { username: found.username }) };
+  // With a username, the secret is sent as its password; without one, as a bearer token.
+  return { bearer: secretPlace, ...(found?.username && { username: found.username }) };
 };
 
 const locateSecret = ({ secret = "", parameter = "", region = "" }: HttpCredential): SecretPlace | undefined =>
@@ -249,6 +250,7 @@ const toGoHeaders = (headers: NodeJS.Dict<string[]> = {}): Record<string, string
       .filter(([name]) => !/^(transfer-encoding|trailer)$/i.test(name))
       .map(([name, values = []]) => [
         name.toLowerCase().replace(/(^|-)[a-z]/g, (start) => start.toUpperCase()),
+        // In a case or a recording that a user writes, the value may be one text instead of a list.
         [values].flat(),
       ]),
   );

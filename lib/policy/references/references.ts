@@ -126,7 +126,10 @@ const fillLabelSelector = (selector: Record<string, unknown>, object: Kubernetes
   return isComplete ? result : undefined;
 };
 
-/** Returns a value from the answer of a service; undefined if the answer or the URL lacks it. */
+/**
+ * Returns the value at a path in the answer of an HTTP service. Returns undefined if the answer has no such value, or
+ * if the object has no value for a placeholder in the URL or in a parameter.
+ */
 const fetchValue = async (
   path: PathStep[],
   http: HttpReference | undefined,

@@ -5,7 +5,9 @@ import { readRows } from "../../../test/rows.ts";
 import { computeTokenCacheSeconds, parseGoDurationMilliseconds, parseTokenResponse } from "./tokens.ts";
 
 const rows = readRows<{
+  /** Response bodies of a token service, and what is read from them. */
   answers: { body: string; token: string | undefined; expireAt: number }[];
+  /** How long a token service's response is cached. `refused` is an older token, which the called service refused. */
   kept: { auth: object; refused: string | undefined; body: string; seconds: number }[];
 }>(import.meta.filename);
 
@@ -22,10 +24,11 @@ describe("a token", () => {
     it(`in ${body} is cached for ${seconds} s with auth ${JSON.stringify(auth)}${refused ? `, if the service has refused "${refused}"` : ""}`, () =>
       assert.equal(computeTokenCacheSeconds(auth, refused)({ status: 200, body }), seconds));
 
-  it("the cache time of a response counts from the first read, so it is the same at a later read", (test) => {
+  it("the cache time counts from the first read of a response, so it is the same for a later read of it", (test) => {
     test.mock.timers.enable({ apis: ["Date"], now: 1_000_000 });
     const answer = { status: 200, body: '{"token":"t","expireAt":1100000}' };
     assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90); // 100 s minus a tenth
+    // The time of the first read is stored for the object `answer`, not in the function that is returned.
     test.mock.timers.setTime(1_050_000);
     assert.equal(computeTokenCacheSeconds({}, undefined)(answer), 90);
   });

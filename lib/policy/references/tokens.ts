@@ -27,8 +27,9 @@ const defaultLifeMilliseconds = 5 * 60_000;
 const minimumMarginMilliseconds = 5000;
 
 /**
- * Returns for how many seconds to cache a token: its life minus a margin. The margin is a tenth of the life, but at
- * least 5 s. Returns 0 for a token that was refused.
+ * Returns a function that returns for how many seconds to cache a token service's answer: the token's life minus a
+ * margin. The margin is a tenth of the life, but at least 5 s. Returns 0 for a token that was refused. The HTTP client
+ * calls the function at each use of a cached answer, so the life begins when the answer is first read.
  */
 export const computeTokenCacheSeconds =
   ({ expireDuration = "" }: HttpReferenceAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>
