@@ -532,7 +532,7 @@ describe("workload-quota", () => {
     };
     const open = createLiveCapabilities(
       { east: connection },
-      { openLedger: () => ledger, tell: countMetrics, send, createPages: createListPage },
+      { openLedger: () => ledger, print: countMetrics, send, createPages: createListPage },
     );
     const heapBefore = readHeap();
     const [started, cpuBefore] = [performance.now(), process.cpuUsage()];

@@ -133,7 +133,7 @@ export const serveRules = async (
     findRuleConfig = (cluster, rule) => opened.config.clusters.get(cluster)?.rules.get(rule);
     const openLive = createLiveCapabilities(Object.fromEntries(connections), {
       openLedger: () => ledger,
-      tell: () => {},
+      print: () => {},
       createPages: createListPage,
     });
     openCapabilities = (cluster, milliseconds) => {

@@ -39,24 +39,24 @@ const maxIdentities = 16;
 /** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
 export const createProgramCapabilitiesFactory = () => {
   /** By identity, in the order of their last use. */
-  const memories = new Map<string, ReturnType<typeof createAnswerCache>>();
+  const caches = new Map<string, ReturnType<typeof createAnswerCache>>();
   const ledger = createMemoryLedger();
-  const getMemory = (identity: string) => {
-    const memory = memories.get(identity) ?? createAnswerCache();
-    memories.delete(identity);
-    memories.set(identity, memory);
-    for (const oldest of memories.keys()) if (memories.size > maxIdentities) memories.delete(oldest);
-    return memory;
+  const getCache = (identity: string) => {
+    const cache = caches.get(identity) ?? createAnswerCache();
+    caches.delete(identity);
+    caches.set(identity, cache);
+    for (const oldest of caches.keys()) if (caches.size > maxIdentities) caches.delete(oldest);
+    return cache;
   };
   return (server: string, headers: Headers, send: SendWithProgramOptions) => {
     const { host } = new URL(server);
     // The token is empty, because the credentials are in the program's headers, which `createSender` adds.
     const connection = { server, credentials: { token: "" } };
-    const memory = getMemory(getIdentity(server, headers));
+    const cache = getCache(getIdentity(server, headers));
     const sendAsProgram = createSender(headers, send);
     const open = createLiveCapabilities(
       { [host]: connection },
-      { memory, openLedger: () => ledger, tell: () => {}, send: sendAsProgram },
+      { cache, openLedger: () => ledger, print: () => {}, send: sendAsProgram },
     );
     return (milliseconds: number): Capabilities => open(host, milliseconds);
   };

@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { type AnswerCache, type CacheableAnswer, createAnswerCache } from "./answer-cache.ts";
 
 /** Returns the cached answer, or the answer of a pending search. */
-const recall = async (memory: AnswerCache, ...parameters: Parameters<AnswerCache["recall"]>): Promise<unknown> => {
-  const cached = memory.recall(...parameters);
+const recall = async (cache: AnswerCache, ...parameters: Parameters<AnswerCache["recall"]>): Promise<unknown> => {
+  const cached = cache.recall(...parameters);
   return "pending" in cached ? cached.pending : cached.content;
 };
 
@@ -13,9 +13,9 @@ const buildAnswer = (content: unknown, bytes: number | undefined = 1): Cacheable
 
 describe("an answer cache", () => {
   it("an answer cache returns a cached answer if it is recent enough, and searches otherwise", async () => {
-    const memory = createAnswerCache();
+    const cache = createAnswerCache();
     let searches = 0;
-    const ask = (earliest: number) => recall(memory, "a", earliest, async () => buildAnswer(++searches));
+    const ask = (earliest: number) => recall(cache, "a", earliest, async () => buildAnswer(++searches));
     assert.equal(await ask(0), 1);
     assert.equal(await ask(0), 1);
     assert.equal(await ask(Date.now() + 1), 2);
@@ -23,32 +23,32 @@ describe("an answer cache", () => {
   });
 
   it("an answer cache searches once for all callers that wait for the same answer", async () => {
-    const memory = createAnswerCache();
+    const cache = createAnswerCache();
     const { promise, resolve } = Promise.withResolvers<CacheableAnswer>();
     let searches = 0;
     const search = () => {
       searches += 1;
       return promise;
     };
-    const pending = [recall(memory, "a", 0, search), recall(memory, "a", 0, search)];
+    const pending = [recall(cache, "a", 0, search), recall(cache, "a", 0, search)];
     resolve(buildAnswer("b"));
     assert.deepEqual(await Promise.all(pending), ["b", "b"]);
     assert.equal(searches, 1);
   });
 
   it("an answer cache doesn't keep failures or answers without a size", async () => {
-    const memory = createAnswerCache();
-    const failing = recall(memory, "a", 0, async () => Promise.reject(new Error("no")));
+    const cache = createAnswerCache();
+    const failing = recall(cache, "a", 0, async () => Promise.reject(new Error("no")));
     await assert.rejects(failing, /no/);
-    assert.equal(await recall(memory, "a", 0, async () => ({ content: "none", bytes: undefined })), "none");
-    assert.equal(await recall(memory, "a", 0, async () => buildAnswer("there")), "there");
+    assert.equal(await recall(cache, "a", 0, async () => ({ content: "none", bytes: undefined })), "none");
+    assert.equal(await recall(cache, "a", 0, async () => buildAnswer("there")), "there");
   });
 
   it("an answer cache stays within its limits, and keeps the answers that were used last", async () => {
-    const memory = createAnswerCache({ entries: 3, bytes: 100 });
-    const put = (key: string, bytes: number) => recall(memory, key, 0, async () => buildAnswer(`${key}1`, bytes));
+    const cache = createAnswerCache({ entries: 3, bytes: 100 });
+    const put = (key: string, bytes: number) => recall(cache, key, 0, async () => buildAnswer(`${key}1`, bytes));
     const isCached = async (key: string) =>
-      (await recall(memory, key, 0, async () => ({ content: undefined, bytes: undefined }))) !== undefined;
+      (await recall(cache, key, 0, async () => ({ content: undefined, bytes: undefined }))) !== undefined;
     for (const key of ["a", "b", "c"]) await put(key, 1);
     await put("a", 1);
     await put("d", 1);
@@ -68,14 +68,14 @@ describe("an answer cache", () => {
     const calls = fc.array(fc.tuple(fc.integer({ min: 0, max: 8 }), fc.nat(3), fc.boolean()), { maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(calls, async (calls) => {
-        const memory = createAnswerCache({ entries: 4, bytes: 10 });
+        const cache = createAnswerCache({ entries: 4, bytes: 10 });
         const answers = calls.map(async ([key, bytes, isFresh]) => {
           const search = async () => {
             await new Promise(setImmediate);
             // An answer without a size isn't cached.
             return buildAnswer(key, bytes === 3 ? undefined : bytes);
           };
-          return [key, await recall(memory, `${key}`, isFresh ? Date.now() : 0, search)] as const;
+          return [key, await recall(cache, `${key}`, isFresh ? Date.now() : 0, search)] as const;
         });
         for (const [key, content] of await Promise.all(answers)) assert.equal(content, key);
       }),

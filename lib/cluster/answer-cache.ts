@@ -3,15 +3,15 @@ import { awaitUntil } from "./https-request.ts";
 /** A request, and its answer once there is one. */
 interface Entry {
   /** When the request was sent, in milliseconds since 1970. */
-  since: number;
+  sent: number;
   bytes: number;
   search: Promise<CacheableAnswer>;
   /** The answer, once `search` has resolved. */
   found?: CacheableAnswer;
 }
 
-/** A cached answer to a request sent at the time `since`, or the promise of one that is still pending. */
-type CachedAnswer = { since: number } & ({ content: unknown } | { pending: Promise<unknown> });
+/** A cached answer and when its request was sent, or the promise of an answer that is still pending. */
+type CachedAnswer = { sent: number } & ({ content: unknown } | { pending: Promise<unknown> });
 
 /** A server's answer and its size. An answer without a size isn't cached. */
 export interface CacheableAnswer {
@@ -53,13 +53,13 @@ export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1
   return {
     recall(key, earliest, search) {
       const existing = entries.get(key);
-      if (existing && existing.since >= earliest) {
+      if (existing && existing.sent >= earliest) {
         // The entry becomes the most recently used one, which is the last of the map.
         entries.delete(key);
         entries.set(key, existing);
         return toCachedAnswer(existing);
       }
-      const entry: Entry = { since: Date.now(), bytes: 0, search: search() };
+      const entry: Entry = { sent: Date.now(), bytes: 0, search: search() };
       deleteEntry(key);
       entries.set(key, entry);
       entry.search.then(
@@ -74,17 +74,20 @@ export const createAnswerCache = (limits = { entries: 2000, bytes: 16 * 1024 * 1
   };
 };
 
-const toCachedAnswer = ({ since, search, found }: Entry): CachedAnswer =>
-  found ? { since, content: found.content } : { since, pending: search.then(({ content }) => content) };
+const toCachedAnswer = ({ sent, search, found }: Entry): CachedAnswer =>
+  found ? { sent, content: found.content } : { sent, pending: search.then(({ content }) => content) };
 
 /** For how many milliseconds a review waits for the answer to another review's request, before it sends its own. */
-const patience = 1000;
-/** The milliseconds after its deadline in which a review still waits for its own request's error: it is more exact. */
-const ownErrorMilliseconds = 50;
+const waitForOthersMilliseconds = 1000;
+/**
+ * A review that sent the request itself waits these milliseconds longer than its deadline. At the deadline, the request
+ * ends with an error of its own, which says more than the timeout of the wait.
+ */
+const waitForOwnErrorMilliseconds = 50;
 
 /** An answer, when its request was sent, and whether this call sent the request. */
 export interface CacheLookupResult {
-  since: number;
+  sent: number;
   content: unknown;
   isOurs: boolean;
 }
@@ -95,27 +98,28 @@ export interface CacheLookupResult {
  * takes long, sends a new request, because the other review may have had less time.
  */
 export const askThroughSharedCache = async (
-  memory: AnswerCache,
+  cache: AnswerCache,
   key: string,
   earliest: number,
   deadline: number,
   search: () => Promise<CacheableAnswer>,
 ): Promise<CacheLookupResult> => {
   let isOurs = false;
-  const ask = (earliest: number) =>
-    memory.recall(key, earliest, () => {
+  const recall = (oldest: number) =>
+    cache.recall(key, oldest, () => {
       isOurs = true;
       return search();
     });
   const awaitAnswer = async (found: CachedAnswer, until: number): Promise<CacheLookupResult> => {
-    const end = isOurs ? until + ownErrorMilliseconds : until;
+    // At the deadline, our own request ends with an error that says more than a timeout here: so it is awaited longer.
+    const end = isOurs ? until + waitForOwnErrorMilliseconds : until;
     const content = "pending" in found ? await awaitUntil(end, found.pending) : found.content;
-    return { since: found.since, content, isOurs };
+    return { sent: found.sent, content, isOurs };
   };
-  const found = ask(earliest);
+  const found = recall(earliest);
   if (isOurs) return awaitAnswer(found, deadline);
-  return awaitAnswer(found, Math.min(deadline, found.since + patience)).catch((error) => {
+  return awaitAnswer(found, Math.min(deadline, found.sent + waitForOthersMilliseconds)).catch((error) => {
     if (Date.now() >= deadline) throw error;
-    return awaitAnswer(ask(found.since + 1), deadline);
+    return awaitAnswer(recall(found.sent + 1), deadline);
   });
 };

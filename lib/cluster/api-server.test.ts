@@ -38,6 +38,8 @@ const ask = async (
 };
 
 describe("a request to an API server", () => {
+  // `repeat` says whether a failed request is repeated. A request with the answer 401 or 429 was not carried out, so it
+  // is repeated even with "never".
   const rows: [
     name: string,
     answers: (HttpsAnswer | UnansweredError)[],

@@ -44,7 +44,7 @@ export type AskApiServer = (path: string, deadline: number, request?: ApiServerR
 /** How often, how long and how fast a requester tries. */
 export interface ApiServerRequesterOptions {
   send?: typeof sendRequest;
-  /** Returns how often a request is tried at most. */
+  /** Returns how often a request is tried at most. It is called after each try, so the number may change. */
   countTries?: () => number;
   /** The time limit of one try in milliseconds. */
   tryMilliseconds?: number;
@@ -77,14 +77,14 @@ export const createApiServerRequester = (
   const interrupt = signal && { signal };
 
   return async (path, deadline, { method, body, accept = "application/json", contentType = accept, repeat } = {}) => {
-    let isFresh = false;
-    let isRenewed = false;
+    let needsNewConnection = false;
+    let areCredentialsRenewed = false;
     for (let attempt = 1; ; attempt++) {
-      const latest = Date.now() + tryMilliseconds;
-      // Reading credentials doesn't count as time of the try: a credential plugin may ask the user for them. A request
-      // without a body may end after this review's deadline, because other reviews may wait for its answer.
-      const requestCredentials = await awaitUntil(body ? deadline : Math.max(deadline, latest), source.read(latest));
-      const end = body && deadline < Number.POSITIVE_INFINITY ? deadline : Date.now() + tryMilliseconds;
+      // A request without a body may end after this review's deadline, because other reviews may wait for its answer.
+      // Reading credentials has its own time limit, because a credential plugin may ask the user for them.
+      const readEnd = Date.now() + tryMilliseconds;
+      const requestCredentials = await awaitUntil(body ? deadline : Math.max(deadline, readEnd), source.read(readEnd));
+      const requestEnd = body && deadline < Number.POSITIVE_INFINITY ? deadline : Date.now() + tryMilliseconds;
       const { token, cert, key } = requestCredentials;
       const headers = {
         accept,
@@ -99,27 +99,28 @@ export const createApiServerRequester = (
         {
           method: method ?? (body ? "POST" : "GET"),
           headers,
-          agent: isFresh ? false : findAgent(),
+          agent: needsNewConnection ? false : findAgent(),
           ...(ca && { ca }),
           ...(serverName && { servername: serverName }),
           ...(cert && key && { cert, key }),
           ...interrupt,
         },
         body && JSON.stringify(body),
-        end,
+        requestEnd,
       ).catch(requireUnansweredError);
       let pause = attempt < countTries() ? computePause(answer, repeat, firstPause * 2 ** (attempt - 1)) : undefined;
       if ("status" in answer && answer.status === 401) {
         await source.refused(requestCredentials);
-        if (!isRenewed) pause = 0;
-        isRenewed = true;
+        // The first 401 is followed by a try with new credentials, even if `countTries` allows no more.
+        if (!areCredentialsRenewed) pause = 0;
+        areCredentialsRenewed = true;
       }
       if (pause === undefined || Date.now() + pause >= deadline || signal?.aborted) {
         if ("status" in answer) return answer;
         throw answer;
       }
       // If a reused connection was dead, the other open connections may be dead, too: the next try opens a new one.
-      isFresh ||= answer instanceof UnansweredError;
+      needsNewConnection ||= answer instanceof UnansweredError;
       if (pause) await wait(pause, undefined, interrupt).catch(() => {});
     }
   };
@@ -133,8 +134,9 @@ export const createApiServerRequester = (
  * | --- | --- | --- |
  * | 429: the server did not begin the request | all | the answer's Retry-After, or 1 s |
  * | 500, 502, 503 or 504 | those with `repeat: failed` | the answer's Retry-After, or `pause` |
- * | none: a reused connection was closed, for instance while Lambda froze the process | all but `repeat: never` | 0 |
- * | none: the connection failed, or the answer was late | those with `repeat: failed` | `pause` |
+ * | none, `unsent`: a reused connection was closed, as when Lambda froze the process | all but `repeat: never` | 0 |
+ * | none, `lost`: the connection failed, or the answer was late | those with `repeat: failed` | `pause` |
+ * | none for another reason, or another status | none | |
  */
 const computePause = (
   answer: HttpsAnswer | UnansweredError,

@@ -86,6 +86,7 @@ export const createDynamoDbLedger = (table: string, deadline: number, readTime =
       const outcome = await write(client, table, writes, version);
       if (outcome === "written") return newValues;
       await client.pause("other changes of the same entries came first", maxConflictPause);
+      // A refused write of one item returns the item that is there now. After a refused transaction, it is read again.
       found = outcome === "overtaken" ? await readItems(client, table, keys) : outcome;
     }
   },
@@ -129,14 +130,17 @@ const buildItem = (key: string, version: string, value: unknown, now: number, se
   };
 };
 
-/** Writes one item. If an answer was lost and the write repeated, the version in the table says whether it was done. */
+/**
+ * Writes one item. `version` is the unique id of this write. If an answer was lost and the write repeated, the version
+ * in the table says whether it was done.
+ */
 const writeOne = async (
   { ask, createFailure }: TableClient,
   table: string,
   [write]: Write[],
   version: string,
 ): Promise<Outcome> => {
-  const { isDone, content, isRepeated } = await ask("PutItem", {
+  const { isDone, content, mayBeDone } = await ask("PutItem", {
     ...buildCondition(write?.old),
     TableName: table,
     Item: write?.item,
@@ -144,11 +148,17 @@ const writeOne = async (
   });
   const found = content.Item as Item | undefined;
   if (isDone || found?.version.S === version) return "written";
-  if (isRepeated) throw createFailure("an answer was lost, and it is unknown whether the change was made");
+  // The version is another one: the attempt without an answer may have been done, and then overwritten by a later
+  // write.
+  if (mayBeDone) throw createFailure("an answer was lost, and it is unknown whether the change was made");
+  // Another change came first. A single item is always a snapshot: it was read at one moment.
   return { items: [found], isSnapshot: true };
 };
 
-/** Writes several items in a transaction. A repeated request has the same token, so DynamoDB does it only once. */
+/**
+ * Writes several items in a transaction. `version` is the unique id of this write. It is also the request's token:
+ * DynamoDB carries out requests with the same token only once, so the request can be repeated.
+ */
 const writeAll = async ({ ask }: TableClient, table: string, writes: Write[], version: string): Promise<Outcome> => {
   const TransactItems = writes.map(({ key, old, item }) => {
     const condition = { TableName: table, ...buildCondition(old) };

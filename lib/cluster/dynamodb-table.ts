@@ -9,8 +9,8 @@ interface Result {
   /** False if a condition failed, or if another transaction was writing the same items. */
   isDone: boolean;
   content: JsonMap;
-  /** Whether an earlier attempt got no answer. That attempt may have been carried out. */
-  isRepeated: boolean;
+  /** True if an earlier attempt got no answer. That attempt may have been carried out. */
+  mayBeDone: boolean;
 }
 
 /** Sends operations to a table of DynamoDB during one review. */
@@ -27,12 +27,12 @@ export interface TableClient {
 
 /** The client stops these milliseconds before the review's deadline, so that the answer can name the table. */
 const margin = 100;
-/** In milliseconds. */
+/** The longest pause between two attempts, in milliseconds. */
 const maxPause = 1000;
 /** The largest difference between this machine's clock and DynamoDB's, in milliseconds. Entries end by the clock. */
 const maxSkew = 5000;
 
-/** Calls DynamoDB, with retries up to the deadline. `isRepeated`: the request was sent more than once. */
+/** Returns a client that calls DynamoDB, with retries up to the deadline. */
 export const createTableClient = (table: string, deadline: number): TableClient => {
   const end = deadline - margin;
   let pauseLimit = 10;
@@ -45,7 +45,8 @@ export const createTableClient = (table: string, deadline: number): TableClient 
     await wait(milliseconds);
   };
   const ask = async (operation: string, parameters: object): Promise<Result> => {
-    for (let isRepeated = false; ; ) {
+    // True after an attempt without an answer, which may have been carried out.
+    for (let mayBeDone = false; ; ) {
       const answer = await askOnce(operation, parameters, end).catch((error) => {
         if (error instanceof UnansweredError) return error;
         throw createFailure(getErrorMessage(error), error);
@@ -53,15 +54,15 @@ export const createTableClient = (table: string, deadline: number): TableClient 
       const isLost = answer instanceof UnansweredError;
       const [fault, content] = isLost ? [answer.message, {}] : answer;
       // Another transaction writes the items that this one has read, so the caller must read again. But after a lost
-      // answer, only the same request may be sent again, because it may have been carried out.
-      const isOvertaken = operation === "TransactWriteItems" && fault === "TransactionConflict" && !isRepeated;
+      // answer, only the same request may be sent again.
+      const isOvertaken = operation === "TransactWriteItems" && fault === "TransactionConflict" && !mayBeDone;
       if (fault === undefined || fault === conditionFailed || isOvertaken)
-        return { isDone: fault === undefined, content, isRepeated };
+        return { isDone: fault === undefined, content, mayBeDone };
       if (!isLost && !temporary.has(fault)) {
         const remedy = Object.hasOwn(remedies, fault) ? `${remedies[fault]} (${fault})` : `DynamoDB answers ${fault}`;
         throw createFailure(remedy, new Error(String(content.message ?? content.Message)));
       }
-      isRepeated ||= isLost;
+      mayBeDone ||= isLost;
       await pause(isLost ? fault : `DynamoDB answers ${fault}`);
     }
   };

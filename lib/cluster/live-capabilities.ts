@@ -53,25 +53,28 @@ export type CreateListPage = (
 type Connections = Record<string, ApiServerConnection>;
 
 interface LiveCapabilitiesOptions {
-  memory?: AnswerCache;
+  /** The cache of the answers of all clusters. */
+  cache?: AnswerCache;
   openLedger?: ((deadline: number) => Ledger) | undefined;
-  tell?: typeof printMetrics;
+  /** Prints the events that rules count. */
+  print?: typeof printMetrics;
+  /** Sends a request to an API server. */
   send?: typeof sendRequest;
+  /** Creates the capability `listPage`. It is an option, because few bundles need its code. */
   createPages?: CreateListPage | undefined;
 }
 
 /**
  * Returns a function that makes the capabilities for a cluster. Clusters share no connections, tokens or answers. If a
  * cluster has no connection, services outside it can be called all the same. `connections` may be a function; it is
- * called when a cluster is first asked, so that a cold start doesn't wait for it. `createPages` is an option because
- * few bundles need its code.
+ * called when a cluster is first asked, so that a cold start doesn't wait for it.
  */
 export const createLiveCapabilities = (
   connections: Connections | (() => Connections),
   {
-    memory = createAnswerCache(),
+    cache = createAnswerCache(),
     openLedger = () => unavailableLedger,
-    tell = printMetrics,
+    print = printMetrics,
     send = sendRequest,
     createPages,
   }: LiveCapabilitiesOptions = {},
@@ -86,10 +89,13 @@ export const createLiveCapabilities = (
     return server;
   };
   const processLedger = createMemoryLedger(processLedgerLimit);
-  /** With `since`, a rule is evaluated once more before it refuses, with no answer from before that time. */
-  const open = (cluster: string, deadline: number, since?: number): Capabilities => {
-    const started = since ?? Date.now();
-    const review = { cluster, memory, deadline, since, started, isRemembered: false, collisions: 0 };
+  /**
+   * Opens the capabilities for an evaluation of a rule. If a rule refuses because of cached answers, it is evaluated a
+   * second time. `anew` opens the capabilities for that: they use no answers from before the time `freshSince`.
+   */
+  const open = (cluster: string, deadline: number, freshSince?: number): Capabilities => {
+    const started = freshSince ?? Date.now();
+    const review = { cluster, cache, deadline, freshSince, started, usedCache: false, conflicts: 0 };
     const clusterCapabilities = interceptCalls(
       createUnconnectedCapabilities(cluster),
       async (verb, args, failUnconnected) => {
@@ -113,9 +119,9 @@ export const createLiveCapabilities = (
           rule,
           reach === "clusters" ? undefined : cluster,
         ),
-      count: (counts) => tell(cluster, counts),
-      ...(since === undefined && {
-        anew: () => (review.isRemembered ? open(cluster, deadline, review.started) : undefined),
+      count: (counts) => print(cluster, counts),
+      ...(freshSince === undefined && {
+        anew: () => (review.usedCache ? open(cluster, deadline, review.started) : undefined),
       }),
     };
   };
@@ -127,7 +133,7 @@ const createReads = (
   review: ReviewCapabilityState,
   ask: AskApiServer,
 ): Pick<Capabilities, "get" | "list" | "discover"> => {
-  const { cluster, memory, deadline, since, started } = review;
+  const { cluster, cache, deadline, freshSince, started } = review;
   /** Returns an answer of the API server: a new one, or one requested at most `maxAge` seconds before this review. */
   const read = async <T>(
     what: string,
@@ -135,11 +141,12 @@ const createReads = (
     maxAge: number,
     search: () => Promise<CacheableAnswer>,
   ): Promise<T> => {
-    const earliest = since ?? started - maxAge * 1000;
-    const found = await askThroughSharedCache(memory, `${cluster} ${key}`, earliest, deadline, search).catch(
+    // Only a second evaluation has `freshSince`: it uses no older answers, whatever their `maxAge`.
+    const earliest = freshSince ?? started - maxAge * 1000;
+    const found = await askThroughSharedCache(cache, `${cluster} ${key}`, earliest, deadline, search).catch(
       createFailure(`read ${what} of`, cluster),
     );
-    if (found.since < started) review.isRemembered = true;
+    if (found.sent < started) review.usedCache = true;
     return found.content as T;
   };
   const fetch = async (path: string) => parseAnswerUnlessNotFound(await ask(path, deadline));
@@ -156,7 +163,7 @@ const createReads = (
         return found ?? absent;
       };
       // The first evaluation has waited for the object to appear, so the second one doesn't wait again.
-      const end = since === undefined ? Math.min(started + patience * 1000, deadline - 2 * rereadPause) : 0;
+      const end = freshSince === undefined ? Math.min(started + patience * 1000, deadline - 2 * rereadPause) : 0;
       for (;;) {
         const what = `${kind.resource} "${name}"${describeNamespace(namespace)}`;
         const found = await read<KubernetesObject | undefined>(what, path, maxAge, search);
@@ -271,11 +278,14 @@ const createStatusUpdates = (review: ReviewCapabilityState, ask: AskApiServer): 
     const update = ask(path, deadline, put).then(async (answer) => {
       // 403 isn't among the codes: for a named object, a missing right and a plugin's refusal have the same form.
       const refused = findRefusal(answer, [404, 409, 422]);
-      if (!refused) parseAnswerUnlessNotFound(answer);
-      if (!refused) return "updated";
+      if (!refused) {
+        // Throws if the update failed for another reason, such as a missing right.
+        parseAnswerUnlessNotFound(answer);
+        return "updated";
+      }
       if (refused.code === 422) return { refused };
       // After a 409 or 404, another client has changed or deleted the object, so the rule must read it again.
-      const pause = Math.random() * Math.min(firstUpdatePause * 2 ** review.collisions++, maxUpdatePause);
+      const pause = Math.random() * Math.min(firstUpdatePause * 2 ** review.conflicts++, maxUpdatePause);
       if (Date.now() + pause + retryTime > deadline) return { refused };
       await wait(pause);
       // Answers that were read before the conflict are outdated, even those that this review has read.
@@ -305,7 +315,8 @@ const findRefusal = (
   const { kind: answerKind, reason, message, details } = toMap(parseJson(body));
   if (answerKind !== "Status" || typeof message !== "string" || !codes.includes(status)) return undefined;
   const { kind, name } = toMap(details);
-  // A Status about a missing right or an unserved resource names no object.
+  // Without an object's name, a 404 says that the resource isn't served, and a 403 with a kind that a right is missing.
+  // A webhook that refuses an object may answer 403 without a kind and a name.
   if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;
   return { code: status, reason, message, ...(isMap(details) && { details }) } as Status;
 };

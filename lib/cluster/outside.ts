@@ -18,24 +18,27 @@ const endMargin = 100;
 /** The state that the capabilities of one review share. */
 export interface ReviewCapabilityState {
   readonly cluster: string;
-  readonly memory: AnswerCache;
+  readonly cache: AnswerCache;
   /** All times are in milliseconds since the epoch. */
   readonly deadline: number;
   /** When the review started, or when it last found that its earlier reads are outdated. */
   started: number;
-  /** Cached answers from before this time may not be used; undefined if answers of any age may be used. */
-  readonly since: number | undefined;
+  /**
+   * In the second evaluation of a rule that refused because of cached answers: answers from before this time may not be
+   * used. In the first evaluation, it is undefined, and answers of any age may be used.
+   */
+  readonly freshSince: number | undefined;
   /** True if this review used a cached answer whose request was sent before the review started. */
-  isRemembered: boolean;
+  usedCache: boolean;
   /** How many of the review's updates conflicted with another client's. */
-  collisions: number;
+  conflicts: number;
 }
 
 /** Returns the capabilities for requests to services outside the cluster and to AWS, for one review. */
 export const createOutsideServiceCapabilities = (
   review: ReviewCapabilityState,
 ): Pick<Capabilities, "https" | "http" | "aws"> => {
-  const { cluster, memory, deadline, since, started } = review;
+  const { cluster, cache, deadline, freshSince, started } = review;
 
   const call = async (
     { keep, isLasting, milliseconds = Number.POSITIVE_INFINITY, connect, ...request }: HttpsRequest,
@@ -57,17 +60,21 @@ export const createOutsideServiceCapabilities = (
       return { content, bytes: keep(content) > 0 ? key.length + content.body.length : undefined };
     };
     const recall = async (earliest: number) => {
-      const shared = await askThroughSharedCache(memory, key, earliest, until, search).catch(fail);
+      const shared = await askThroughSharedCache(cache, key, earliest, until, search).catch(fail);
       // The cast is safe: only `search` writes this key.
       const answer = shared.content as HttpsResponse;
       const seconds = keep(answer);
-      const isExpired = shared.since < started && shared.since + seconds * 1000 <= started;
+      const isExpired = shared.sent < started && shared.sent + seconds * 1000 <= started;
       // If an answer isn't cached, or is too old for this review, only the review that sent its request may use it.
       return { ...shared, answer, isUsable: shared.isOurs || (seconds > 0 && !isExpired) };
     };
-    const cached = await recall(isLasting ? 0 : (since ?? 0));
-    const found = cached.isUsable ? cached : await recall(Math.max(started, cached.since + 1));
-    if (found.since < started && !isLasting) review.isRemembered = true;
+    // In a second evaluation, only answers since `freshSince` count, unless the rule may refuse because of older ones.
+    const cached = await recall(isLasting ? 0 : (freshSince ?? 0));
+    // Instead of an answer that can't be used, a newer one is requested: its request was sent after this review's
+    // start.
+    const found = cached.isUsable ? cached : await recall(Math.max(started, cached.sent + 1));
+    // If the rule refuses because of an older answer, it is evaluated a second time.
+    if (found.sent < started && !isLasting) review.usedCache = true;
     return found.answer;
   };
   const httpsOrHttp = ["https:", "http:"];
@@ -105,6 +112,7 @@ const askAuthorized = async (
 };
 
 const readCredential = async (place: CredentialPlace, deadline: number, description: string): Promise<string> => {
+  // The fetch may go on after this review's deadline: other reviews may wait for it, and later ones use its value.
   const reading = awaitUntil(deadline, getTokenSource(place).read(Date.now() + fetchMilliseconds));
   const value = await reading.catch((error: Error) => {
     throw error instanceof UnansweredError ? error : new Error(`${description} could not be read`, { cause: error });
@@ -125,8 +133,8 @@ const fetchMilliseconds = 10_000;
 const tokenSources = new Map<string, ReturnType<typeof createTokenSource>>();
 
 /**
- * Sends a request, and repeats it while that may help. Returns the last answer, also if a later try has none until the
- * deadline. Throws if the last try fails before the deadline.
+ * Sends a request, and repeats it while that may help. Returns the answer to the last try. If that try has no answer at
+ * the deadline, returns the last answer to an earlier try. If it fails before the deadline, throws its error.
  */
 const ask = async (
   request: HttpsRequest,

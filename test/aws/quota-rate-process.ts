@@ -26,7 +26,7 @@ const createRuleFunction = await openRuleForRates(rule);
 
 /** Returns a function of the rule with these quotas, each for one namespace, in a cluster without objects. */
 const createFunction = (namespaceByQuota: Record<string, string>, hard: { pods: number }): SendReview => {
-  const openCapabilities = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, tell: () => {} });
+  const openCapabilities = createLiveCapabilities({}, { openLedger: openDynamoDbLedger, print: () => {} });
   const quotas = Object.entries(namespaceByQuota).map(([name, namespace]) => ({ name, namespaces: [namespace], hard }));
   return createRuleFunction({ quotas }, (...review) => ({
     ...openCapabilities(...review),

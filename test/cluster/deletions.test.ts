@@ -62,7 +62,7 @@ describe("pods that have to clean up before their deletion, on a real API server
     const rules = { "deletion-guard": { failurePolicy: "Fail", exempt: { namespaces: [] }, settings } };
     const ledger = createMemoryLedger();
     const openCapabilities = createLiveCapabilities(connections, {
-      memory: createAnswerCache({ entries: 0, bytes: 0 }),
+      cache: createAnswerCache({ entries: 0, bytes: 0 }),
       openLedger: () => ledger,
     });
     const postern = await serveCatalogueForTests(JSON.stringify({ rules }), openCapabilities);

@@ -340,7 +340,7 @@ describe("a cluster that is read", await needs("API server"), () => {
           return [name, { server, ca, credentials: { token: getToken("admin") } }] as const;
         });
         const openCapabilities = createLiveCapabilities(Object.fromEntries(connections), {
-          memory: createAnswerCache({ entries: 3, bytes: 2000 }),
+          cache: createAnswerCache({ entries: 3, bytes: 2000 }),
         });
         const answers = questions.map(async ({ cluster, name, isList, maxAge }) => {
           const capabilities = openCapabilities(cluster, 8000);

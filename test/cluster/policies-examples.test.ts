@@ -72,7 +72,7 @@ describe("policies in a real API server", await needs("API server"), () => {
     // The rules cache nothing, so a policy applies as soon as it exists.
     postern = await serveCatalogueForTests(
       yaml,
-      createLiveCapabilities({ local: connection }, { memory: createAnswerCache({ entries: 0, bytes: 0 }) }),
+      createLiveCapabilities({ local: connection }, { cache: createAnswerCache({ entries: 0, bytes: 0 }) }),
     );
     await createTestWebhookConfigurations(cluster.admin, extendWebhookTimeoutsForTests(postern.manifests()));
     const probe = buildFixturePolicy("ClusterOverridePolicy", "probe", {

@@ -66,7 +66,7 @@ describe("a recount of a real API server", await needs("API server"), () => {
     const ledger = createMemoryLedger();
     const { server, ca, getToken } = cluster;
     const connection = { server, ca, credentials: { token: getToken("function") } };
-    const options = { openLedger: () => ledger, tell: () => {}, createPages: createListPage };
+    const options = { openLedger: () => ledger, print: () => {}, createPages: createListPage };
     const openLive = createLiveCapabilities({ east: connection }, options);
     let pages = 0;
     const recount = async (time: number) => {

@@ -102,7 +102,7 @@ describe("Pods that still run after their workload has ended, in a real API serv
       const ledger = createMemoryLedger();
       const { server, ca, getToken } = cluster;
       const connection = { server, ca, credentials: { token: getToken("function") } };
-      const options = { openLedger: () => ledger, tell: () => {}, createPages: createListPage };
+      const options = { openLedger: () => ledger, print: () => {}, createPages: createListPage };
       const openLive = createLiveCapabilities({ east: connection }, options);
       const quota = { quotas: [{ ...settings.quotas[0], namespaces: [namespace], unseen: "100%" }] };
       const start = Date.now();

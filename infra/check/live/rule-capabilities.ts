@@ -19,7 +19,7 @@ export const prepareLiveCheckCapabilities = (
 ): ((tell: (sentence: string) => void, milliseconds: number) => Capabilities) => {
   const open = createLiveCapabilities(
     { [cluster]: connection },
-    { memory: createAnswerCache(), tell: () => {}, send: createReadOnlySender(connection) },
+    { cache: createAnswerCache(), print: () => {}, send: createReadOnlySender(connection) },
   );
   return (tell, milliseconds) => {
     const ledger = createMemoryLedger();

@@ -144,7 +144,7 @@ export const serveSetups = async (
   );
   const connection = { server, ca, credentials: { token: getToken("admin") } };
   const connections = Object.fromEntries(setupsWithObserver.map(({ name }) => [name, connection]));
-  const live = createLiveCapabilities(connections, { memory: createAnswerCache({ entries: 0, bytes: 0 }) });
+  const live = createLiveCapabilities(connections, { cache: createAnswerCache({ entries: 0, bytes: 0 }) });
   const answers = new Map<string, RecordedCapabilityAnswers>();
   const chooseCapabilities = (cluster: string, milliseconds: number) => {
     const recording = answers.get(cluster);
