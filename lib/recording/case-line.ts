@@ -75,18 +75,19 @@ const createRecording = async (
     settings: freezeDeep(mergeWithDefaults(rule.settings ?? {}, input.settings)),
     capabilities: redactedAnswers?.capabilities,
   });
-  const isDifferent =
+  const isDecisionDifferent =
     secondDecision.refused !== decision.refused ||
     secondDecision.operations !== decision.operations ||
     (mode === "enforce" && summarizeOutcome(secondDecision.outcome) !== summarizeOutcome(decision.outcome));
-  const isRedacted = isDifferent || redactedAnswers?.isScriptInputRedacted() === true;
+  // A script that reads placeholders may decide differently in a replay, even if its decision is the same here.
+  const mayAffectDecision = isDecisionDifferent || redactedAnswers?.isScriptInputRedacted() === true;
   return {
     name: buildCaseName(secondDecision, restoredRequest),
     ...input,
     ...(redactedAnswers && { needs: redactedAnswers.noted() }),
     // The cast is safe: `convertRequestToCase` always sets the member `redacted[phase]`.
     ...toCaseOutcome(secondDecision.outcome, redacted[phase] as KubernetesObject),
-    recorded: { ...origin, ...(isRedacted && { redacted: true }) },
+    recorded: { ...origin, ...(mayAffectDecision && { redacted: true }) },
   };
 };
 

@@ -1,4 +1,4 @@
-import { isRandom, seemsSecretName } from "./secret-forms.ts";
+import { isRandom, looksLikeToken } from "./secret-forms.ts";
 
 // Decides which texts a recording keeps. Any other text is free text, which may contain a secret.
 
@@ -8,7 +8,9 @@ export interface TextKeyAndParentKey {
   parentKey: string;
 }
 
-/** The keys whose values are names. */
+/**
+ * The keys whose values a recording keeps if `isName` accepts them: names, addresses and other words that are public.
+ */
 const nameKeys = `
   kind name namespace uid group groups version versions resource resources type subresource subResource verb verbs scope
   scopes operation operations names plural singular shortNames categories driver provisioner controller manager handler
@@ -23,11 +25,15 @@ const name = /^[-\w.:/*@]{1,253}$/;
 /** Reports whether an image contains a secret. The hash of a commit in its tag is none. */
 const isSecretImage = (text: string) => {
   const [, repository = "", tag = ""] = /^(.*?)(:[^/]*)?$/.exec(text) ?? [];
-  return seemsSecretName(repository, []) || seemsSecretName(tag, ["tag"]);
+  // The second argument has the names of the text. A digest or a hash is no secret if its name is `tag`.
+  return looksLikeToken(repository, []) || looksLikeToken(tag, ["tag"]);
 };
 
-/** Keys whose values are names only in certain parents. The pattern matches the keys of these parents. */
-const nameKeysByParent: Record<string, RegExp> = {
+/**
+ * Keys whose values a recording keeps, as those of `nameKeys`, but only in certain parents: in others, the values may
+ * be free text. The pattern matches the keys of these parents.
+ */
+const parentsByNameKey: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
   value: /^(?:tolerations|taints)$/,
   values: /^match(?:Label)?Expressions$/,
@@ -37,10 +43,13 @@ const nameKeysByParent: Record<string, RegExp> = {
   level: /^seLinuxOptions$/,
 };
 
-/** Reports whether a field that is named `key` or `secrets` has no secret, as in a toleration or a quota. */
-export const isNameKey = (key: string, parentKey: string): boolean =>
+/**
+ * Reports whether a field that is named `key` or `secrets` contains no secret, by the key of its parent. In a
+ * toleration, `key` is a name. In a quota, `secrets` is an amount.
+ */
+export const isHarmlessField = (key: string, parentKey: string): boolean =>
   key === "key"
-    ? nameKeysByParent.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
+    ? parentsByNameKey.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
     : key === "secrets" && quantitiesMap.test(parentKey);
 
 /** Matches keys whose values are one of a few fixed words, such as `phase`, so that recordings keep the values. */
@@ -87,28 +96,29 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
   if (freeTextMap.test(parentKey))
     return parentKey === "annotations" && securityProfileKey.test(key) && securityProfile.test(text);
   if (key === "image" || key === "imageID") return text.length <= 512 && image.test(text) && !isSecretImage(text);
-  if (labelsMap.test(parentKey)) return label.test(text) && !seemsSecretName(text, [key]);
+  if (labelsMap.test(parentKey)) return label.test(text) && !looksLikeToken(text, [key]);
   if (quantityKeyAnywhere.test(key) || (quantitiesMap.test(parentKey) && quantityKey.test(key)))
     return quantity.test(text);
   if (fixedWordKey.test(key)) return fixedWord.test(text);
   return (
-    (nameKey.test(key) || (Object.hasOwn(nameKeysByParent, key) && nameKeysByParent[key]?.test(parentKey) === true)) &&
+    (nameKey.test(key) || (Object.hasOwn(parentsByNameKey, key) && parentsByNameKey[key]?.test(parentKey) === true)) &&
     isName(text, key, parentKey)
   );
 };
 
 /** The keys of maps in which names may contain colons. In other places, a password may follow a colon. */
-const colonMap = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
+const parentOfNamesWithColon = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
 /**
- * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. A
- * UUID is no such token, as in the value of `id`, except under a key of `nameKeysByParent`.
+ * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token.
+ * `looksLikeToken` accepts a UUID if the text is called `id`. So names may be UUIDs, but not the values of the keys in
+ * `parentsByNameKey`, such as the `value` of a toleration.
  */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
-  (!text.includes(":") || colonMap.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
-  !seemsSecretName(text, [Object.hasOwn(nameKeysByParent, key) ? key : "id"]);
+  (!text.includes(":") || parentOfNamesWithColon.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
+  !looksLikeToken(text, [Object.hasOwn(parentsByNameKey, key) ? key : "id"]);
 
 /** Matches keys of maps: a plain key, a key of managed fields (`f:…`), or a host with a port. */
 const mapKey = /^(?:(?:f:)?[-\w./]{0,253}|(?:localhost|[-\w]{1,99}\.[-\w./]{1,99}):\d{1,5})$/;
@@ -118,4 +128,4 @@ const mapKey = /^(?:(?:f:)?[-\w./]{0,253}|(?:localhost|[-\w]{1,99}\.[-\w./]{1,99
  * token.
  */
 export const mayRecordMapKey = (key: string): boolean =>
-  mapKey.test(key) && !/\/\//.test(key) && !seemsSecretName(key, []);
+  mapKey.test(key) && !/\/\//.test(key) && !looksLikeToken(key, []);

@@ -37,6 +37,7 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
     }),
     ledger: (rule, reach) => {
       const ledger = inner.ledger(rule, reach);
+      // With a ledger that all clusters share, a rule also gets the cluster's name (see `sharedLedger`).
       if (reach === "clusters") notes.noteCluster(inner.cluster);
       return {
         change: async (keys, change, seconds) => {
@@ -55,6 +56,7 @@ export const noteAnswers = (capabilities: Capabilities): NotingCapabilities => {
         },
       };
     },
+    // `anew` returns the capabilities for a second evaluation without cached answers. Only the notes of that count.
     ...(inner.anew && {
       anew: () => {
         const fresh = inner.anew?.();

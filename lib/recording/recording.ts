@@ -25,7 +25,10 @@ export interface Case {
   oldObject?: KubernetesObject;
   /** The request's operation. Default: UPDATE if the case has an oldObject, else CREATE. */
   operation?: Operation;
-  /** The members of a recorded request that no other member has. A case with `request` has no defaults. */
+  /**
+   * The members of a recorded AdmissionRequest that no other member of the case contains, such as its `kind`. In a case
+   * with `request`, other members have no defaults.
+   */
   request?: RecordedRequestMembers;
   /** The resource, such as `pods/exec`. Default: the object's resource, or else the first that the rule matches. */
   resource?: string;
@@ -87,8 +90,8 @@ export interface RecordingOrigin {
   /** The time of the review in ISO 8601. */
   at: string;
   /**
-   * True if the decision for the original review may be another one: the rule read redacted text, an answer couldn't be
-   * recorded, or a script got placeholders.
+   * True if the rule may have decided differently about the original review than the recording says: the rule read
+   * redacted text, an answer couldn't be recorded, or a script got placeholders.
    */
   redacted?: true;
 }
@@ -102,17 +105,18 @@ export const convertRequestToCase = (
   const isDelete = operation === "DELETE";
   // `requireValidReview` has checked that this object is present.
   const subject = (isDelete ? oldObject : object) as KubernetesObject;
-  const isOld = !isDelete && isObject(oldObject);
+  const hasOldObject = !isDelete && isObject(oldObject);
   const unusableMembers = {
     ...("namespace" in request && !namespace && { namespace }),
     ...("subResource" in request && !subResource && { subResource }),
     ...("dryRun" in request && typeof dryRun !== "boolean" && { dryRun }),
     ...("object" in request && isDelete && { object }),
-    ...("oldObject" in request && !isDelete && !isOld && { oldObject }),
+    ...("oldObject" in request && !isDelete && !hasOldObject && { oldObject }),
   };
   return {
+    // A case has its object in the member `mutate` or `validate`.
     [phase]: subject,
-    ...(isOld && { oldObject: oldObject as KubernetesObject }),
+    ...(hasOldObject && { oldObject: oldObject as KubernetesObject }),
     operation,
     resource: subResource ? `${rest.resource.resource}/${subResource}` : rest.resource.resource,
     ...(namespace && { namespace }),

@@ -1,6 +1,6 @@
 import { isObject, parseJson } from "../json.ts";
 import { policyGroup } from "../policy/types.ts";
-import { isNameKey, isRecordableFieldPath, mayRecordMapKey, mayRecordText } from "./kept.ts";
+import { isHarmlessField, isRecordableFieldPath, mayRecordMapKey, mayRecordText } from "./kept.ts";
 import { type FieldReadTracker, inactiveFieldReadTracker } from "./reads.ts";
 import { redactSecretsInScript, seemsSecret } from "./secret-forms.ts";
 import { isBareKey, isSecretName, isSecretNumberName, isSecretVariable } from "./secret-names.ts";
@@ -39,9 +39,12 @@ interface RedactionPosition {
   isInSecretData: boolean;
   /** Whether the value is in a policy. */
   isPolicy: boolean;
-  /** Whether the value is at a path that is not redacted. */
+  /** Whether an unredacted path ends at this value, or at a value that contains it. */
   isUnredacted: boolean;
-  /** The rests of the unredacted paths that lead here. An empty rest ends at this value. */
+  /**
+   * The unredacted paths that lead to this value or below it, each without the steps that lead to this value. An empty
+   * path means this value.
+   */
   paths: readonly UnredactedPath[];
 }
 
@@ -159,6 +162,10 @@ const selectElementPaths = (paths: readonly UnredactedPath[], index: number): re
     return path[0] === index ? [path.slice(1)] : [];
   });
 
+/**
+ * Returns the members of a position below another one that say what is unredacted. `paths` are the unredacted paths,
+ * without the steps up to the position. An empty path ends there: the value and all values below it are unredacted.
+ */
 const followPaths = ({ isUnredacted }: RedactionPosition, paths: readonly UnredactedPath[]) => ({
   paths,
   isUnredacted: isUnredacted || paths.some(({ length }) => length === 0),
@@ -181,7 +188,7 @@ const valueKey =
 
 /** Reports whether a member is a secret by its own key. */
 const isSecretMember = ({ holder, key, parentKey, isPolicy }: RedactionPosition): boolean =>
-  isSecretName(key) && !isNameKey(key, parentKey) && !(isBareKey(key) && (isPolicy || hasSibling(holder)));
+  isSecretName(key) && !isHarmlessField(key, parentKey) && !(isBareKey(key) && (isPolicy || hasSibling(holder)));
 
 /** Reports whether an object has other members that show that its member `key` is a name, not a secret. */
 const hasSibling = (holder: object): boolean =>
@@ -201,7 +208,8 @@ const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
 /** Reports whether a text is a secret by the name of its variable or header, or by the argument before it. */
 const isNamedSecret = (text: string, at: RedactionPosition): boolean => {
   const name = getName(at);
-  // In the name of a variable, a part of a word is enough, as in PGPASSFILE. In the key of an object, it is not.
+  // In an object, the name is the object's own key, or that of a variable, as in `{ name, value }`. In the name of a
+  // variable, a part of a word is enough, as in PGPASSFILE. In the key of an object, it is not.
   if (!Array.isArray(at.holder)) return name === at.parentKey ? isSecretName(name) : isSecretVariable(name);
   return (
     (at.listName !== "" && isSecretVariable(at.listName)) ||

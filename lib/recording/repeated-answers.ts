@@ -6,9 +6,14 @@ import type { FieldReadTracker } from "./reads.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "./recorded-answers.ts";
 import { hasPlaceholder, type RedactValue } from "./redaction.ts";
 
-/** Repeats the answers that a rule got in two further evaluations: the first traces reads, the second is redacted. */
+/**
+ * Repeats the answers that a rule got in a review. To record the review, the rule is evaluated twice more with them:
+ * first to note which texts it reads, then with a redacted object and redacted answers.
+ */
 export interface AnswerRepeater {
-  /** Returns capabilities for the first evaluation. Their answers note reads, and are stored for the second one. */
+  /**
+   * Returns capabilities for the first evaluation. They note what the rule reads, and store each answer for the second.
+   */
   watch(reads: FieldReadTracker): Capabilities;
   /**
    * Returns capabilities for the second evaluation, with the stored answers, redacted. The rule's questions may contain
@@ -17,8 +22,10 @@ export interface AnswerRepeater {
   redact(redact: RedactValue): RedactedCapabilities;
 }
 
+/** Capabilities that give a rule the answers of a review again, with redacted texts. */
 interface RedactedCapabilities {
   capabilities: Capabilities;
+  /** Returns the questions that the rule asked and the redacted answers that it got, for the recording. */
   noted(): RecordedCapabilityAnswers;
   /** Reports whether the input of a CUE script contained placeholders. */
   isScriptInputRedacted(): boolean;
@@ -45,6 +52,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           return { ...watch(answer), json: watch(content) };
         },
         (ledgerKey, value) => {
+          // Only the value before the first change is an answer. Later values come from the rule's own changes.
           const number = numberOf(ledgerKey);
           if (!answers.has(number)) answers.set(number, value);
           return value;
@@ -64,11 +72,12 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           const answer = answers.get(number);
           // A string is the answer to a write, such as "created". It contains no secret.
           if (typeof answer === "string") return answer;
-          if (!isServiceResponse(answer)) return restoreName(redact(answer), question);
+          if (!isServiceResponse(answer)) return restoreObjectName(redact(answer), question);
           const { body, ...rest } = answer;
           return { ...redact(rest), body: redact.body(body, contents.get(answer)) };
         },
         (ledgerKey, value) => {
+          // Before its first change, a key has the stored value. Later, it has the value from the rule's own change.
           if (changed.has(ledgerKey)) return value;
           changed.add(ledgerKey);
           return redact(answers.get(numberOf(ledgerKey)));
@@ -90,8 +99,9 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
 type Question = readonly [verb: string, ...args: unknown[]];
 
 /**
- * Returns capabilities whose calls go through `answer`; those of `cue` depend only on their arguments and don't.
- * `restoreValue` gets a key of the ledger and its value, and returns the value that the rule's change gets.
+ * Returns capabilities whose calls go through `answer`. Only calls of `cue` don't, because the arguments alone
+ * determine their results. `restoreValue` gets a key of the ledger and its value, and returns the value that the rule's
+ * change gets.
  */
 const interceptAnswers = (
   capabilities: Capabilities,
@@ -140,7 +150,7 @@ const isServiceResponse = (answer: unknown): answer is HttpsResponse => {
 };
 
 /** If redaction has replaced the name of an object that the rule read by name, restores the name. */
-const restoreName = (answer: unknown, [verb, , name]: Question): unknown => {
+const restoreObjectName = (answer: unknown, [verb, , name]: Question): unknown => {
   const { metadata } = toMap(answer);
   if (verb !== "get" || toMap(metadata).name === name || metadata === undefined) return answer;
   return { ...toMap(answer), metadata: { ...toMap(metadata), name } };

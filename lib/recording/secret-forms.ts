@@ -50,7 +50,8 @@ const digest = /\b(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f
  */
 export const seemsSecret = (text: string, names: readonly string[]): boolean => {
   const decoded = decodeBase64(text);
-  // The base64 of a PEM file seems random, even that of a public certificate, which only the decoded text shows.
+  // The base64 of any PEM file seems random. So of such a file, the decoded text is tested: it shows whether the file
+  // is only a public certificate.
   return (
     [text, decoded].some((form) => secretForm.test(form) || tokenStart.test(form) || assignsSecret(form)) ||
     seemsRandom(decoded.startsWith("-----BEGIN ") ? decoded : text, names)
@@ -66,8 +67,12 @@ const seemsRandom = (text: string, names: readonly string[]): boolean => {
   return rest.search(uuid) >= 0 || isRandom(rest);
 };
 
-/** Reports whether a name or a label has the form of a secret. */
-export const seemsSecretName = (text: string, names: readonly string[]): boolean =>
+/**
+ * Reports whether a name, a label or another short text begins like a known token, or seems random. `names` has the
+ * names of the text: a UUID is no token if a name is that of an identifier, and a digest is none if it is that of a
+ * checksum.
+ */
+export const looksLikeToken = (text: string, names: readonly string[]): boolean =>
   tokenStart.test(text) || seemsRandom(text, names);
 
 const nameInText = /(-{0,2})([A-Za-z_][\w.-]*)/g;
@@ -76,7 +81,8 @@ const nameInText = /(-{0,2})([A-Za-z_][\w.-]*)/g;
 const assigned = /(?:\\{0,3}["'])?\]?\s{0,9}(?::|=>|=(?![=~]))\s*(?!(?:true|false)\b)\S/y;
 /**
  * The value of an option, as in `--token abc` or `"--token", "abc"` (in JSON, its quotes have backslashes), unless it
- * is the path of a file, another option or a boolean.
+ * is the path of a file, another option or a boolean: `(?!…)` excludes these. A word that begins with a slash is a path
+ * if it has no `+` or `=`, which base64 may have. The upper limits, such as 999, keep the search fast in any text.
  */
 const optionValue =
   /\\{0,3}["']?(?:\s{0,9},\s{0,9}["']?|[\s=]{1,9})(?!\/[\w.-]{1,99}[\w./-]{0,999}(?![\w./+=-])|-|(?:true|false)\b)\S/y;
@@ -93,16 +99,21 @@ const assignsSecret = (text: string): boolean => {
   for (const { 0: matched, 1: dashes = "", 2: name = "", index } of text.matchAll(nameInText)) {
     // The bare word `key` is the name of a secret only in `KEY=`.
     const isBare = dashes === "" && /^(?:.*\.)?keys?$/i.test(name);
-    if (!isSecretName(name) || (isBare && !(name === "KEY" && text.charAt(index + 3) === "="))) continue;
+    const isKeyVariable = name === "KEY" && text.charAt(index + 3) === "=";
+    if (!isSecretName(name) || (isBare && !isKeyVariable)) continue;
     const isFollowedBy = (pattern: RegExp): boolean => {
       pattern.lastIndex = index + matched.length;
       return pattern.test(text);
     };
     const before = text.slice(Math.max(0, index - 99), index);
     if (
+      // token: abc, or --token abc
       isFollowedBy(dashes === "" ? assigned : optionValue) ||
+      // <token>abc
       (/<(?:[\w-]{1,99}:)?$/.test(before) && isFollowedBy(content)) ||
+      // set("token", "abc")
       (/\(\s?["']$/.test(before) && isFollowedBy(nextArgument)) ||
+      // a line that is only: token abc
       (hasLines && /(?:^|\n)[ \t]*$/.test(before) && isFollowedBy(restOfLine))
     )
       return true;
@@ -129,20 +140,25 @@ const usualPairs = new Set(
 const computeOddity = (runs: readonly string[]): number => {
   let [pairs, odd] = [0, 0];
   for (const run of runs) {
-    const hasLower = /[a-z]/.test(run);
+    const hasLowerCase = /[a-z]/.test(run);
     for (let index = 1; index < run.length; index += 1) {
-      odd += computePairOddity(run.slice(index - 1, index + 1), hasLower);
+      odd += computePairOddity(run.slice(index - 1, index + 1), hasLowerCase);
       pairs += 1;
     }
   }
   return pairs === 0 ? 0 : odd / pairs;
 };
 
-/** Returns how unusual two neighbouring characters are in words: 0, 0.5 or 1. */
-const computePairOddity = (pair: string, isBesideLower: boolean): number => {
-  if (/^\d\d$/.test(pair) || usualPairs.has(pair.toLowerCase())) return /^[a-z][A-Z]$/.test(pair) ? 0.5 : 0;
+/**
+ * Returns how unusual two neighbouring characters are in words: 0, 0.5 or 1. `hasLowerCase` says whether the text
+ * around the pair contains lower-case letters.
+ */
+const computePairOddity = (pair: string, hasLowerCase: boolean): number => {
+  // A change of case, as in camelCase, counts half, whatever the letters are.
+  if (/^[a-z][A-Z]$/.test(pair)) return 0.5;
+  if (/^\d\d$/.test(pair) || usualPairs.has(pair.toLowerCase())) return 0;
   // Abbreviations in words, as in setHostnameAsFQDN, have rare pairs.
-  return /^[a-z][A-Z]$/.test(pair) || (isBesideLower && /^[A-Z]{2}$/.test(pair)) ? 0.5 : 1;
+  return hasLowerCase && /^[A-Z]{2}$/.test(pair) ? 0.5 : 1;
 };
 
 /** Reports whether a text has at least 12 letters and digits that look random. Dashes may be between them. */
@@ -161,11 +177,16 @@ const hasRandomChunk = (text: string): boolean =>
       findOddRuns(chunk).join("").length > chunk.length * 0.6,
   );
 
-/** Returns the runs of letters and digits that are no numbers, no words, and not short. */
+/**
+ * Returns the runs of characters that are neither numbers nor words: those of letters and digits mixed, and those of
+ * more than three letters whose case or whose pairs of letters are unusual in words.
+ */
 const findOddRuns = (chunk: string): string[] =>
   (chunk.match(/[A-Za-z0-9]+/g) ?? []).filter((run) =>
-    /\d/.test(run) ? /\D/.test(run) : run.length > 3 && !(wordCase.test(run) && computeOddity([run]) <= 0.2),
+    /\d/.test(run) ? /\D/.test(run) : run.length > 3 && !(wordCase.test(run) && computeOddity([run]) <= maxWordOddity),
   );
+/** The largest fraction of unusual pairs of letters that a word may have. */
+const maxWordOddity = 0.2;
 /** Matches the case of letters in words. */
 const wordCase = /^(?:[A-Z]+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*)$/;
 
@@ -174,11 +195,19 @@ const isRandomChunk = (chunk: string, minOddity: number): boolean => {
   const runs = findOddRuns(chunk);
   if (runs.some(isRandomRun)) return true;
   const joined = runs.join("");
-  // Generated names have one case: that of a pod has up to three short generated runs, as in web-7d9f8b6c5-x2x4z.
-  const isLong = hasBothCases(joined) ? joined.length >= 15 : runs.filter(({ length }) => length > 3).length > 3;
-  return isLong && computeOddity(runs) > minOddity;
+  // The generated name of a pod has one case, and up to three odd runs, as in web-7d9f8b6c5-x2x4z. So a text in one
+  // case needs more than three odd runs of more than three characters. In both cases, 15 odd characters are enough.
+  const hasEnoughOddRuns = hasBothCases(joined)
+    ? joined.length >= 15
+    : runs.filter(({ length }) => length > 3).length > 3;
+  return hasEnoughOddRuns && computeOddity(runs) > minOddity;
 };
 
+/**
+ * Reports whether a run of letters and digits looks random. `computeOddity` returns the fraction of its pairs of
+ * characters that are unusual in words. Digits or both cases make a run suspicious, so a smaller fraction is then
+ * enough. test/named-secrets.test.ts tests the limits with tokens and with ordinary texts.
+ */
 const isRandomRun = (run: string): boolean => {
   const [hasDigit, hasBoth] = [/\d/.test(run), hasBothCases(run)];
   if (run.length < 16) return run.length >= 12 && hasDigit && hasBoth && computeOddity([run]) >= 0.35;
@@ -197,8 +226,9 @@ export const redactSecretsInScript = (
 ): string | undefined => {
   const redacted = script.replace(textInScript, (matched, assignedTo = "", literal: string) => {
     const name = assignedTo.replace(/["\s:]/g, "");
-    // The value of a bare `key` is often a name, so only its form counts.
-    const isSecret = (isSecretName(name) && !isBareKey(name)) || seemsSecretName(literal, [name]);
+    // A literal is a secret by the name to which it is assigned, or by its own form. The name `key` alone proves
+    // nothing.
+    const isSecret = (isSecretName(name) && !isBareKey(name)) || looksLikeToken(literal, [name]);
     return isSecret ? `${assignedTo}"${getPlaceholder(literal)}"` : matched;
   });
   return secretForm.test(redacted) ? undefined : redacted;

@@ -21,14 +21,12 @@ const rules: [what: string, testedRule: Rule][] = [
     rule({
       summary: "Names the object and its images.",
       match: [],
+      // It reads the member `image` of each container and variable, in objects with a spec and in those without one.
       validate: ({ kind, metadata, ...members }: KubernetesObject) => {
         const { spec = members } = members as { spec?: object };
         const { containers = [], env = [] } = spec as { containers?: object[]; env?: object[] };
-        return [
-          kind,
-          metadata?.name,
-          ...[...containers, ...env].map((container) => Reflect.get(container, "image")),
-        ].join(" ");
+        const images = [...containers, ...env].map((element) => Reflect.get(element, "image"));
+        return [kind, metadata?.name, ...images].join(" ");
       },
     }),
   ],
@@ -67,6 +65,7 @@ const recordLine = async (testedRule: Rule, request: AdmissionRequest): Promise<
   const context = { name: "one", mode: "enforce" as const, settings: {}, now: new Date(0), capabilities };
   await evaluate(testedRule, testedRule.mutate ? "mutate" : "validate", request, context);
   const report = { rule: "one", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
+  // The recorder records an evaluation only once the review's log line is written, because then it was answered.
   recordingHost.writeLogLine({ ...report, request, refused: false, operations: 0 });
   return lines[0] ?? assert.fail("the review was not recorded");
 };
