@@ -8,13 +8,15 @@ export const findConflict = (some: Labels, others: Labels): string | undefined =
 const nameForm = /^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$/;
 const subdomain = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
-const characters =
-  "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const consistOf =
+  "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
 /** The unit of lengths in kube-apiserver's messages. It always counts bytes, but before 1.35 calls them characters. */
 export type LengthUnit = "bytes" | "characters";
 
-/** The unit of lengths in messages about labels, as a part of the `since` of rules. */
+/**
+ * The unit of lengths in messages about labels, by the first minor version of Kubernetes that uses it (see `since`).
+ */
 export const labelUnitSince: Record<"1.0" | "1.35", { labelUnit: LengthUnit }> = {
   "1.0": { labelUnit: "characters" },
   "1.35": { labelUnit: "bytes" },
@@ -23,7 +25,7 @@ export const labelUnitSince: Record<"1.0" | "1.35", { labelUnit: LengthUnit }> =
 /** Returns what is wrong with a label's key, in kube-apiserver's words. */
 export const findKeyFaults = (labelKey: string, unit?: LengthUnit): string[] => {
   const [firstPart = "", partAfterSlash, ...furtherParts] = labelKey.split("/");
-  const nameFault = `${characters} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
+  const nameFault = `must ${consistOf} (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`;
   if (furtherParts.length > 0)
     return [`a valid label key ${nameFault} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`];
   const namePart = partAfterSlash ?? firstPart;
@@ -60,6 +62,6 @@ export const findValueFaults = (labelValue: string, unit?: LengthUnit): string[]
   ...(labelValue === "" || nameForm.test(labelValue)
     ? []
     : [
-        `a valid label must be an empty string or ${characters.replace("must ", "")} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
+        `a valid label must be an empty string or ${consistOf} (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
       ]),
 ];

@@ -14,12 +14,12 @@ export const parseIpAddress = (text: string): number[] | undefined => {
 };
 
 /**
- * Returns an IP address in the form that a URL has as its host, because an address can be written in many ways: `127.1`
- * becomes `127.0.0.1`, `::0001` becomes `[::1]`. Returns "" for any other text.
+ * Returns the host of a URL that is made with a text. An IP address, which can be written in many ways, gets one form:
+ * `127.1` becomes `127.0.0.1`, `::0001` becomes `[::1]`. A host name stays a name. Any other text becomes "".
  */
 const toUrlHost = (text: string): string => {
   const url = `http://${text.includes(":") ? `[${text}]` : text}`;
-  // Only an IP address is accepted: the text can't add a path, a port or a user to the URL.
+  // Other characters are refused, so that the text can't add a path, a port or a user to the URL.
   return /^[\w.:]+$/.test(text) && URL.canParse(url) ? new URL(url).hostname : "";
 };
 const isIpv4 = (host: string) => /^\d+(\.\d+){3}$/.test(host);

@@ -47,6 +47,8 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
   const size = multiplyByPowerOfTen(mantissa, 9 - fraction.length + suffixExponent, digits.length);
   const capped = power > 0 && size > binaryCap ? binaryCap : size;
   const isFraction = capped > 0n && capped < unit;
+  // As upstream, a binary quantity below one unit, such as 0.0005Ki, gets the decimal notation. Decimal suffixes have
+  // at most one character; exponents, such as e3, have more.
   const notation = power > 0 && !isFraction ? "binary" : suffix.length > 1 && power === 0 ? "exponent" : "decimal";
   return { nanos: sign === "-" ? -capped : capped, notation, text };
 };
@@ -54,7 +56,7 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
 const multiplyByPowerOfTen = (mantissa: bigint, exponent: number, digits: number): bigint => {
   if (exponent >= 0) return mantissa * 10n ** BigInt(Math.min(exponent, maxExponent));
   // The divisor is limited, so that it is computed fast. A larger divisor gives the same result, because the mantissa
-  // has at most `digits` and 19 digits, which a binary suffix adds.
+  // has at most `digits + 19` digits: a binary suffix multiplies it by at most 1024^6, which adds up to 19 digits.
   return divideRoundingUp(mantissa, 10n ** BigInt(Math.min(-exponent, digits + 19)));
 };
 

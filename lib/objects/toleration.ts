@@ -3,16 +3,18 @@ import type { Toleration } from "../kubernetes/core/v1.ts";
 /** Merges two lists of tolerations, and leaves out each that another one covers. Of equal ones, the first is kept. */
 export const mergeTolerations = (first: readonly Toleration[], second: readonly Toleration[]): Toleration[] => {
   const entries = [...first, ...second].map((toleration) => ({ toleration, full: fillInToleration(toleration) }));
+  // From the last to the first: each toleration is compared with all later ones.
   const later = createCoverage();
   const notCoveredByLater = new Set(
     entries.toReversed().filter(({ full }) => {
-      // Of equal tolerations, the first is kept: later equal ones don't count here.
-      const byEqual = false;
-      const isNeeded = !later.covers(full, byEqual);
+      // A later toleration that is equal doesn't make this one superfluous: of equal ones, the first is kept.
+      const doEqualOnesCount = false;
+      const isNeeded = !later.covers(full, doEqualOnesCount);
       later.add(full);
       return isNeeded;
     }),
   );
+  // From the first to the last: each of the remaining tolerations is compared with all earlier ones, also equal ones.
   const earlier = createCoverage();
   return entries.flatMap((entry) => {
     if (!notCoveredByLater.has(entry) || earlier.covers(entry.full)) return [];
@@ -35,9 +37,11 @@ const fillInToleration = ({ key = "", operator = "", value = "", effect = "", to
 
 type FilledInToleration = ReturnType<typeof fillInToleration>;
 
-/** A toleration in a group. The tolerations of a group cover the same taints, but for different times. */
-interface Cover {
+/** A toleration in a group. The tolerations of a group tolerate the same taints, but for different times. */
+interface GroupedToleration {
+  /** All fields of the toleration, as one text. */
   id: string;
+  /** For how long it tolerates the taints. */
   seconds: number;
 }
 
@@ -47,34 +51,38 @@ interface Cover {
  */
 const createCoverage = () => {
   const ids = new Set<string>();
-  /** The two tolerations of each group with the most seconds: the second one may cover the first. */
-  const groups = new Map<string, [Cover, Cover?]>();
+  /**
+   * By group: the toleration with the most seconds, and the second longest. A toleration doesn't cover itself, so
+   * whether the longest is covered depends on the second longest.
+   */
+  const groups = new Map<string, [GroupedToleration, GroupedToleration?]>();
   return {
     add: (wide: FilledInToleration): void => {
       const { key, operator, value, effect } = wide;
-      const cover = { id: toId(wide), seconds: effect === "NoExecute" ? wide.seconds : Number.POSITIVE_INFINITY };
-      ids.add(cover.id);
+      const added = { id: toId(wide), seconds: effect === "NoExecute" ? wide.seconds : Number.POSITIVE_INFINITY };
+      ids.add(added.id);
       // Upstream treats an empty operator as Equal in the covering toleration, but not in the covered one.
       const isEqual = operator === "Equal" || operator === "";
       if (!isEqual && operator !== "Exists") return;
       const group = JSON.stringify(isEqual ? [key, effect, value] : [key, effect]);
-      const [first, second] = groups.get(group) ?? [];
-      if (first === undefined) groups.set(group, [cover]);
-      else if (first.id !== cover.id && first.seconds < cover.seconds) groups.set(group, [cover, first]);
-      else if (first.id !== cover.id && !(second && second.seconds >= cover.seconds)) groups.set(group, [first, cover]);
+      const [longest, second] = groups.get(group) ?? [];
+      if (longest === undefined) groups.set(group, [added]);
+      else if (longest.id === added.id) return;
+      else if (longest.seconds < added.seconds) groups.set(group, [added, longest]);
+      else if (!(second && second.seconds >= added.seconds)) groups.set(group, [longest, added]);
     },
-    /** With `byEqual` false, a toleration of the set that is equal to `narrow` doesn't count. */
-    covers: (narrow: FilledInToleration, byEqual = true): boolean => {
+    /** With `doEqualOnesCount` false, a toleration of the set that is equal to `narrow` doesn't count. */
+    covers: (narrow: FilledInToleration, doEqualOnesCount = true): boolean => {
       const { key, operator, value, effect, seconds } = narrow;
       const id = toId(narrow);
-      if (byEqual && ids.has(id)) return true;
-      const wider = [effect, ""].flatMap((effect) => [
+      if (doEqualOnesCount && ids.has(id)) return true;
+      const widerGroups = [effect, ""].flatMap((effect) => [
         [key, effect],
         ["", effect],
         ...(operator === "Equal" ? [[key, effect, value]] : []),
       ]);
-      return wider.some((group) =>
-        groups.get(JSON.stringify(group))?.some((cover) => cover && cover.id !== id && cover.seconds >= seconds),
+      return widerGroups.some((group) =>
+        groups.get(JSON.stringify(group))?.some((wide) => wide && wide.id !== id && wide.seconds >= seconds),
       );
     },
   };

@@ -19,7 +19,7 @@ export const parseCertificateSubject = (request: unknown): { subject: Certificat
 
 const [begin, end, dashes] = ["-----BEGIN ", "\n-----END ", "-----"];
 
-/** Finds the first valid PEM block. Text around it, blocks without an end, and headers are skipped. */
+/** Finds the first valid PEM block as Go does. Text around it, blocks without an end, and headers are skipped. */
 const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | undefined => {
   let from = 0;
   for (;;) {
@@ -35,9 +35,11 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
     let bodyIndex = opening.next;
     for (let header = readLine(text, bodyIndex); header.line.includes(":"); header = readLine(text, bodyIndex))
       bodyIndex = header.next;
-    // Go reads each line with a colon as a PEM header, even the END line. So `bodyIndex` may be after the END line.
+    // Go stops if no text follows the headers. It also stops if the END line has a colon: Go reads this line as a
+    // header, too, and so the body begins after `trailer`.
     if (bodyIndex === text.length || bodyIndex > trailer) return undefined;
-    // After headers, the END line must be a later line. Without headers, it may directly follow the BEGIN line.
+    // `end` begins with a line feed. Without headers, that may be the end of the BEGIN line: then the body is empty,
+    // and begins after `endIndex`. After headers, Go requires another line feed, and otherwise tries the next block.
     if (bodyIndex > opening.next && bodyIndex > endIndex) continue;
     const type = opening.line.slice(0, -dashes.length);
     const isClosed = text.startsWith(type + dashes, trailer);
