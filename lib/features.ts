@@ -4,7 +4,7 @@
 declare global {
   /** Whether a rule changes objects. */
   const POSTERN_MUTATES: boolean;
-  /** Whether a rule has needs. */
+  /** Whether a rule declares needs: that it reads from clusters, calls services, keeps state and the like. */
   const POSTERN_NEEDS: boolean;
   /** Whether a rule differs between minor versions of Kubernetes. */
   const POSTERN_SINCE: boolean;
@@ -14,7 +14,9 @@ declare global {
   const POSTERN_EXACT_INTEGERS: boolean;
   /** Whether the function serves a group of rules. */
   const POSTERN_GROUP: boolean;
-  /** Whether any cluster's settings use a rule's needs, so that the function asks clusters or services. */
+  /**
+   * Whether any cluster's settings use a rule's needs. Otherwise, the bundle has no code to ask clusters or services.
+   */
   const POSTERN_ASKS: boolean;
   /** Whether a rule uses the ledger. */
   const POSTERN_LEDGER: boolean;
@@ -28,6 +30,8 @@ declare global {
   const POSTERN_OBSERVED: boolean;
 }
 
+// In the bundle of a function, the build has replaced each of these names by true or false. Everywhere else, they
+// become globals, and all features are on. Their declarations say what each one switches.
 if (typeof POSTERN_MUTATES === "undefined")
   Object.assign(globalThis, {
     POSTERN_MUTATES: true,

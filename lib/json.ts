@@ -90,13 +90,14 @@ export const freezeDeep = <T>(value: T): T => {
 /** Returns a deep copy of a value. The value may be a draft (see core/patch.ts). */
 export const cloneDeep = <T>(value: T): T => copyValue(value, 0) as T;
 
-/** Returns a copy of JSON data. A value that JSON can't contain is an error. */
+/** Returns a copy of a JSON value at the level `depth`. A number that JSON doesn't have, such as NaN, is an error. */
 const copyValue = (value: unknown, depth: number): unknown => {
   if (typeof value === "number" && !Number.isFinite(value)) throw new Error(`${value} is no number that JSON has`);
   if (!isObject(value)) return value;
   if (depth === maxDepth) throw new Error(`a value is nested more than ${maxDepth} levels deep`);
   if (Array.isArray(value)) return value.map((element) => copyValue(element, depth + 1));
-  // An own member `__proto__` is assigned like any other, because the copy has it already.
+  // The spread copies even an own member `__proto__`. Without that member, the assignment below would set the
+  // prototype.
   const copy: JsonMap = { ...value };
   for (const key of Object.keys(copy)) copy[key] = copyValue(copy[key], depth + 1);
   return copy;
@@ -142,7 +143,8 @@ export const getOwn = (value: unknown, key: string | number): unknown =>
 /** Returns the map under a key. Creates it if it is absent or null. Throws if the value is anything else. */
 export const getOrCreateMap = (parent: object, key: string, field: string): JsonMap => {
   if (readOptionalMap(getOwn(parent, key), field) === undefined) setMemberToCopy(parent, key, {});
-  // The map is read again, because the parent has a copy, and a draft returns a view of it.
+  // The map is read again: the parent contains a copy of `{}`, and edits must change that copy. If the parent is a
+  // draft (see core/patch.ts), reading returns a proxy that records the edits.
   return readOptionalMap(getOwn(parent, key), field) ?? {};
 };
 

@@ -18,6 +18,7 @@ export interface Ledger {
   ): Promise<readonly (T | undefined)[]>;
 }
 
+/** A value in memory, and the time at which it is deleted, in milliseconds since 1970. */
 interface LedgerEntry {
   value: unknown;
   until: number;

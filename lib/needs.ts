@@ -106,24 +106,28 @@ export interface HttpsRequest {
   pause?: number;
   /** Returns for how many seconds an answer is cached for the same request. Without `keep`, answers aren't cached. */
   keep?(answer: HttpsResponse): number;
-  /** True if a rule may refuse because of a cached answer. Otherwise, it refuses only because of a fresh answer. */
+  /**
+   * True if a cached answer is enough for a refusal. Otherwise, a rule that refuses because of a cached answer is
+   * evaluated again with a new one.
+   */
   isLasting?: boolean;
   /** The time limit of the request in milliseconds, if it is shorter than the time that the review has left. */
   milliseconds?: number;
   /** The maximum size of the answer in bytes. */
   maximumBytes?: number;
-  /** True if the response must have the headers and trailers of the answer. */
+  /** True if the rule needs the answer's headers and trailers. Otherwise, it gets only the status and the body. */
   withHeaders?: boolean;
   connect?: Pick<RequestOptions, "agent" | "lookup"> & Pick<ConnectionOptions, "secureContext">;
 }
 
-/** A service's answer. `json` is the parsed body, in recordings. */
+/** A service's answer. */
 export interface HttpsResponse {
   status: number;
   body: string;
   /** The response headers by name; present only if the request had `withHeaders`. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
+  /** The parsed body, in a repeated evaluation that tracks what the rule reads. Rules use `parseAnswer` instead. */
   json?: unknown;
 }
 
@@ -214,7 +218,10 @@ export interface Capabilities {
   /** Sends a request as `https` does; the URL may also begin with http://. */
   http(request: HttpsRequest): Promise<HttpsResponse>;
   aws(action: AwsAction, request: AwsRequest): Promise<HttpsResponse>;
-  /** Evaluates CUE source to JSON with `evaluate`. Rejects with CUE's message if the source has no value. */
+  /**
+   * Evaluates CUE source to JSON. Rejects with CUE's message if the source has no value. The caller passes the CUE
+   * engine as `evaluate`, so that only the bundles of rules with CUE contain the engine.
+   */
   cue(source: string, evaluate: typeof evaluateCue): Promise<string>;
   /** The name of the cluster that sent the review. */
   cluster: string;

@@ -217,7 +217,7 @@ const fitStatus = (status: Status = { code: 403, reason: "Forbidden", message: "
 /** The API server's limits in characters. */
 const maxWarningLength = 256;
 const maxLengthOfAllWarnings = 4096;
-/** The characters that are kept free for the last warning. */
+/** The characters that are kept free for a last warning, such as "12 more warnings did not fit". */
 const lastWarningLength = 40;
 
 /**

@@ -61,8 +61,8 @@ interface WebhookEntryFields<Settings> {
   /** The entry's CEL matchConditions. They only save calls: without them, the rule must return the same verdicts. */
   matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;
   /**
-   * Conditions with CEL's `authorizer` that are true if the request must be denied. The API server calls the function
-   * only if they are true.
+   * Conditions with CEL's `authorizer`, such as `!authorizer.….allowed()`. They are true for a user without the right
+   * that would authorize the request. Only then, the API server calls the function, which denies the request.
    */
   authorizedBy?: OfSettings<PerPhase<NamedConditions>, Settings>;
   namespaceSelector?: OfSettings<LabelSelector, Settings>;
@@ -105,7 +105,11 @@ export interface RuleVariant<Settings>
     >
   > {
   name: string;
-  /** The failurePolicy of the entry, with and without hardening. If postern.yaml sets Ignore, this is Ignore. */
+  /**
+   * The failurePolicy of the variant's entry. Hardening, which gives the entries of security rules the failurePolicy
+   * Fail, doesn't change it. But the entry has Ignore if postern.yaml says so for the rule, or in a mode other than
+   * enforce.
+   */
   failurePolicy?: "Fail" | "Ignore";
   settings?: Partial<Settings>;
   /** An admission policy with which the API server makes the variant's decisions itself, without a call. */
@@ -146,9 +150,11 @@ export interface ManifestFault {
   path: (string | number)[];
 }
 
-/** The settings from which a rule's webhook entries are made, extended by objects of the cluster; and notes. */
+/** What a rule's webhook entries are made from, once the cluster was read. */
 export interface SettingsAfterInspection<Settings> {
+  /** The rule's settings, extended by objects of the cluster, such as policies. */
   settings: Settings;
+  /** Sentences to print for the user, such as that a policy selects a kind which the cluster doesn't serve. */
   notes: string[];
 }
 
@@ -176,15 +182,15 @@ export interface RuleDefinition<Object, Settings extends object, N extends Needs
   /** Readers for settings that contain objects. postern.yaml may name files or folders of manifests for them. */
   manifests?: { readonly [Setting in keyof Settings]?: (documents: readonly unknown[]) => ParsedManifests };
   /**
-   * From the path of a setting that names the kubeconfig file of a service, such as `imagePolicy.kubeConfigFile`, to
-   * the setting that gets the file's content when postern.yaml is read.
+   * The settings that are filled from a kubeconfig file of a service when postern.yaml is read. Each key is the path of
+   * the setting that names the file, such as `imagePolicy.kubeConfigFile`; its value is the setting that is filled.
    */
   kubeconfigs?: Readonly<Record<string, string>>;
   /** Returns settings extended by objects of the cluster. Only `match` and the rights for `needs` use the result. */
   inspectForSettings?(settings: Settings, cluster: InspectedCluster): Promise<SettingsAfterInspection<Settings>>;
   /**
-   * Returns what is wrong with settings, in a sentence. Their types are right. `clusters`: the clusters of
-   * postern.yaml.
+   * Returns what is wrong with settings, in a sentence; undefined if they are valid. It is called only with settings of
+   * the right types. `clusters`: the names of the clusters in postern.yaml.
    */
   checkSettings?(settings: Settings, clusters?: readonly string[]): string | undefined;
   /**

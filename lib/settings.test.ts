@@ -65,7 +65,7 @@ describe("findSettingsMistakes", () => {
         found,
       ));
 
-  it("findSettingsMistakes compares elements of lists and values of open maps only with their examples", () => {
+  it("findSettingsMistakes compares list elements and values of maps with any keys by examples in `elements`", () => {
     const rule = {
       settings: { names: [], labels: { "cost-center": "unknown" }, quotas: [], any: {} },
       elements: { names: "", labels: "", quotas: { hard: {}, on: true }, "quotas.*.hard": 1 },

@@ -56,20 +56,23 @@ export const findSettingsMistakes = (
   );
 };
 
-/** Returns the values at a path. Where the path leads to a list, it continues in each element. */
+/**
+ * Returns the values that the remaining keys of a path lead to from `value`, and their whole paths. Where the path
+ * leads to a list, it continues in each element. `pathSoFar` is the path of `value`.
+ */
 const listValues = (
   value: unknown,
-  [key, ...rest]: readonly string[],
-  path: (string | number)[],
+  [key, ...remainingKeys]: readonly string[],
+  pathSoFar: (string | number)[],
 ): { path: (string | number)[]; value: unknown }[] => {
   if (Array.isArray(value))
     return value.flatMap((element, index) => {
-      const elementPath = [...path, index];
-      if (key !== undefined) return isMap(element) ? listValues(element, [key, ...rest], elementPath) : [];
+      const elementPath = [...pathSoFar, index];
+      if (key !== undefined) return isMap(element) ? listValues(element, [key, ...remainingKeys], elementPath) : [];
       return [{ path: elementPath, value: element }];
     });
-  if (key === undefined) return [{ path, value }];
-  return isMap(value) && Object.hasOwn(value, key) ? listValues(value[key], rest, [...path, key]) : [];
+  if (key === undefined) return [{ path: pathSoFar, value }];
+  return isMap(value) && Object.hasOwn(value, key) ? listValues(value[key], remainingKeys, [...pathSoFar, key]) : [];
 };
 
 /** Compares a map with a map of defaults. `place` is the path with `*` for each element, as in `SettingElements`. */
@@ -81,6 +84,7 @@ const compareMaps = (
   elements: SettingElements,
 ): SettingsMistake[] => {
   if (!isMap(settings)) return [{ path, sentence: `must be a map, not ${describeValue(settings)}` }];
+  // A map with any keys: `elements` has an example, and each value of the map is compared with it.
   if (Object.hasOwn(elements, place))
     return Object.entries(settings).flatMap(([key, value]) =>
       compareValues(elements[place], value, [...path, key], `${place}.*`, elements),
@@ -123,6 +127,7 @@ const compareValues = (
     const element: unknown = Object.hasOwn(elements, place) ? elements[place] : example[0];
     return value.flatMap((item, index) => compareValues(element, item, [...path, index], `${place}.*`, elements));
   }
+  // The default `{}` accepts any map, unless `elements` has an example of a value in that map.
   const isCompared = isMap(example) && (Object.keys(example).length > 0 || Object.hasOwn(elements, place));
   return isCompared ? compareMaps(example, value, path, place, elements) : [];
 };
