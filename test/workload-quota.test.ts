@@ -426,7 +426,7 @@ describe("workload-quota", () => {
       (name) => locate("q", "east", `apps/deployments/a/${name}`).part === part,
     );
     const [last = "", ...others] = names;
-    const full = /^quota q has no room for a reservation beside those of this cluster's objects with similar names/;
+    const full = /^quota q has no room for this reservation, as the ledger's value for this name is full/;
     for (const forge of others) {
       await model.run({ forge, replicas: 0, isUpdate: false });
       if (full.test(model.readMessage())) break;

@@ -14,7 +14,10 @@ export interface Change {
   measure: Measure;
   /** True if the request may use more of a quota; false if it can only use less. */
   grows: boolean;
-  /** If false, the object is counted only if it already has a reservation. */
+  /**
+   * True if the object may be counted from now on. False for a request that must not add an object to the ledger, such
+   * as the update of a Pod by its controller: the object is then counted only if it already has a reservation.
+   */
   isNew: boolean;
   /** True if an object of a counted kind controls the object. */
   isOwned: boolean;
@@ -42,6 +45,7 @@ export const findChange = async (
 ): Promise<Change | string | undefined> => {
   if (request.operation === "DELETE") {
     const owner = findCountedOwner(object, kinds);
+    // An object that is counted with its owner has no reservation to release.
     return owner && !owner.kind.includesOwnedOnlyIf
       ? undefined
       : { measure: nothing, grows: false, isNew: false, isOwned: false };
@@ -65,7 +69,9 @@ export const findChange = async (
   const [isOwned, wasOwned] = [owner !== undefined, findCountedOwner(before, kinds) !== undefined];
   const isByController = includesUser(controllers, request.userInfo);
   if (owner && isByController && !wasOwned) {
+    // A controller adopts an existing object: from now on, it is counted with its owner, and uses nothing by itself.
     if (before) return { measure: nothing, grows: false, isNew: false, isOwned };
+    // A controller creates an object: it is counted with its owner, unless `includesOwnedOnlyIf` says otherwise.
     const { group, resource, includesOwnedOnlyIf } = owner.kind;
     const ownerObject =
       includesOwnedOnlyIf &&
@@ -74,6 +80,7 @@ export const findChange = async (
   }
 
   const measure = await measureWorkload(after, kind, runtimeClasses);
+  // Before it lost its owner, an object was counted with the owner, and used nothing by itself.
   const wasCounted = before !== null && (isOwned || !wasOwned);
   const oldMeasureOrFault = wasCounted ? await measureWorkload(before, kind, runtimeClasses) : nothing;
   if (typeof measure === "string")
@@ -81,5 +88,6 @@ export const findChange = async (
   const oldMeasure = typeof oldMeasureOrFault === "string" ? nothing : oldMeasureOrFault;
   const grows = isMore(measure, oldMeasure) || (isOwned && !wasOwned);
   if (!grows && !isMore(oldMeasure, measure)) return undefined;
+  // Updates of an owned object by a controller are no reason to count the object.
   return { measure, grows, isNew: !(isOwned && wasOwned && isByController), isOwned };
 };

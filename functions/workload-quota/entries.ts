@@ -69,14 +69,17 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
     ...(quotas.every((quota) => quota.namespaces) && {
       "is-in-a-namespace-with-a-quota": `request.?namespace.orValue("") in ${JSON.stringify([...new Set(namespaces)])}`,
     }),
+    // Skips creations by a controller, and all deletions, of objects that a counted object controls.
     "is-not-counted-with-its-owner": `request.operation == "CREATE" ? !(${isController} && ${isControlled("object")}) :
       request.operation != "DELETE" || !${isControlled("oldObject")}`,
+    // Skips updates that change neither the spec nor the status nor the owners.
     "may-use-more-or-less": `request.operation != "UPDATE" || request.?subResource.orValue("") != "" || ${["spec", "status", "metadata.?ownerReferences"].map((path) => `object.?${path} != oldObject.?${path}`).join(" || ")}`,
+    // Skips updates of a status by which the object neither ends nor starts again.
     "may-have-ended": `request.?subResource.orValue("") != "status" || ${buildEndedCondition(kinds, "object", "oldObject")} || ${buildEndedCondition(kinds, "oldObject", "object")}`,
   };
 };
 
-/** Returns the conditions of the entry `returns`: for jobs and Pods that have ended and may run again. */
+/** Returns the conditions of the webhook entry `returns`, for updates by which ended jobs and Pods may start again. */
 export const buildReturnConditions = (settings: WorkloadQuotaSettings): NamedConditions => ({
   ...buildConditions(settings),
   "may-have-ended": buildEndedCondition(listCountedKinds(settings), "oldObject", "object"),

@@ -4,11 +4,14 @@ export interface PodGroup {
   template: string;
   /** "spark": at this path is no Pod template, but the fields of the Spark operator for a driver or executors. */
   notation?: "spark";
-  /** The paths to numbers of Pods, which are multiplied. A number that is absent counts as 1. */
+  /**
+   * The paths to numbers whose product is the number of Pods: for a JobSet, the number of Jobs and their parallelism.
+   * An absent number counts as 1, and so does an empty list.
+   */
   replicas: readonly string[];
-  /** The path to a lower bound of the first number of `replicas`. */
+  /** The path to a lower bound of the first number of `replicas`, such as `minReplicas` for replicas. */
   minimum?: string;
-  /** The path to an upper bound of the last number of `replicas`. */
+  /** The path to an upper bound of the last number of `replicas`, such as a Job's `completions` for parallelism. */
   maximum?: string;
 }
 
@@ -42,6 +45,7 @@ export interface CountedKind {
 
 const isSuspended: readonly RequiredValue[] = [{ path: "spec.suspend", values: [true] }];
 
+/** The members that Deployments and similar kinds share. `scale` is the number that the scale subresource sets. */
 const replicated = {
   groups: [{ template: "spec.template", replicas: ["spec.replicas"] }],
   scale: "spec.replicas",
@@ -65,7 +69,10 @@ const createTrainingJob = (specs: string) => ({
   endsOnlyIf: [{ path: "spec.runPolicy.cleanPodPolicy", values: ["All", "Running"] }],
 });
 
-/** Returns the groups of Pods of a Ray cluster whose spec is at a path. */
+/**
+ * Returns the groups of Pods of a Ray cluster whose spec is at a path: the head, which is one Pod, and groups of workers
+ * with the product of their `replicas` as the number of Pods.
+ */
 const createRayGroups = (spec: string): PodGroup[] => [
   { template: `${spec}.headGroupSpec.template`, replicas: [] },
   {

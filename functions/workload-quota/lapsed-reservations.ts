@@ -7,16 +7,17 @@ import {
   type Excess,
   getPartKey,
   hasLapsed,
-  hasPodsLess,
   type Kept,
   partCount,
   type Reservation,
   type ReservationPlace,
   type Sighting,
+  usesLessForPods,
 } from "./reservations.ts";
 
-/** The results of reading objects whose reservations may be too large. */
+/** The results of reading objects that may use less by now than their reservations. */
 export interface ReadReservations {
+  /** The reservations whose objects were read, each with what its object uses now. */
   sightings: Sighting[];
   /** The end of a refusal's message if some of these objects could not be read. */
   note: string;
@@ -84,7 +85,7 @@ export const readLapsed = async (
       const readSighting = async (): Promise<Sighting[]> => {
         const seen = await readObject(quota, place.object, before);
         if (typeof seen === "string") throw new Error(seen);
-        const hasFewer = hasLapsed(before, now) && hasPodsLess(before, seen) && !isPod(place.object);
+        const hasFewer = hasLapsed(before, now) && usesLessForPods(before, seen) && !isPod(place.object);
         if (!hasFewer || !(await mayRunMore(quota, place.object, seen))) return [{ place, before, seen }];
         remaining++;
         return [];

@@ -18,8 +18,8 @@ import {
 import type { Quota } from "./settings.ts";
 
 /**
- * The amounts of a quota that objects have: `used` for objects that were read from the cluster after their last change,
- * and `reserved` for all other objects.
+ * How much of a quota objects consume: `used` by objects that were read from the cluster after their last change, and
+ * `reserved` by all other objects.
  */
 export interface QuotaShare {
   used: Amounts;
@@ -27,8 +27,8 @@ export interface QuotaShare {
 }
 
 /**
- * A whole quota. `clusters` has the shares of the clusters that `readShare` has read. The amounts of all other clusters
- * count in `reserved`.
+ * A whole quota. `clusters` has the shares of the clusters that `readShare` has read, and `used` is the sum of theirs.
+ * `reserved` is everything else: what these clusters reserve, and all that other clusters use or reserve.
  */
 export interface QuotaState extends QuotaShare {
   hard: Amounts;
@@ -69,7 +69,7 @@ export const readQuota = async (
   return {
     hard: findSmallest(inForce.length > 0 ? inForce.map((recorded) => recorded.hard) : [hard]),
     used,
-    // `scope.used` is the sum of all reservations.
+    // `scope.used` is what all objects use or reserve. Without what is used, the reserved amounts remain.
     reserved: combineAmounts(scope?.used ?? {}, used, subtractQuantities),
     clusters,
   };
@@ -99,9 +99,9 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 };
 
 /**
- * Returns the ledger's values for `keys` without the reservations of an object. If the object has no reservation in a
- * quota, because it is counted with its owner, it gets the one that `reserve` returns, so that its review charges
- * nothing; the quota's sum doesn't change.
+ * Returns the ledger's values for `keys` as if an object didn't exist: without its reservations. If the object has no
+ * reservation in a quota, because it is counted with its owner, it gets the one that `reserve` returns. This one is
+ * larger than the object, so its review finds no growth and charges nothing. The quota's sum doesn't change.
  */
 export const takeOut = (
   keys: readonly string[],
@@ -123,7 +123,10 @@ export const takeOut = (
   return keys.map((key) => ledgered.get(key));
 };
 
-/** Returns a value without unseen amounts: those of reservations, and their sums in `clusters`. */
+/**
+ * Returns a value without unseen amounts: those of reservations, and `clusters`, which has only their sums. The objects
+ * that `postern check` counts exist in the cluster, so none of their amounts is unseen.
+ */
 export const toStored = (ledgered: Kept | undefined): Kept | undefined => {
   if (!ledgered) return undefined;
   const { clusters: _, objects, ...rest } = ledgered;

@@ -70,9 +70,10 @@ export const measureWorkload = async (
       limits.push(multiply(pod.limits));
     }
   }
-  const hasElements = ({ template }: PodGroup) =>
+  // An empty list of templates is valid, such as `tasks: []` in a Volcano job. A missing list is not valid.
+  const hasTemplateList = ({ template }: PodGroup) =>
     template.includes("*") && getValue(object, template.replace(/\.?\*.*/, "")) !== undefined;
-  if (templates === 0 && !kind.mayHaveNoTemplate && !kind.groups.some(hasElements))
+  if (templates === 0 && !kind.mayHaveNoTemplate && !kind.groups.some(hasTemplateList))
     return `${kind.groups.map(({ template }) => template).join(" or ")} must be a Pod template`;
   return { countName, pods, requests: sumAmounts(requests), limits: sumAmounts(limits) };
 };
@@ -97,7 +98,11 @@ export const hasEnded = (object: unknown, { phase, conditions = [], endsOnlyIf =
       .map(toMap)
       .some(({ type, status }) => status === "True" && conditions.some((condition) => condition === type)));
 
-/** Returns the product of a group's `replicas`: the first is raised to `minimum`, the last lowered to `maximum`. */
+/**
+ * Returns the number of Pods of a group: the product of its `replicas`; or a sentence about an invalid number.
+ * `minimum` bounds the first number: a Ray worker group has at least `minReplicas` × `numOfHosts` Pods. `maximum`
+ * bounds the last: each of a JobSet's Jobs has at most `completions` Pods.
+ */
 const countPods = (
   object: unknown,
   { replicas, minimum, maximum }: PodGroup,
@@ -207,6 +212,7 @@ export const getAmount = (measure: Measure, name: string): Quantity => {
 /** Reports whether a measure is larger than another one in at least one amount. */
 export const isMore = (one: Measure, other: Measure): boolean =>
   one.pods > other.pods ||
+  // Compared with `nothing`, an object is larger because it counts as an object.
   (one.countName !== "" && one.countName !== other.countName) ||
   (["requests", "limits"] as const).some((part) =>
     [...one[part]].some(([name, { nanos }]) => nanos > (other[part].get(name) ?? zeroQuantity).nanos),

@@ -83,13 +83,15 @@ interface SeenObject {
   measureOrFault: Measure | string;
 }
 
-/** A part of a cluster's objects: those that were read since reservations were last compared with the cluster. */
+/** The objects of a cluster that were read since reservations were last compared with the cluster. */
 interface Slice {
+  /** A time before the first of them was read, in milliseconds since 1970. */
   began: number;
-  /** The part that was read of each kind, such as `apps/deployments`; undefined if no page of the kind was read. */
+  /** The range of each kind, such as `apps/deployments`, that was read; undefined if no page of the kind was read. */
   ranges: Map<string, ReadRange | undefined>;
-  /** The objects by their keys: at each index, those with a reservation in the part of the ledger with this number. */
+  /** At index N, by their keys: the objects whose reservations belong to part N of the ledger (getPartNumber). */
   parts: Map<string, SeenObject>[];
+  /** The number of objects. */
   size: number;
 }
 
@@ -137,6 +139,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     const { place: unfinished, last } = state ?? {};
     if (!unfinished && last?.settings === settingsHash && began < last.began + interval) return undefined;
     const result = { began, settings: settingsHash, objects: 0, charged: 0, credited: 0, faults: [] };
+    // A place in a recount includes its results so far. A new recount begins with the kind at index 0.
     const start = unfinished?.settings === settingsHash ? unfinished : beginKind(result, 0, began);
     const slice: Slice = {
       began,
@@ -146,7 +149,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     };
     const { place: nextPlace, failure } = await readSlice(context, kinds, start, slice);
     const place = await correctReservations(context, slice, nextPlace);
-    const hasEnded = place.kind === kinds.length;
+    const hasEnded = place.kind === kinds.length; // the last kind was read
     const newState = hasEnded ? endRecount(state, place, readTime()) : { ...state, place };
     const oldState = state;
     // If another call has changed the state in the meantime, this call ends. Equal corrections by both calls do no
@@ -211,7 +214,7 @@ const readSlice = async (
   return { place };
 };
 
-/** Reads one page of a kind and adds its objects to the slice. Returns the place of the next page. */
+/** Reads one page of a kind and adds its objects to the slice of this call. Returns the place of the next page. */
 const readPage = async (
   { settings, ledger, listPage, namespaces, runtimeClasses, readTime }: RecountContext,
   kinds: readonly CountedKind[],
@@ -257,9 +260,11 @@ const readPage = async (
     slice.size++;
   }
   const isEnd = next === "";
+  // The page extends what the slice has of the kind; the first page of the kind in this slice begins a range.
   const range = slice.ranges.get(toPlural(kind)) ?? { since: place.since, after: place.after };
   slice.ranges.set(toPlural(kind), { ...range, upTo: isEnd ? undefined : after });
   const objects = place.objects + items.length;
+  // No page of the next kind can be older than the current time.
   return isEnd
     ? beginKind({ ...place, objects }, place.kind + 1, readTime())
     : { ...place, objects, ...(version && { version }), after, next };
@@ -280,6 +285,7 @@ const correctReservations = async (
     // If the quota no longer covers this cluster, its reservations are removed, whatever the slice contains.
     const isCovered = coversCluster(quota, ledger.cluster);
     const findTime = (object: string) => {
+      // A time before the object's place in the list was read; undefined if this slice lacks that place.
       const since = isCovered ? findReadTime(slice, object) : slice.began;
       // A recount reads Pods first. If an object is deleted after that, the recount has counted its Pods with it, and
       // not separately. So the reservation of an object is removed only if it had lapsed when the recount began.
@@ -304,6 +310,8 @@ const correctReservations = async (
     metrics = [...metrics, ...[...corrections.values()].flatMap(findMetric)];
   };
   for (const quota of settings.quotas) {
+    // A quota with users or groups counts only objects of these users, but an object doesn't say which user created it.
+    // So it is charged only if it belongs to an object with a reservation: `reserved` has their namespaces and names.
     const reserved = quota.users || quota.groups ? new Set<string>() : undefined;
     const forEachPart = async (act: (part: number) => Promise<void>) => {
       for (let part = 0; part < partCount; part += partsAtOnce)
@@ -330,9 +338,10 @@ const correctReservations = async (
 };
 
 /**
- * Reports whether an object may be left over from a deleted object with a reservation; `reserved` has the namespaces
- * and names of objects with reservations. It compares beginnings of names: a Pod `web-7d4b-x2x` has the owner
- * `web-7d4b`, which belonged to the Deployment `web`.
+ * Reports whether a deleted object with a reservation may have been an owner of an object, or the owner's owner.
+ * `reserved` has the `NAMESPACE/NAME` of objects with reservations; an object's key is GROUP/RESOURCE/NAMESPACE/NAME.
+ * It looks for all beginnings of the owner's name: a Pod `web-7d4b-x2x` has the owner `web-7d4b`, which belonged to the
+ * Deployment `web`. An object that is counted with its owner still has the owner.
  */
 const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
   if (owner === undefined || isCountedWithOwner) return false;
@@ -343,7 +352,8 @@ const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isC
 
 /**
  * Lists corrections of the reservations in a part that differ from the objects in the cluster, by the keys of the
- * objects. If the quota has users or groups, `reserved` has the namespaces and names of the objects with reservations.
+ * objects. If the quota has users or groups, `reserved` has the namespaces and names of the objects with reservations:
+ * others are not charged, because an object doesn't say which user created it.
  */
 const listCorrections = (
   ledgerPart: Kept | undefined,
@@ -360,6 +370,7 @@ const listCorrections = (
     // Only reservations that lapsed before the list was read are corrected: no later write can have changed the object.
     if (since === undefined || !hasLapsed(before, since)) continue;
     const found = clusterObjects.get(object);
+    // An object that is counted with its owner isn't counted by itself, unless it was charged separately (`isOwned`).
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
     if (isCounted && typeof found?.measureOrFault === "string") continue;
     const measure = isCounted && typeof found?.measureOrFault === "object" ? found.measureOrFault : undefined;
@@ -371,7 +382,6 @@ const listCorrections = (
     const { quotas, version, isCountedWithOwner, measureOrFault } = found;
     if (reservations.has(object) || isCountedWithOwner || !quotas.includes(quota) || typeof measureOrFault === "string")
       continue;
-    // An object doesn't say which user created it.
     if (reserved && !mayRemainOf(reserved, object, found)) continue;
     const used = measureReservation(measureOrFault, quota);
     if (Object.keys(used).length > 0)
@@ -380,23 +390,27 @@ const listCorrections = (
   return corrections;
 };
 
-/** Returns a time before the slice's list was read; undefined if the slice lacks the object's place in the list. */
+/**
+ * Returns a time before the place was read at which a list sorted by names has the object, if it exists. Returns
+ * undefined if the slice doesn't contain this place: then it can't say whether the object exists.
+ */
 const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
   const [group = "", resource = "", namespace, name] = object.split("/");
   const plural = toPlural({ group, resource });
   // The settings no longer count this kind, so its reservations are removed.
   if (!ranges.has(plural)) return began;
-  const range = ranges.get(plural);
+  const range = ranges.get(plural); // undefined if no page of the kind was read
   const position = `${namespace}/${name}`;
   return range && position > range.after && (range.upTo === undefined || position <= range.upTo)
     ? range.since
     : undefined;
 };
 
-/** Returns the name of the metric for a correction. If a review released the reservation, there is no drift. */
+/** Returns the name of the metric that counts a correction, if there is one. */
 const findMetric = ({ before, after }: Correction): string[] => {
   if (!before || (after && hasMore(after.used, before.used))) return ["drift_charged"];
   // If there is no object for a charge, the API server has never stored the admitted write.
   if (before.phase === "charged") return after ? [] : ["unseen_reservations"];
+  // In the phase "released", a review has noted that the object may use less. So its correction isn't drift.
   return before.phase === "seen" ? ["drift_credited"] : [];
 };

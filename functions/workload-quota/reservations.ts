@@ -29,9 +29,15 @@ export interface Reservation {
   version: string;
   /** True if the object is counted although a counted object controls it. */
   isOwned?: true;
-  /** The part of `used` that no read of the object has confirmed. Only quotas with a limit for `unseen` have it. */
+  /**
+   * The part of `used` that no read of the object has confirmed: it was charged, but the cluster hasn't stored it as
+   * far as is known. Only quotas that limit this part (getUnseenPercent) have it.
+   */
   unseen?: Amounts;
-  /** True if the object was read after the last charge, but before the charge lapsed: only `unseen` was corrected. */
+  /**
+   * True if the object was read after the last charge, but before the charge lapsed. As the charged write could still
+   * be stored, `used` stayed as it was, and only `unseen` was corrected.
+   */
   isRead?: true;
 }
 
@@ -46,8 +52,9 @@ interface RecordedHard {
 export interface Kept {
   /** The sum of all reservations of the quota. */
   used?: Amounts;
+  /** The limits of the versions of the rule that are live. */
   hards?: readonly RecordedHard[];
-  /** For each cluster, the sum of `unseen` of its reservations. */
+  /** For each cluster, the sum of `unseen` of its reservations: of amounts that no read of an object has confirmed. */
   clusters?: Readonly<Record<string, { unseen: Amounts }>>;
   objects?: Readonly<Record<string, Reservation>>;
 }
@@ -57,8 +64,8 @@ export type Ledgered = Map<string, Kept | undefined>;
 
 /**
  * The milliseconds after which the API server can no longer store a write that a review admitted: its request timeout
- * of 60 s, and 10 s, by which the clocks of two functions may differ. The ledger refuses a clock that differs by more
- * than 5 s.
+ * of 60 s, and 10 s, by which the clocks of two functions may differ. The ledger refuses a clock that differs from its
+ * own by more than 5 s, so one clock may be 5 s early and another one 5 s late.
  */
 const lapseMilliseconds = 60_000 + 10_000;
 
@@ -95,6 +102,10 @@ export const computeHash = (text: string): number => {
 /** Returns the number of the part that contains an object's reservation. */
 export const getPartNumber = (object: string): number => computeHash(object) % partCount;
 
+/**
+ * Returns the keys under which the ledger has a reservation: of the quota's own value with its sums (`scope`), and of
+ * the value with the reservation (`part`). The reservations of a cluster are distributed over `partCount` such values.
+ */
 export const locate = (quota: string, cluster: string, object: string): ReservationPlace => ({
   cluster,
   scope: getScopeKey(quota),
@@ -108,8 +119,9 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
 };
 
 /**
- * Replaces reservations of a part, and changes the quota's sum, and the cluster's sum of unseen amounts, by the
- * differences. Nothing else changes these sums.
+ * Replaces reservations in a part: a value of the ledger that has some of the quota's reservations in a cluster. Also
+ * changes the sums in the quota's own value (`scope`) by the differences: the sum of `used`, and the cluster's sum of
+ * `unseen`. Nothing else changes these sums.
  */
 export const replaceReservations = (
   ledgered: Ledgered,
@@ -130,16 +142,23 @@ export const replaceReservations = (
     }
     return toAmounts([...amounts]);
   };
-  const used = changeSum(scope.used, "used");
-  const { [cluster]: ofCluster, ...others } = clusters;
-  const unseen = changeSum(ofCluster?.unseen, "unseen");
-  const sums = Object.keys(unseen).length > 0 ? { ...others, [cluster]: { unseen } } : others;
+  const usedOfQuota = changeSum(scope.used, "used");
+  const { [cluster]: ofCluster, ...otherClusters } = clusters;
+  const unseenOfCluster = changeSum(ofCluster?.unseen, "unseen");
+  const newClusters =
+    Object.keys(unseenOfCluster).length > 0
+      ? { ...otherClusters, [cluster]: { unseen: unseenOfCluster } }
+      : otherClusters;
   for (const [object, reservation] of replaced)
     if (reservation) objects.set(object, reservation);
     else objects.delete(object);
   ledgered.set(part, objects.size > 0 ? { objects: Object.fromEntries(objects) } : undefined);
-  if (isSame(used, scope.used ?? {}) && isSame(sums, clusters)) return;
-  ledgered.set(scopeKey, { ...scope, used, ...(Object.keys(sums).length > 0 && { clusters: sums }) });
+  if (isSame(usedOfQuota, scope.used ?? {}) && isSame(newClusters, clusters)) return;
+  ledgered.set(scopeKey, {
+    ...scope,
+    used: usedOfQuota,
+    ...(Object.keys(newClusters).length > 0 && { clusters: newClusters }),
+  });
 };
 
 const replaceReservation = (ledgered: Ledgered, place: ReservationPlace, reservation: Reservation | undefined): void =>
@@ -159,14 +178,20 @@ export const toAmounts = (amounts: readonly (readonly [string, Quantity])[]): Am
 export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
   Object.keys(amounts).some((name) => compareQuantities(get(amounts, name), get(others, name)) > 0);
 
-/** Returns the amounts of an object for the names in a quota's `hard`, and the names in the object's reservation. */
+/**
+ * Returns how much an object uses of each name in a quota's `hard`, and of each name that is only in the object's
+ * reservation, because another version of the rule has another `hard`.
+ */
 export const measureReservation = (measure: Measure, { hard }: Quota, reservation?: Reservation): Amounts => {
   const names = new Set([...Object.keys(hard), ...Object.keys(reservation?.used ?? {})]);
   return toAmounts([...names].map((name) => [name, getAmount(measure, name)]));
 };
 
-/** Reports whether an object that was read uses less for its Pods than its reservation. */
-export const hasPodsLess = ({ used }: Reservation, seen: Measure | undefined): boolean =>
+/**
+ * Reports whether an object, as it was read, uses less for its Pods than it has reserved. `seen` is undefined if the
+ * object is gone. Amounts such as `count/deployments.apps` are for the object itself, not for its Pods.
+ */
+export const usesLessForPods = ({ used }: Reservation, seen: Measure | undefined): boolean =>
   Object.keys(used).some((name) => {
     const seenAmount = seen ? getAmount(seen, name) : zeroQuantity;
     return !name.startsWith("count/") && compareQuantities(get(used, name), seenAmount) > 0;
@@ -202,12 +227,14 @@ export const recordHard = (
   return smallest;
 };
 
-/** The charge of one object to a quota. `version` and `isOwned` become those of the reservation. */
+/** The charge of one object to a quota. */
 export interface Charge {
   quota: Quota;
   place: ReservationPlace;
   measure: Measure;
+  /** The API version of the request. */
   version: string;
+  /** True if an object of a counted kind controls the object. */
   isOwned: boolean;
   /** If false, the object is charged only if it already has a reservation. */
   isNew: boolean;
@@ -333,14 +360,16 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
 };
 
 /**
- * Replaces a reservation by the amounts of its object as it was read, unless another review has changed the reservation
- * since then. If the reservation hasn't lapsed, an admitted write may still be stored, so only `unseen` is replaced: by
- * the part of the reservation that the object didn't use.
+ * Replaces a reservation by the amounts of its object as it was read, or deletes it if the object is gone (`seen` is
+ * undefined); does nothing if another review has changed the reservation since then. If the reservation hasn't lapsed,
+ * an admitted write may still be stored. Then `used` stays, and only `unseen` is replaced: by the part of the
+ * reservation that the object, when it was read, didn't use.
  */
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);
   if (!current || !isSame(current, before)) return;
   const limits = (ledgered.get(place.scope)?.hards ?? []).flatMap(({ hard }) => Object.keys(hard));
+  // `hard` may have names that the reservation lacks, if `hard` was changed.
   const names = [...new Set([...limits, ...Object.keys(before.used)])];
   const used = seen && toAmounts(names.map((name) => [name, getAmount(seen, name)]));
   if (hasLapsed(before, now)) {

@@ -59,7 +59,10 @@ const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => 
   };
 };
 
-/** Returns the values of a ledger in which one object has a reservation of 9 cpu. */
+/**
+ * Returns the values of a ledger in which one object has a reservation of 9 cpu: under the key `scope`, the quota's
+ * sum, and under the key `part`, the reservation. Its phase "seen" says that the object was found in the cluster.
+ */
 const reserve = (object: string, reservation: Partial<Reservation>, cluster = "east") => {
   const { scope, part } = locate("q", cluster, object);
   const used = { "requests.cpu": "9" };
@@ -95,7 +98,7 @@ it("workload-quota refuses a quota with an unknown cluster, unless postern.yaml 
     kinds: [],
     controllers: { users: [], groups: [] },
   };
-  const sentence = "must have clusters of postern.yaml as clusters in quotas[0], not eats";
+  const sentence = 'must name clusters of postern.yaml in quotas[0].clusters, not "eats"';
   assert.equal(findSettingsFault(settings, ["east", "west"]), sentence);
   assert.equal(findSettingsFault(settings, ["east", "eats"]), undefined);
   assert.equal(findSettingsFault(settings), undefined);

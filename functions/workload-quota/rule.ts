@@ -164,11 +164,12 @@ export default rule({
 /** Formats an excess as a sentence for the user. */
 const formatExcess = ({ quota, limit, requested, used, limited }: Excess): string => {
   if (limit === "room")
-    return `quota ${quota.name} has no room for a reservation beside those of this cluster's objects with similar names: try another name`;
+    return `quota ${quota.name} has no room for this reservation, as the ledger's value for this name is full: try another name`;
   const [exceeded, sum] =
     limit === "hard"
       ? ["quota", "used"]
       : [`unseen: ${getUnseenPercent(quota)}% of quota`, "reserved in this cluster and not seen yet"];
+  // After 70 seconds (lapseMilliseconds), the API server can no longer store an admitted write: its charge is undone.
   const remedy = hasMore(requested, limited)
     ? "begin with less, or ask for a larger `unseen` in the quota's settings"
     : "try again: what the cluster has stored by then is seen, and the rest is credited after 70 seconds";

@@ -22,7 +22,11 @@ export interface Quota {
   unseen?: string;
 }
 
-/** Returns the percentage `unseen` of a quota; undefined if it is 100, because the check of `hard` is enough then. */
+/**
+ * Returns how many percent of `hard` objects of one cluster may reserve before the rule has read them from the cluster
+ * (`unseen`). Returns undefined for 100 percent, because the check of `hard` is enough then. The default is 50 percent,
+ * so that one cluster alone can't fill the quota, or 100 percent for a quota of a single cluster.
+ */
 export const getUnseenPercent = ({ clusters, unseen }: Quota): bigint | undefined => {
   const percent = BigInt(unseen?.slice(0, -1) ?? (clusters?.length === 1 ? 100 : 50));
   return percent < 100n ? percent : undefined;
@@ -40,15 +44,17 @@ interface AddedKind {
 export interface WorkloadQuotaSettings {
   quotas: Quota[];
   kinds: AddedKind[];
+  /** The users whose objects, such as the Pods of a Deployment, are counted with the workload that controls them. */
   controllers: { users: string[]; groups: string[] };
 }
 
 /** Returns all counted kinds: the kinds of the settings, and the built-in kinds that the settings don't replace. */
 export const listCountedKinds = ({ kinds }: WorkloadQuotaSettings): CountedKind[] => {
   const added = kinds.map(({ group, resource, kind, template, replicas }): CountedKind => {
+    // With `*`, each element of a list has its own number of replicas, and the scale subresource can't set them.
     const isScalable = replicas !== undefined && !replicas.includes("*");
-    const groups = [{ template, replicas: replicas === undefined ? [] : [replicas] }];
-    return { group, resource, kind, groups, ...(isScalable && { scale: replicas }) };
+    const podGroups = [{ template, replicas: replicas === undefined ? [] : [replicas] }];
+    return { group, resource, kind, groups: podGroups, ...(isScalable && { scale: replicas }) };
   });
   const isReplaced = (builtIn: CountedKind) =>
     added.some(({ group, resource }) => group === builtIn.group && resource === builtIn.resource);
@@ -99,7 +105,7 @@ export const findSettingsFault = (
       return `must have the resource of a counted kind, such as count/deployments.apps, in quotas[${index}].hard, not ${uncounted}`;
     const unknown = knownClusters && clusters.find((name) => !knownClusters.includes(name));
     if (unknown !== undefined)
-      return `must have clusters of postern.yaml as clusters in quotas[${index}], not ${unknown}`;
+      return `must name clusters of postern.yaml in quotas[${index}].clusters, not "${unknown}"`;
   }
 };
 

@@ -7,7 +7,7 @@ import { lookUp, toList, toMap } from "postern/json";
  * Properties of sparkConf, such as `spark.executor.instances`, that can also set the number of Pods or their requests.
  * The rule refuses them, because it reads only the fields.
  */
-const counted =
+const countedProperties =
   /^spark\.(dynamicAllocation\.(enabled|initialExecutors|maxExecutors)|executor\.(instances|minMemoryOverhead)|(kubernetes\.)?((driver|executor)\.)?(memory(Overhead(Factor)?)?|resource\..*|((request|limit)\.)?cores|podTemplateFile))$/i;
 
 /** The least memory of a Pod besides the heap, in bytes. */
@@ -27,11 +27,11 @@ export const buildSparkTemplate = (
   place: readonly (string | number)[],
 ): object | string => {
   const app = toMap(lookUp(object, place.slice(0, -1))?.value);
-  const parent = place.slice(0, -1).join(".");
+  const parent = place.slice(0, -1).join("."); // the path to the application's spec
   const conf = toMap(app.sparkConf);
-  const wrong = Object.keys(conf).find((key) => counted.test(key));
-  if (wrong !== undefined)
-    return `${parent}.sparkConf must not have ${wrong}, but the field of ${parent} that stands for it`;
+  const countedProperty = Object.keys(conf).find((key) => countedProperties.test(key));
+  if (countedProperty !== undefined)
+    return `${parent}.sparkConf must not have ${countedProperty}, but the field of ${parent} that stands for it`;
   const { enabled, maxExecutors } = toMap(app.dynamicAllocation);
   if (enabled === true && maxExecutors == null)
     return `${parent}.dynamicAllocation.maxExecutors must limit the number of executors`;
