@@ -34,7 +34,7 @@ export const addPolicyDefaults = (policy: PodSecurityPolicyObject, pod: Pod): Po
   };
   return applyChanges(podWithFields, {
     spec: applyChanges(spec, containers),
-    metadata: addAnnotations(podWithFields, annotations),
+    metadata: annotateMetadata(podWithFields, annotations),
   });
 };
 
@@ -53,7 +53,7 @@ const fillPodFields = (policy: PodSecurityPolicyObject, pod: Pod): Pod => {
     seccompProfile: seccomp.field,
   });
   return applyChanges(pod, {
-    metadata: addAnnotations(pod, seccomp.annotations),
+    metadata: annotateMetadata(pod, seccomp.annotations),
     spec: applyChanges(spec, {
       securityContext: securityContext === present ? spec.securityContext : securityContext,
       runtimeClassName: spec.runtimeClassName ?? runtimeClass?.defaultRuntimeClassName,
@@ -87,9 +87,11 @@ const fillContext = (
   return context === present ? container.securityContext : context;
 };
 
-const addAnnotations = ({ metadata = {} }: Pod, added: Record<string, string> = {}) => {
+/** Returns a pod's metadata with these annotations; the same object if nothing changes. */
+const annotateMetadata = ({ metadata = {} }: Pod, added: Record<string, string> = {}) => {
   const present = metadata.annotations ?? {};
   const annotations = applyChanges(present, added);
+  // For applyChanges, undefined means no change.
   return applyChanges(metadata, { annotations: annotations === present ? undefined : annotations });
 };
 
@@ -106,6 +108,7 @@ export const fillsOnlyNewEphemeralContainers = (pod: Pod, filled: Pod, old: Pod)
   const { ephemeralContainers: before = [], ...spec } = pod.spec ?? {};
   const { ephemeralContainers: after = [], ...filledSpec } = filled.spec ?? {};
   const oldNames = new Set(old.spec?.ephemeralContainers?.map(({ name }) => name));
+  // Parts without a change are the same objects in `filled` and in `pod`.
   return (
     filled.metadata === pod.metadata &&
     Object.entries(filledSpec).every(([key, value]) => value === Reflect.get(spec, key)) &&

@@ -34,11 +34,12 @@ export const choosePolicy = async (
     pod.spec?.serviceAccountName,
     accessReviews ? may : undefined,
   );
-  const usable = accessReviews ? [...policies] : policies.filter(isListed);
-  usable.sort(compareNames(first));
+  // An access review may let the user use any policy. `mayUse` sends it as late as possible, for a policy that fits.
+  const candidates = accessReviews ? [...policies] : policies.filter(isListed);
+  candidates.sort(compareNames(first));
   const refusing: { policy: PodSecurityPolicyObject; filledPod: Pod }[] = [];
   let filledChoice: PodSecurityPolicyChoice | undefined;
-  for (const policy of usable) {
+  for (const policy of candidates) {
     const filledPod = addPolicyDefaults(policy, pod);
     if (!listPodOffences(policy, filledPod).next().done) {
       refusing.push({ policy, filledPod });

@@ -97,6 +97,7 @@ describe("the use of a policy", () => {
   const decideUse = (use: object, request: object = {}) => {
     const settings = { policies: [{ metadata: { name: "p" }, spec, use }] };
     const validate = { metadata: { name: "a" }, spec: { serviceAccountName: "builder", containers: [] } };
+    // Unless `request` has a `user`, the request is from jane, who is in the group developers.
     const entry: Case = { name: "", settings, validate, namespace: "shop", ...request };
     return decideCase(entry);
   };

@@ -25,6 +25,7 @@ const checkedPaths = [["spec"], ["metadata", "labels"], ["metadata", "annotation
 
 export default rule({
   summary: "Requires that a pod fits a pod security policy that its user or its service account may use.",
+  // From `ephemeralContainers`, a match for pods takes only the API group and version.
   match: {
     mutate: [{ ...ephemeralContainers, resources: ["pods"], operations: ["CREATE"] }, ephemeralContainers],
     validate: [{ ...ephemeralContainers, resources: ["pods"], operations: ["CREATE", "UPDATE"] }, ephemeralContainers],

@@ -4,10 +4,10 @@ import { addPolicyDefaults } from "./defaults.ts";
 import { listPodOffences } from "./pod-offences.ts";
 import { isWithinRanges, type PodSecurityPolicyObject } from "./policy.ts";
 
-/** The fields of pods and containers that a PodSecurityPolicy fills in if they are not set. */
-const fillableFields = (
-  "fsGroup supplementalGroups runAsUser runAsNonRoot seLinuxOptions seccompProfile appArmorProfile procMount " +
-  "readOnlyRootFilesystem allowPrivilegeEscalation"
+/** Fields of a securityContext to delete if a policy forbids their values. Without them, it sets its defaults. */
+const deletableFields = (
+  "fsGroup supplementalGroups runAsUser runAsGroup runAsNonRoot seLinuxOptions seccompProfile appArmorProfile " +
+  "procMount readOnlyRootFilesystem allowPrivilegeEscalation"
 ).split(" ");
 
 /**
@@ -39,6 +39,7 @@ export const fixPodForSecurityPolicy = (pod: Pod, policy: PodSecurityPolicyObjec
         : volume,
     );
   const containers = listContainers(pod);
+  // In upstream's paths, the name runAsGroup is missing: they end with `securityContext` (isGroupPath).
   for (const { securityContext } of [spec, ...containers.map(({ container }) => container)])
     deleteFields(
       securityContext,
@@ -64,7 +65,7 @@ const deleteFields = (
   { spec }: PodSecurityPolicyObject,
   isForbidden: (field: string) => boolean,
 ): void => {
-  for (const field of [...fillableFields, "runAsGroup"]) if (isForbidden(field)) Reflect.deleteProperty(context, field);
+  for (const field of deletableFields) if (isForbidden(field)) Reflect.deleteProperty(context, field);
   if (!spec.privileged && context.privileged) delete context.privileged;
   if (!spec.privileged) delete context.windowsOptions?.hostProcess;
   const { defaultAddCapabilities = [], allowedCapabilities = [] } = spec;

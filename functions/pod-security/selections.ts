@@ -42,7 +42,8 @@ export const divideNamespacesByLabels = (
     [mode, ...rest]: readonly PodSecurityMode[],
   ): NamespaceSetByLabels[] => {
     if (mode === undefined) return [{ states: fixed as PodSecurityLabelStates, expressions: [] }];
-    // States of this mode with equal outcomes share one set, for which there may be several selectors.
+    // States of this mode form a group if their outcomes are equal for all states of the modes in `rest`. Each selector
+    // of a group has one state of the group, which then represents them all.
     const equalStates = Map.groupBy(stateNames, (state) => joinOutcomes({ ...fixed, [mode]: state }, rest));
     return [...equalStates.values()].flatMap((states) =>
       buildSelectors(mode, states).flatMap(({ state, expressions }) =>
@@ -56,8 +57,9 @@ export const divideNamespacesByLabels = (
 };
 
 /**
- * Returns label selectors for these states of a label. There may be several, because a selector can't express "or". The
- * `state` of each selector stands for all states that it selects, because their outcomes are equal.
+ * Returns label selectors that together select these states of a label, which all have the same outcomes. There may be
+ * several, because a selector can't express "or". The `state` of a selector is one of those that it selects: it
+ * represents them all, so it doesn't matter which one it is.
  */
 const buildSelectors = (
   mode: PodSecurityMode,
@@ -102,6 +104,7 @@ export const getNamespaceLabelsOfEntry = (entryName: string): NamespaceLabels | 
   return toPodSecurityLabels({ enforce: states[0], audit: states[1], warn: states[2] } as PodSecurityLabelStates);
 };
 
+/** Returns example labels with these states: none for "default", nor for "any", for which the label doesn't matter. */
 export const toPodSecurityLabels = (states: PodSecurityLabelStates): NamespaceLabels =>
   Object.fromEntries(
     podSecurityModes.flatMap((mode) =>

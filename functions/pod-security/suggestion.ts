@@ -23,6 +23,7 @@ export const fixPod = (pod: Pod, offences: readonly PodSecurityViolation[]): voi
 interface EditedPod {
   pod: Pod;
   spec: PodSpec;
+  /** The security contexts that the pod and its containers have. */
   contexts: AnyContext[];
   containers: readonly Container[];
 }

@@ -62,14 +62,14 @@ const buildEntries = (
         name,
         {
           ...entry,
-          guards: kind === "pods" && refuses,
+          guards: kind === "pods" && refuses, // hardening makes these entries fail closed
           namespaceSelector: { matchExpressions: [...notExempt, ...expressions] },
         },
       ],
     ),
   );
-  // The variants of other defaults are also included: webhook entries of an earlier release call them until the entries
-  // are updated.
+  // The settings' default levels decide which entries there are. Entries that exist only with other defaults match no
+  // request, but stay callable: webhook entries of an earlier release call them until the entries are updated.
   return [...new Set([...entriesByName.keys(), ...listEntryNames(kind)])].map((name) => {
     return { name: getPodSecurityEntryName(kind, name), ...(entriesByName.get(name) ?? { match: [] }) };
   });
@@ -94,6 +94,7 @@ interface EntrySelection {
   refuses?: boolean;
 }
 
+/** Returns the entries for pods, or for workloads: one for each set of namespaces with equal levels. Caches them. */
 const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const key = JSON.stringify([kind, defaults]);
   const found = cachedSelections.get(key) ?? selectEntries(kind, defaults);
@@ -102,7 +103,10 @@ const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntryS
 };
 const cachedSelections = new Map<string, EntrySelection[]>();
 
-/** Divides namespaces by their labels, and leaves out those in which every mode is privileged. */
+/**
+ * Divides namespaces by their labels, and leaves out those in which every mode is privileged. Namespaces with a version
+ * label are selected by `versionEntries` instead.
+ */
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const getPolicy = (states: PodSecurityLabelStates) =>
     parseNamespacePolicy(toPodSecurityLabels(states), defaults).policy;
@@ -144,11 +148,13 @@ const buildPodConditions = (settings: PodSecuritySettings): NamedConditions => {
   };
 };
 
+/** A CEL expression for one list of containers; `pod` and `kind` (the list's name) are variables around it. */
 const containersHere = `(pod.?spec[?kind].orValue(null) == null ? [] : pod.spec[kind])`;
 /**
  * A CEL condition: true for a new pod, for new containers or images, and for more than 50 containers of one kind. A
- * comparison of longer lists would exceed the API server's cost limit and fail, so the rule itself compares them. The
- * list with one pair is only there to give the pair a name: `both` are the containers of the new and the old pod.
+ * comparison of longer lists would exceed the API server's cost limit and fail, so the rule itself compares them. In
+ * the last line, the outer brackets are a list with one element, to give it the name `both`: a pair of lists, with
+ * names and images of the containers of the new and the old pod.
  */
 const bringsImages = `oldObject == null || ["containers", "initContainers", "ephemeralContainers"].exists(kind,
   [object, oldObject].exists(pod, size(${containersHere}) > 50) ||

@@ -43,8 +43,9 @@ export default rule({
     const { spec } = pod;
     if (!spec) return;
     const context = { ...rest, namespaces };
+    // On an update, the list of defaults is empty. The settings' defaults apply to a namespace without the annotation.
     const { refuse, tolerations: defaults = context.settings.default } =
-      context.request.operation === "CREATE" ? await readAnnotation("defaultTolerations", context) : nothing;
+      context.request.operation === "CREATE" ? await readAnnotation("defaultTolerations", context) : noTolerations;
     if (refuse) return { refuse };
 
     const added = [...defaults, ...(isBestEffort(pod, upstream.countsPodResources) ? [] : [memoryPressure])];
@@ -105,7 +106,7 @@ const readAnnotation = async (
     : { refuse: `namespace "${name}" must have a JSON list of tolerations in its annotation ${annotation}` };
 };
 
-const nothing: Awaited<ReturnType<typeof readAnnotation>> = { tolerations: [] };
+const noTolerations: Awaited<ReturnType<typeof readAnnotation>> = { tolerations: [] };
 
 /** The toleration that pods with resource requests get: they may run on nodes under memory pressure. */
 const memoryPressure: Toleration = {

@@ -4,9 +4,16 @@
 // Since 1.25, pods with spec.os.name=windows are exempt.
 
 import { capabilitiesBaseline, describeAddedCapabilities } from "../baseline/capabilities.ts";
-import { buildContainersCheck, formatQuotedNames, type PodSecurityCheck, skipWindowsPods } from "../check-builders.ts";
+import {
+  buildContainersCheck,
+  formatQuotedNames,
+  type PodSecurityCheck,
+  type PodSecurityCheckFunction,
+  skipWindowsPods,
+} from "../check-builders.ts";
 
 const unrestricted = "unrestricted capabilities";
+// The second argument returns the missing or forbidden capabilities of a container: none if it passes the check.
 const checkDropped = buildContainersCheck(
   unrestricted,
   (_, { capabilities }) => (capabilities?.drop?.includes("ALL") ? [] : ["ALL"]),
@@ -17,7 +24,7 @@ const checkAdded = buildContainersCheck(
   (_, { capabilities }) => (capabilities?.add ?? []).filter((capability) => capability !== "NET_BIND_SERVICE"),
   describeAddedCapabilities,
 );
-const checkCapabilities: PodSecurityCheck["since"]["1.0"] = (subject) => {
+const checkCapabilities: PodSecurityCheckFunction = (subject) => {
   const found = [checkDropped, checkAdded].flatMap((check) => check(subject)?.detail ?? []);
   if (found.length > 0) return { reason: unrestricted, detail: found.join("; ") };
 };
