@@ -12,8 +12,8 @@ const { decide } = await openRule(import.meta.dirname);
 /** The parts of a PromQL query of the rule. */
 interface Query {
   resource: "cpu" | "memory";
-  /** Reports whether the query selects the samples of an image, by the name that the runtime reports. */
-  matches(image: string): boolean;
+  /** Reports whether the query selects the samples that have this text as their label `image`. */
+  matches(imageLabel: string): boolean;
   onlySameTag: boolean;
   namespace: string | undefined;
   days: number;
@@ -38,7 +38,7 @@ describe("initial-resources", () => {
     const pattern: string = JSON.parse(label);
     return {
       resource: rate ? "cpu" : "memory",
-      matches: (image) => new RegExp(`^(?:${pattern})$`).test(image),
+      matches: (imageLabel) => new RegExp(`^(?:${pattern})$`).test(imageLabel),
       onlySameTag: !pattern.endsWith("(?:[:@].*)?"),
       namespace: namespace && JSON.parse(namespace),
       days: Number(days),

@@ -44,7 +44,7 @@ const listStages = (namespace: string, namespaceOnly: boolean): QueryStage[] => 
   ];
 };
 
-/** Queries the usage of a resource by an image; undefined if Prometheus has no samples. */
+/** Queries the usage of a resource by an image; undefined for an invalid image, or if Prometheus has no samples. */
 export const queryUsage = async (
   resource: ResourceName,
   image: string,
@@ -54,9 +54,10 @@ export const queryUsage = async (
 ): Promise<string | undefined> => {
   const bearer = findTokenPlace(prometheus);
   const connection = { ...(prometheus.ca && { ca: prometheus.ca }), ...(bearer && { bearer }) };
-  let last: UsageSample = { samples: 0, usage: 0 };
+  let last: UsageEstimate = { samples: 0, usage: 0 };
   for (const stage of listStages(namespace, namespaceOnly)) {
     const query = buildQuery(buildSeries(resource, image, stage, prometheus), stage.days, percentile / 100);
+    // There is no query for an image with an invalid name.
     if (query === undefined) return undefined;
     const url = new URL(prometheus.url);
     url.pathname = `${url.pathname.replace(/\/$/, "")}/api/v1/query`;
@@ -114,13 +115,16 @@ const removeTag = (image: string) => {
 
 const escapeRegex = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
-interface UsageSample {
+/** What Prometheus answers about the usage of a resource by an image. */
+interface UsageEstimate {
+  /** The number of samples that the usage is computed from. */
   samples: number;
+  /** A percentile of the samples, in CPU cores or in bytes of memory. */
   usage: number;
 }
 
 /** Returns the used amount and the number of samples that an answer of Prometheus contains. */
-export const parsePrometheusUsage = (answer: HttpsResponse): UsageSample => {
+export const parsePrometheusUsage = (answer: HttpsResponse): UsageEstimate => {
   const { status } = answer;
   const { status: answerStatus, data, error } = toMap(parseAnswer(answer));
   const series = toMap(data).result;

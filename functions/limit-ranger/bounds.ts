@@ -35,9 +35,12 @@ export const listClaimOffences = (bounds: LimitRangeItem, { spec }: PersistentVo
 /** Reports whether the pod-level amounts of a resource count. As in kube-apiserver's plugin, huge pages don't count. */
 const isCpuOrMemory = (resource: string) => resource === "cpu" || resource === "memory";
 
+/** The amounts of a pod, container or claim that are compared with one bound of an item in a LimitRange. */
 interface AmountSet {
   resource: string;
+  /** The type of the item: Pod, Container or PersistentVolumeClaim. */
   type: string;
+  /** The item's minimum, maximum, or largest ratio of limit to request. */
   bound: Quantity;
   request: Quantity | undefined;
   limit: Quantity | undefined;

@@ -34,6 +34,7 @@ export const fitClaimToBounds = (
 ): void => {
   let stated: ResourceRequirements = spec?.resources ?? {};
   for (const bounds of allBounds.filter(({ type }) => type === "PersistentVolumeClaim")) {
+    // As in upstream, only the request of a claim counts, so the ratio of limit to request doesn't apply.
     const { requests } = clamp(stated, { ...bounds, maxLimitRequestRatio: {} });
     stated = { ...stated, ...(requests && { requests }) };
   }

@@ -8,6 +8,7 @@ interface ReplicatedObject extends KubernetesObject {
 interface Settings {
   minimum: number;
   allowZero: boolean;
+  /** The rule applies only in these namespaces, and only if they have all of these labels. Empty: in all namespaces. */
   namespaces: string[];
   namespaceLabels: Record<string, string>;
 }
@@ -33,6 +34,7 @@ export default rule({
     }),
   }),
   settings,
+  // Example elements: they say that these settings, which are empty by default, contain texts.
   elements: { namespaces: "", namespaceLabels: "" },
   checkSettings({ minimum, namespaces }) {
     if (minimum < 1) return `must have a whole number of at least 1 as minimum, not ${minimum}`;

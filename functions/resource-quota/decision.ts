@@ -65,6 +65,7 @@ export const decideOnRequest = async (
     // If a quota didn't count the old object, it is charged for the whole object.
     charge: deleteZeros(before && matches(quota, before, evaluator) ? growth : usage),
   }));
+  // If no quota counts the object, `growth` says whether the request uses more than before.
   const amounts = matching.length > 0 ? charges.map(({ charge }) => charge) : [deleteZeros(growth)];
   if (amounts.every(({ size }) => size === 0)) return nothing;
 
@@ -77,7 +78,7 @@ export const decideOnRequest = async (
 
 /**
  * Returns the quotas that count an object, and those scopes of all quotas that include the object; or the reason of a
- * refusal.
+ * refusal: an `error` where upstream fails (500), a `fault` where it forbids the request (403).
  */
 const findMatchingQuotas = (
   quotas: readonly ResourceQuota[],
@@ -89,6 +90,7 @@ const findMatchingQuotas = (
   for (const quota of quotas) {
     const name = quota.metadata?.name;
     const scopesOfQuota = listScopes(quota);
+    // Upstream parses the values of this scope only.
     for (const scope of scopesOfQuota.filter(({ scopeName }) => scopeName === evaluator.scopes?.classScope)) {
       const fault = findScopeFault(scope, labelUnit);
       if (fault) return { error: `error matching scopes of quota ${name}, err: ${fault}` };

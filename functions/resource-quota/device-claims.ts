@@ -42,6 +42,7 @@ export const createDeviceClaimEvaluator = async (
   const extended = new Map(
     (await reads.classes()).map(({ metadata, spec }) => [metadata?.name, spec?.extendedResourceName]),
   );
+  // A quota names such a resource explicitly, or implicitly by its device class, after `implicitPrefix`.
   const explicit = new Set([...extended.values()].filter(Boolean).map((name) => `requests.${name}`));
   const isExtended = (name: string) =>
     isExtendedQuotaName(name, gates) &&
@@ -51,6 +52,7 @@ export const createDeviceClaimEvaluator = async (
     measure: async (claim) => {
       const devices = measureDevices(claim);
       const owner = await findOwner(claim, request, reads);
+      // A claim for a pod's extended resources has the pod as owner. The pod is already charged for them.
       const chargedForOwner: QuantityByResource = owner ? measurePod(owner, now, gates) : new Map();
       const asExtended = [...devices].flatMap(([name, amount]) => {
         const deviceClass = name.endsWith(devicesSuffix) ? name.slice(0, -devicesSuffix.length) : "";
@@ -76,18 +78,18 @@ const measureDevices = ({ spec }: ResourceClaim): QuantityByResource => {
     if (firstAvailable.length > 0)
       return maximizeAmounts(
         firstAvailable
-          .map(nameDevices)
+          .map(countDevices)
           .filter(([, amount]) => amount.nanos > 0n)
           .map((entry) => new Map([entry])),
       );
     const exact = exactly ?? (older.deviceClassName === undefined ? undefined : older);
-    return new Map(exact ? [nameDevices(exact)] : []);
+    return new Map(exact ? [countDevices(exact)] : []);
   });
   return sumAmounts([new Map([[countName, requireQuantity("1")]]), ...amounts]);
 };
 
-/** Returns the quota's name for a request of devices, and the number of devices. */
-const nameDevices = ({
+/** Returns the name under which quotas count the devices of a request, and the number of these devices. */
+const countDevices = ({
   deviceClassName = "",
   allocationMode,
   count = 0,
@@ -115,8 +117,8 @@ const findOwner = async (
   const { extendedResourceClaimStatus } = pod.status ?? {};
   if (extendedResourceClaimStatus) return extendedResourceClaimStatus.resourceClaimName === name ? pod : undefined;
 
-  // Until the pod's status names its claim, only the oldest claim of the pod counts as contained in the pod's charge. A
-  // claim that is being created is the newest, also if others were created in the same second.
+  // A pod has one such claim. Until the pod's status names it, the oldest of the pod's claims counts as this one; of
+  // several in the same second, the first by name. A claim that is being created is the newest.
   const isEarlier = (time: string, other: string) =>
     time < creationTimestamp || (time === creationTimestamp && (operation === "CREATE" || other < name));
   const others = (await reads.claims(namespace)).filter(

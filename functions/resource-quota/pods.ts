@@ -38,7 +38,7 @@ export const createPodEvaluator = (now: Date, gates: QuotaGates): Evaluator<Pod>
     ),
   measure: (pod) => measurePod(pod, now, gates),
   findLack: (pod, names) =>
-    gates.hasPodLevelResources && hasPodLevelResources(pod) ? undefined : findLack(pod, names),
+    gates.hasPodLevelResources && hasPodLevelResources(pod) ? undefined : describeUnstatedAmounts(pod, names),
   scopes: { classScope: "PriorityClass", includes: (scope, pod) => isInScope(scope, pod, gates) },
 });
 
@@ -153,7 +153,7 @@ const hasPodLevelResources = ({ spec }: Pod): boolean =>
   );
 
 /** Returns a sentence about the containers that don't state amounts which a quota with these names requires. */
-const findLack = (pod: Pod, names: readonly string[]): string | undefined => {
+const describeUnstatedAmounts = (pod: Pod, names: readonly string[]): string | undefined => {
   const lacks = required.flatMap((name) => {
     if (!names.includes(name)) return [];
     const [resource = "", kind] = name.startsWith("limits.")

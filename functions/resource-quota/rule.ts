@@ -17,7 +17,7 @@ import { gatesSince } from "./versions.ts";
 const defaults: ResourceQuotaSettings = { charges: false, limitedResources: [] };
 
 /** The resources of which an update may use more of a quota. `resources` are the resource and its subresources. */
-const updatedResources = [
+const resourcesCountedOnUpdate = [
   { group: "", resource: "pods", resources: ["pods", "pods/resize"] },
   { group: "", resource: "services", resources: ["services"] },
   {
@@ -31,16 +31,19 @@ const canBeInScope = (resource: string) => resource === "pods" || resource === "
 
 const namespaced = { apiVersions: ["*"], scope: "Namespaced" } as const;
 
-/** Returns the requests that may use more of a quota; with `charges: false`, only those for limited resources. */
+/**
+ * Returns the requests that may use more of a quota. With `charges: false`, the rule doesn't count what quotas use, but
+ * only requires a quota for limited resources: then it returns the requests for these.
+ */
 const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): RequestMatch[] => {
-  const created = charges ? [{ group: "*", resource: "*" }] : listLimited(limitedResources);
-  const isCreated = ({ group, resource }: ResourceType) =>
-    charges || created.some((type) => type.group === group && type.resource === resource);
+  const countedTypes = charges ? [{ group: "*", resource: "*" }] : listLimited(limitedResources);
+  const isCountedType = ({ group, resource }: ResourceType) =>
+    charges || countedTypes.some((type) => type.group === group && type.resource === resource);
   return [
-    ...created.map(({ group, resource }): RequestMatch => {
+    ...countedTypes.map(({ group, resource }): RequestMatch => {
       return { ...namespaced, apiGroups: [group], resources: [resource], operations: ["CREATE"] };
     }),
-    ...updatedResources.filter(isCreated).map(({ group, resources }): RequestMatch => {
+    ...resourcesCountedOnUpdate.filter(isCountedType).map(({ group, resources }): RequestMatch => {
       return { ...namespaced, apiGroups: [group], resources, operations: ["UPDATE"] };
     }),
   ];
@@ -50,7 +53,10 @@ const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): Requ
 const listLimited = (limitedResources: readonly LimitedResource[]): ResourceType[] => {
   const named = limitedResources.map(({ apiGroup = "", resource }) => ({ group: apiGroup, resource }));
   const hasScopes = limitedResources.some(({ matchScopes = [] }) => matchScopes.length > 0);
-  const limited = [...named, ...(hasScopes ? updatedResources.filter(({ resource }) => canBeInScope(resource)) : [])];
+  const limited = [
+    ...named,
+    ...(hasScopes ? resourcesCountedOnUpdate.filter(({ resource }) => canBeInScope(resource)) : []),
+  ];
   return [...new Map(limited.map(({ group, resource }) => [`${group}/${resource}`, { group, resource }])).values()];
 };
 

@@ -55,8 +55,9 @@ export const findSettingsFault = ({ charges, limitedResources }: ResourceQuotaSe
 };
 
 /**
- * Returns what is wrong with a scope. The caller adds the place, so a comma ends each "not …". The checks are the API
- * server's rules for scopes of quotas; upstream's plugin doesn't check the scopes in its configuration.
+ * Returns what is wrong with a scope. The caller adds ` in limitedResources[0].matchScopes[0]`, so a text that ends
+ * with "not …" needs a comma. The checks are the API server's rules for scopes of quotas; upstream's plugin doesn't
+ * check the scopes in its configuration.
  */
 const findMatchScopeFault = (scope: unknown): string | undefined => {
   const { scopeName: writtenName, operator: writtenOperator, values = [], ...unknownMembers } = toMap(scope);

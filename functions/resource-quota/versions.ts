@@ -2,7 +2,11 @@ import { type LengthUnit, labelUnitSince } from "postern/objects/label";
 
 /** The differences between minor versions: what an API server counts if its feature gates have their default values. */
 export interface QuotaGates {
-  /** Whether a pod uses the largest of several sums over its containers, instead of the sum of largest amounts. */
+  /**
+   * Each container has amounts in the spec, and granted and current amounts in the status. True: each of the three is
+   * summed over the pod's containers, and the largest sum counts. False: the largest of each container's amounts are
+   * summed.
+   */
   measuresByPod: boolean;
   /** Whether resources can be set for a whole pod (PodLevelResources). */
   hasPodLevelResources: boolean;
