@@ -18,8 +18,8 @@ const buildPodResourcesCheck =
   };
 
 /**
- * Reports whether an update changes the resources of an init container. As in kube-apiserver, it ignores sidecars, and
- * another notation of the same amount, such as 1000m instead of 1, is a change.
+ * Reports whether an update changes the resources of an init container other than a sidecar. As in kube-apiserver, a
+ * new notation of the same amount is a change, too, such as 1000m after 1.
  */
 const changesInitContainer = ({ spec: old }: Pod, { spec }: Pod): boolean =>
   (old?.initContainers ?? []).some(

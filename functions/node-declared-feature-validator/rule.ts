@@ -24,8 +24,9 @@ export default rule({
     "changes-its-spec": buildComparison((pod) => `${pod}.?metadata.?generation.orValue(0)`),
     // A matchCondition that exceeds the API server's cost limit fails. So the API server calls the rule for each pod
     // with more than 50 init containers, and the rule itself checks such pods. The rule also checks whether the CPU of
-    // a Guaranteed pod changes. The condition compares maps of texts, because API servers from 1.37 on compare the
-    // amounts of two `resources` by value.
+    // a Guaranteed pod changes. Requests, limits and claims of init containers are compared separately, as maps of
+    // texts: `1` and `1000m` must differ, but in a comparison of whole `resources`, API servers from 1.37 on find them
+    // equal.
     "changes-what-takes-a-feature": `${buildComparison((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
       oldObject.?status.?qosClass.orValue("") == "Guaranteed" ||
       size(${buildInitContainers("oldObject")}) > 50 ||

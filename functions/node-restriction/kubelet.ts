@@ -32,7 +32,10 @@ export interface NodeRestrictionUpstream {
   describeAudience(user: string | undefined, audience: string, error: string | undefined): string;
   /** True if a kubelet may not write `nodeAllocatableResourceClaimStatuses` of its pods. */
   protectsNodeClaims: boolean;
-  /** True if PodCertificateRequests are always on, and a volume of the pod or the authorizer must allow the signer. */
+  /**
+   * True if PodCertificateRequests don't need the feature gate, but permission for their signer: either a volume of the
+   * pod names the signer, or the authorizer allows it.
+   */
   podCertificates: boolean;
 }
 

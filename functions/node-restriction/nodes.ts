@@ -20,6 +20,7 @@ export const checkNode = (object: Node, { node, request, oldObject }: KubeletReq
   if (!isSame(metadata?.ownerReferences ?? [], oldObject?.metadata?.ownerReferences ?? []))
     return `${subject} modify ownerReferences`;
   const labels = listForbiddenLabels(metadata?.labels ?? {}, oldObject?.metadata?.labels ?? {});
+  // Upstream's sentence has no subject here.
   if (labels.length > 0) return `is not allowed to modify labels: ${labels.join(", ")}`;
 };
 
@@ -49,9 +50,9 @@ const isForbiddenLabel = (key: string): boolean => {
 const isSubdomainOf = (domain: string, domains: readonly string[]) =>
   domains.some((parent) => domain === parent || domain.endsWith(`.${parent}`));
 
-/** The domains and labels below kubernetes.io and k8s.io that kubelets may write. */
+/** Kubernetes' own domains of which kubelets may set all labels, also those of subdomains. */
 const kubeletDomains = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-/** The labels of Kubernetes' own domains that kubelets may set. */
+/** The labels of other domains of Kubernetes that kubelets may set. */
 const kubeletLabels = new Set(
   (
     "kubernetes.io/hostname kubernetes.io/os kubernetes.io/arch topology.kubernetes.io/zone " +

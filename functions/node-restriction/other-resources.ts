@@ -70,7 +70,10 @@ const freeFields = ["metadata.resourceVersion", "metadata.managedFields", "statu
 /** The fields that a kubelet may also change to report that an expansion failed. */
 const recoveryFields = ["status.allocatedResources", "status.allocatedResourceStatuses"];
 
-/** Returns the paths of changed values. Skips `allowedPaths`: the values of one, managedFields, may be very deep. */
+/**
+ * Returns the paths of changed values, except at `allowedPaths`. Values there are not compared, because one of them,
+ * managedFields, may be too deeply nested for a recursion.
+ */
 const listChangedPaths = (before: unknown, after: unknown, path: string, allowedPaths: readonly string[]): string[] => {
   if (allowedPaths.includes(path)) return [];
   if (!isMap(before ?? {}) || !isMap(after ?? {})) return isSame(before, after) ? [] : [path];

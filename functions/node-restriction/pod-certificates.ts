@@ -5,15 +5,15 @@ import type { KubernetesObject } from "postern/review";
 import { buildForbidden, type KubeletOffence, type KubeletRequestContext, quoteText } from "./kubelet.ts";
 
 /**
- * Checks a request for a pod's certificate. Refusals omit the real UIDs: the sender of a forged review may not learn
- * them.
+ * Checks a request for a pod's certificate. As in upstream, some messages begin with the object's name, and others
+ * (buildForbidden) don't. They omit the real UIDs: the sender of a forged review may not learn them.
  */
 export const checkPodCertificateRequest = async (
   { spec = {} }: KubernetesObject & { spec?: Partial<PodCertificateRequestSpec> },
   context: KubeletRequestContext,
 ): Promise<KubeletOffence> => {
   const { node, request, settings, upstream, nodes, pods, accounts } = context;
-  // The feature has a gate only before Kubernetes 1.37, whose `upstream.podCertificates` is true.
+  // From Kubernetes 1.37 on, `upstream.podCertificates` is true: the feature gate no longer exists.
   if (!settings.podCertificateRequest && !upstream.podCertificates)
     return "PodCertificateRequest feature gate is disabled";
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;

@@ -120,7 +120,7 @@ describe("the webhook entries of node-restriction", () => {
       return [name.split(".")[0], failurePolicy, ...exempt].join(" ");
     });
 
-  it("hardened entries fail closed, and only the entry others exempts kube-system and kube-node-lease", () =>
+  it('hardened entries fail closed, and only the entry "others" exempts kube-system and kube-node-lease', () =>
     assert.deepEqual(listFailurePolicies({}, { harden: true }), [
       "heartbeats Fail",
       "pods Fail",

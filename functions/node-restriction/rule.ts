@@ -24,9 +24,9 @@ import { nodeRestrictionSince } from "./versions.ts";
 import {
   heartbeatMatches,
   isKubeletCondition,
-  nodeRecoveryRequests,
-  noRemovalCondition,
+  noPodRemovalCondition,
   noStatusHeartbeatCondition,
+  otherKubeletRequests,
   podAndNodeRequests,
   skipOrdinaryHeartbeatConditions,
 } from "./webhook-entries.ts";
@@ -35,7 +35,7 @@ export default rule({
   summary: "Lets a kubelet write only objects that belong to its own node.",
   order: 8,
   upstreamPlugin: { plugin: "NodeRestriction" },
-  match: [...podAndNodeRequests, ...nodeRecoveryRequests, ...heartbeatMatches],
+  match: [...podAndNodeRequests, ...otherKubeletRequests, ...heartbeatMatches],
   matchConditions: isKubeletCondition,
   variants: [
     {
@@ -50,9 +50,10 @@ export default rule({
       name: "pods",
       match: podAndNodeRequests,
       everywhere: true, // hardening makes it fail closed in kube-system, too
-      matchConditions: { ...isKubeletCondition, ...noStatusHeartbeatCondition, ...noRemovalCondition },
+      matchConditions: { ...isKubeletCondition, ...noStatusHeartbeatCondition, ...noPodRemovalCondition },
     },
-    { name: "others", match: nodeRecoveryRequests },
+    // The rest, such as deletions of pods and requests for tokens. Hardening exempts kube-system from this entry.
+    { name: "others", match: otherKubeletRequests },
   ],
   guards: true, // a security rule: hardening makes it fail closed
   settings: nodeRestrictionGateDefaults,

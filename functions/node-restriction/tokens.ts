@@ -40,9 +40,10 @@ const checkAudience = async (
     .flatMap(({ projected }) => projected?.sources ?? [])
     .map((source) => source.serviceAccountToken);
   if (tokens.some((token) => isForAudience(token, audience))) return;
-  const drivers = await Promise.all(volumes.map((volume) => usesAudience(volume, pod, audience, context)));
-  if (drivers.includes(true)) return;
-  const errors = drivers.filter((driver) => typeof driver === "string");
+  // For each volume: true, false, or a text that says why the answer isn't known.
+  const answers = await Promise.all(volumes.map((volume) => usesAudience(volume, pod, audience, context)));
+  if (answers.includes(true)) return;
+  const errors = answers.filter((answer) => typeof answer === "string");
   if (errors.length > 0) return `error validating audience ${quoteText(audience)}: ${joinErrors(errors)}`;
 
   const { userInfo: user, namespace = "", name = "" } = context.request;

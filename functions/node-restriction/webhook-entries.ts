@@ -11,8 +11,9 @@ export const heartbeatMatches: RequestMatch[] = [
 ];
 
 /**
- * Requests about pods and nodes that could give a kubelet more rights. They may fail closed in all namespaces, because
- * static pods run even if the requests for their mirror pods fail.
+ * Requests about pods and nodes that could give a kubelet more rights. If the webhook is down, they may be refused in
+ * all namespaces, also in kube-system: a kubelet runs the static pods of the control plane even if it can't create
+ * their mirror pods in the API server.
  */
 export const podAndNodeRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["CREATE", "UPDATE"] },
@@ -23,7 +24,7 @@ export const podAndNodeRequests: RequestMatch[] = [
  * The other requests of kubelets. Without them, the components that repair a cluster can't restart, so hardening
  * exempts kube-system from this entry.
  */
-export const nodeRecoveryRequests: RequestMatch[] = [
+export const otherKubeletRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },
   { ...core, resources: ["pods/eviction", "persistentvolumeclaims", "persistentvolumeclaims/*"], ...writes },
   { ...core, resources: ["serviceaccounts/token"], operations: ["CREATE"] },
@@ -48,7 +49,7 @@ export const isKubeletCondition: NamedConditions = {
 // The match `pods/*` contains all subresources, so conditions must exclude requests that other entries handle.
 
 /** A CEL matchCondition that is true for all requests except evictions and deletions of Pods. */
-export const noRemovalCondition: NamedConditions = {
+export const noPodRemovalCondition: NamedConditions = {
   "is-no-removal": `!(request.resource.resource == "pods" &&
     (request.operation == "DELETE" ? request.?subResource.orValue("") == "" : request.?subResource.orValue("") == "eviction"))`,
 };
