@@ -52,7 +52,7 @@ export const applyMutatingPolicies = async (
     }
     for (const { policy, binding, ...values } of planned) {
       const key = formatKey(policy, binding, values.params);
-      const context = { request, customKinds, typedVariables, isInvoked: isFirst || reinvoked.has(key) };
+      const context = { request, customKinds, typedVariables, mutates: isFirst || reinvoked.has(key) };
       const currentObject = object;
       const result = await evaluateWithAuthorizer(request, answers, (authorizer) =>
         evaluatePolicy(policy, currentObject, { ...authorizer, ...values }, context),

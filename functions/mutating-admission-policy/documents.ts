@@ -59,6 +59,7 @@ const findPolicyFaults = ({ metadata, spec = {} as MutatingPolicy["spec"] }: Mut
     const excess = `must not be specified when patchType is ${patchType}`;
     return [
       ...findOwnFaults(),
+      // Upstream's message shows the member's name in braces in place of its value.
       ...(mutation[other] ? [createInvalidFault([...path, other], `{${other}}`, excess)] : []),
     ];
   };

@@ -31,7 +31,7 @@ export interface MutationContext {
   /** The names of the variables whose values upstream handles as Go structs, not as maps; see evaluatePass. */
   typedVariables: readonly string[];
   /** If false, only the policy's conditions are evaluated, and no mutation. */
-  isInvoked: boolean;
+  mutates: boolean;
 }
 
 /**
@@ -42,7 +42,7 @@ export const evaluatePolicy = (
   policy: MutatingPolicy,
   original: JsonMap,
   values: PolicyInput,
-  { request, customKinds, isInvoked, typedVariables }: MutationContext,
+  { request, customKinds, mutates, typedVariables }: MutationContext,
 ): MutationResult => {
   const { spec } = policy;
   const { conditions, variables, mutations } = compilePolicy(policy);
@@ -58,7 +58,7 @@ export const evaluatePolicy = (
   );
   const result: MutationResult = { object: original, isMatched: matches === true, errors: [] };
   if (typeof matches === "object") return { ...result, errors: [matches.error] };
-  if (!matches || !isInvoked) return result;
+  if (!matches || !mutates) return result;
 
   // For mutations, upstream converts the objects to Go structs only if it has evaluated conditions before.
   const typedInMutations =
@@ -72,13 +72,14 @@ export const evaluatePolicy = (
       { left: mostPassCost },
       typedInMutations,
     );
-    const [first] = "exhausted" in results ? [{ error: results.exhausted }] : results;
+    // If the cost budget is exhausted, `results` has no value, but the error as `exhausted`.
+    const [outcome] = "exhausted" in results ? [{ error: results.exhausted }] : results;
     try {
-      if (first && "error" in first) throw new MutationError(first.error);
-      if (first && "value" in first)
+      if (outcome && "error" in outcome) throw new MutationError(outcome.error);
+      if (outcome && "value" in outcome)
         result.object = isJsonPatch
-          ? applyPatchValue(first.value, object, request.kind)
-          : applyConfigurationValue(first.value, object, request.kind, customKinds);
+          ? applyPatchValue(outcome.value, object, request.kind)
+          : applyConfigurationValue(outcome.value, object, request.kind, customKinds);
       observe(() => {
         return { policy, field: "mutations", firstIndex: index, results: [{ value: !isSame(object, result.object) }] };
       });

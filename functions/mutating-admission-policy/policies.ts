@@ -59,7 +59,8 @@ const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy =>
     conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
     mutations: mutations.map(compileMutation),
   };
-  // Each text is read by its key, not by JSON.stringify: a recording keeps only the texts that were read by their keys.
+  // The texts are searched one by one, not in JSON.stringify(policy), which reads all members in a loop: a recording of
+  // a review keeps only texts that the rule reads by their keys.
   const texts = [...parts.variables.values(), ...parts.mutations.map(({ expression }) => expression)];
   const usesNamespace = texts.some(({ text }) => text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

@@ -45,6 +45,7 @@ describe("the webhook entry of a policy", () => {
     const listConditions = (spec: object, binding: object) =>
       listEntries(buildPolicy("a", { matchConditions, ...spec }), buildBinding("a", binding))[0]?.matchConditions;
     assert.deepEqual(listConditions({}, {}), matchConditions);
+    // With matchResources, an error in the entry's conditions would even refuse requests that the binding skips.
     assert.equal(listConditions({}, { matchResources: {} }), undefined);
     assert.deepEqual(listConditions({ failurePolicy: "Ignore" }, { matchResources: {} }), matchConditions);
   });

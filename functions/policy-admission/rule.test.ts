@@ -19,7 +19,7 @@ const update = (phase: Phase, object: KubernetesObject, oldObject: KubernetesObj
 };
 
 describe("an update of a policy", () => {
-  it("policy-admission completes a policy only if an update changes its spec", async () => {
+  it("policy-admission renders the templates of a policy only if an update changes its spec", async () => {
     const old = buildPolicy("patches: []");
     assert.equal((await update("mutate", structuredClone(old), old)).operations, 0);
     assert.equal((await update("mutate", buildPolicy("patches: [1]"), old)).operations, 1);

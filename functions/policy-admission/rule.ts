@@ -42,7 +42,8 @@ export default rule({
     if (oldObject && isSame(policy.spec, oldObject.spec)) return;
     const refuse = await findPolicyRefusal(policy, settings.scripts ? cue : undefined);
     if (refuse !== undefined) return refuse;
-    const notes = await findUnsentRequests(
+    // Without a fitting webhook entry, the API server doesn't send the policy's requests to Postern.
+    const notes = await warnOfUnsentRequests(
       policy,
       kinds,
       policy.kind === "ClusterValidatePolicy" ? validating : mutating,
@@ -52,7 +53,7 @@ export default rule({
 });
 
 /** Returns a warning for requests that a policy selects, but for which no webhook entry calls the policy's rule. */
-const findUnsentRequests = async (
+const warnOfUnsentRequests = async (
   policy: KinitirasPolicy,
   discover: (groupVersion: string) => Promise<ServedResource[] | undefined>,
   readConfigurations: () => Promise<KubernetesObject[]>,

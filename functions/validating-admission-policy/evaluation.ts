@@ -63,6 +63,7 @@ export const evaluatePolicy = (
   const budget = { left: mostPassCost };
   const results = evaluatePass(expressions.validations, variables, input, budget, typedVariables);
   if ("exhausted" in results) return fail(results.exhausted);
+  // Only tests of policies observe results. `firstIndex` is the index of the validation that gave `results[0]`.
   observe(() => ({ policy, field: "validations", firstIndex: 0, results }));
   const { authorizer: _, "authorizer.requestResource": __, ...withoutAuthorizer } = input;
   // Messages share the budget of the validations. They are evaluated even if all validations are true: if the budget is

@@ -47,7 +47,8 @@ const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy 
     ),
     annotations: auditAnnotations.map(({ valueExpression }) => compiler.compile(valueExpression, [string, nullType])),
   };
-  // Each text is read by its key, not by JSON.stringify: a recording keeps only the texts that were read by their keys.
+  // The texts are searched one by one, not in JSON.stringify(policy), which reads all members in a loop: a recording of
+  // a review keeps only texts that the rule reads by their keys.
   const texts = [...parts.variables.values(), ...parts.validations, ...parts.messages, ...parts.annotations];
   const usesNamespace = texts.some((part) => part?.text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

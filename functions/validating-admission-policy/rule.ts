@@ -55,6 +55,7 @@ export default rule<
     const answers = createAuthorizationAnswers(may);
     const input = createRequestVariables(request);
     try {
+      // Each policy has a webhook entry; `variant` is the name of the one that was called.
       for (const policy of listPolicies(policies, variant)) {
         const bindings = listBindings(policies, policy);
         const { usesNamespace } = compilePolicy(policy);
@@ -64,6 +65,7 @@ export default rule<
           const { binding, ...values } = invocation;
           const evaluate = (authorizer: object) =>
             evaluatePolicy(policy, { ...input, ...authorizer, ...values }, upstream.typedVariables);
+          // Evaluates again until all questions of the policy to the authorizer are answered.
           report.add(policy, binding, await evaluateWithAuthorizer(request, answers, evaluate));
         }
       }
