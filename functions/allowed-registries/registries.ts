@@ -14,6 +14,7 @@ export const isRegistryEntry = (entry: unknown): boolean => {
   if (typeof entry !== "string") return false;
   const withoutWildcard = entry.replace(/^\*\./, "any.");
   const exampleImage = parseImage(`${withoutWildcard}/some/image`);
+  // `acme` is no registry: the image `acme/some/image` is on Docker Hub, with `acme` as the first part of its path.
   return exampleImage !== undefined && withoutWildcard.split("/")[0] === exampleImage.registry;
 };
 

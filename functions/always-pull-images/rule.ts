@@ -40,7 +40,7 @@ export default rule({
       ...images.map(({ image, path }) => ({ field: `${path}.pullPolicy`, value: image.pullPolicy })),
     ].filter(({ value }) => value !== "Always");
 
-    if (offences.length > 0) return joinErrors(offences.map((offence) => buildRefusal(request, offence)));
+    if (offences.length > 0) return joinErrors(offences.map((offence) => buildRefusalMessage(request, offence)));
   },
 
   suggest(pod: Pod, { request, oldObject, settings }) {
@@ -77,12 +77,14 @@ const selectAffected = (
   return { ...nothing, containers: containers.filter(({ container }) => !oldNames.has(container.name)) };
 };
 
-const buildRefusal = (
+/** Returns the message of a refusal because of one offence. As upstream does, `validate` joins complete messages. */
+const buildRefusalMessage = (
   request: AdmissionRequest,
   { field, value = "" }: { field: string; value: string | undefined },
 ) => {
-  const body = formatFieldError({ field, type: "Unsupported value", value, detail: 'supported values: "Always"' });
-  return forbidden(request, `${field}: ${body}`).message;
+  // formatFieldError doesn't write the field itself.
+  const error = formatFieldError({ field, type: "Unsupported value", value, detail: 'supported values: "Always"' });
+  return forbidden(request, `${field}: ${error}`).message;
 };
 
 /**

@@ -21,6 +21,7 @@ export default rule({
     },
   ],
   matchConditions: { "is-of-a-signer": `${buildSignerExpression("object")} != ""` },
+  // The API server asks whether the user may attest. It calls `validate` only for users who may not.
   authorizedBy: buildSignerConditions("attest", buildSignerExpression("object")),
   guards: true, // a security rule: hardening makes it fail closed
 

@@ -15,7 +15,7 @@ const callMilliseconds = 3000;
 interface CleanUpContext {
   settings: DeletionGuardSettings;
   now: Date;
-  /** The calls that started a clean-up, by the UIDs of the pods. */
+  /** For each pod, by its UID: the HTTP call that started its clean-up. It is stored so that it isn't repeated. */
   calls: Ledger;
   ask(request: HttpsRequest): Promise<HttpsResponse>;
 }

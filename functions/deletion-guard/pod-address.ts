@@ -12,8 +12,9 @@ export const parseNetwork = (text: string): AddressRange | undefined => {
   const range = parseRange(text);
   if (range === undefined) return undefined;
   const [start, bits] = range;
-  const containsStart = isInRange(start);
-  const network: AddressRange = containsStart(ipv4Mapped) ? [start.slice(12), bits - 96] : range;
+  const isStartIn = isInRange(start);
+  // With fewer than 96 bits, the network has a negative number of bits, which isNetworkAddress refuses.
+  const network: AddressRange = isStartIn(ipv4Mapped) ? [start.slice(12), bits - 96] : range;
   return isNetworkAddress(network) ? network : undefined;
 };
 

@@ -14,6 +14,7 @@ import {
   mayForceDeletion,
 } from "./pod-state.ts";
 
+/** The default settings. An empty text turns a setting off. `finished.check` and `cleanUp` are URLs. */
 const settings: DeletionGuardSettings = {
   mark: { label: "deletion-guard.postern.dev/cleans-up", annotation: "" },
   finished: { annotation: "deletion-guard.postern.dev/finished", condition: "", check: "" },
@@ -21,7 +22,7 @@ const settings: DeletionGuardSettings = {
   addresses: [],
   ca: "",
   force: { users: ["system:serviceaccount:kube-system:pod-garbage-collector"], groups: [] },
-  endingNamespaces: false,
+  endingNamespaces: false, // true also guards pods of a namespace that is being deleted
 };
 
 export default rule({

@@ -15,7 +15,7 @@ export interface EventLimit {
 
 interface TokenBucket {
   tokens: number;
-  /** Milliseconds since 1970. */
+  /** When the bucket had this number of tokens, in milliseconds since 1970. */
   since: number;
 }
 

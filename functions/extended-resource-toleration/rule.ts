@@ -12,7 +12,8 @@ export default rule({
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE", "UPDATE"] }],
   matchConditions: {
     // A CEL condition that exceeds the API server's cost limit is an error. So the API server calls the rule for each
-    // pod with more than 50 containers and tolerations, and the rule itself checks such pods.
+    // pod with more than 50 containers and tolerations, and the rule itself checks such pods. The last line is for
+    // tolerations with tolerationSeconds: if the pod requests their extended resource, the rule replaces them.
     "requests-what-it-does-not-tolerate": `size(${containers}) + size(object.spec.?tolerations.orValue([])) > 50 ||
       ${containers}.exists(c, c.?resources.?requests.orValue({}).exists(name,
         name.contains("/") && !name.contains("kubernetes.io/") && !name.startsWith("requests.") &&

@@ -25,6 +25,7 @@ export default rule({
   guards: true, // a security rule: hardening makes it fail closed
   timeoutSeconds,
   settings,
+  // If `imagePolicy.kubeConfigFile` names a kubeconfig file, its content becomes the setting `backend`.
   kubeconfigs: { "imagePolicy.kubeConfigFile": "backend" },
   checkSettings({ imagePolicy, backend }) {
     const backendFault = findBackendFault(backend);
@@ -47,6 +48,7 @@ export default rule({
       ...buildConnection(backend),
       tries: 5,
       pause: getNumberOrDefault(imagePolicy.retryBackoff, 500),
+      // Returns the seconds for which the answer is cached.
       keep: (response: HttpsResponse) => {
         const { allowed, fault } = parseImageReviewAnswer(response);
         if (fault !== undefined) return 0;

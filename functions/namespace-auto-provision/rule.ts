@@ -17,6 +17,7 @@ export default rule({
     if (!name || request.dryRun || (await namespaces({ name }))) return;
 
     const result = await provision({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
+    // The text says that the namespace was created, or that it exists by now.
     if (typeof result === "string") return;
 
     // If the API server's refusal is a Forbidden, it is returned unchanged. Otherwise its message becomes a Forbidden.
