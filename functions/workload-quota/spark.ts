@@ -27,14 +27,14 @@ export const buildSparkTemplate = (
   place: readonly (string | number)[],
 ): object | string => {
   const app = toMap(lookUp(object, place.slice(0, -1))?.value);
-  const parent = place.slice(0, -1).join("."); // the path to the application's spec
+  const specPath = place.slice(0, -1).join(".");
   const conf = toMap(app.sparkConf);
   const countedProperty = Object.keys(conf).find((key) => countedProperties.test(key));
   if (countedProperty !== undefined)
-    return `${parent}.sparkConf must not have ${countedProperty}, but the field of ${parent} that stands for it`;
+    return `${specPath}.sparkConf must not have ${countedProperty}, but the field of ${specPath} that stands for it`;
   const { enabled, maxExecutors } = toMap(app.dynamicAllocation);
   if (enabled === true && maxExecutors == null)
-    return `${parent}.dynamicAllocation.maxExecutors must limit the number of executors`;
+    return `${specPath}.dynamicAllocation.maxExecutors must limit the number of executors`;
 
   const faults: string[] = [];
   const readSize = (value: unknown, name: string): bigint => {
@@ -43,18 +43,20 @@ export const buildSparkTemplate = (
       faults.push(`${name} must be a size such as 512m or 4g, not ${JSON.stringify(value ?? null)}`);
     return size ?? 0n;
   };
-  const at = place.join(".");
+  const fieldsPath = place.join(".");
   const isJvm = ["Java", "Scala", undefined].some((type) => type === app.type);
   const factor = Number(app.memoryOverheadFactor ?? (isJvm ? 0.1 : 0.4));
-  if (!(factor >= 0 && factor < 1000)) faults.push(`${parent}.memoryOverheadFactor must be a number from 0`);
-  const heap = readSize(fields.memory ?? "1g", `${at}.memory`);
+  if (!(factor >= 0 && factor < 1000)) faults.push(`${specPath}.memoryOverheadFactor must be a number from 0`);
+  const heap = readSize(fields.memory ?? "1g", `${fieldsPath}.memory`);
   const usualOverhead = faults.length > 0 ? 0 : Math.ceil(Math.max(Number(heap) * factor, leastOverhead));
   const overhead =
-    fields.memoryOverhead == null ? BigInt(usualOverhead) : readSize(fields.memoryOverhead, `${at}.memoryOverhead`);
+    fields.memoryOverhead == null
+      ? BigInt(usualOverhead)
+      : readSize(fields.memoryOverhead, `${fieldsPath}.memoryOverhead`);
   // If sparkConf sets these sizes, Spark adds them to the memory of executors.
   const addedMemory = ["spark.executor.pyspark.memory", "spark.memory.offHeap.size"]
     .filter((key) => place.at(-1) === "executor" && conf[key] != null)
-    .reduce((sum, key) => sum + readSize(conf[key], `${parent}.sparkConf ${key}`), 0n);
+    .reduce((sum, key) => sum + readSize(conf[key], `${specPath}.sparkConf ${key}`), 0n);
   const memory = `${heap + overhead + addedMemory}`;
   const { name: gpu, quantity } = toMap(fields.gpu);
   const gpus = gpu ? { [String(gpu)]: quantity ?? null } : {};
@@ -62,7 +64,7 @@ export const buildSparkTemplate = (
   const requests = { cpu: coreRequest ?? cores ?? 1, memory, ...gpus };
   const limits = {
     ...(coreLimit != null && { cpu: coreLimit }),
-    memory: memoryLimit == null ? memory : `${readSize(memoryLimit, `${at}.memoryLimit`)}`,
+    memory: memoryLimit == null ? memory : `${readSize(memoryLimit, `${fieldsPath}.memoryLimit`)}`,
     ...gpus,
   };
   if (faults.length > 0) return faults.join("; ");
