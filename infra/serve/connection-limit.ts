@@ -66,7 +66,11 @@ export const limitKeylessConnections = (server: Server, limits: ConnectionLimits
       if (!connection.isReserve) return void socket.destroy();
       // A reserve has a second deadline, which is `idleMilliseconds` after the connection was opened.
       const restMilliseconds = limits.idleMilliseconds - limits.keylessMilliseconds;
-      deadline = setTimeout(() => isUnused(connection) && socket.destroy(), restMilliseconds);
+      deadline = setTimeout(() => {
+        if (isUnused(connection)) return void socket.destroy();
+        // Its first request may have begun just before.
+        deadline = setTimeout(() => connection.hasKey || socket.destroy(), limits.keylessMilliseconds);
+      }, restMilliseconds);
     }, limits.keylessMilliseconds);
     socket.once("close", () => {
       clearTimeout(deadline);

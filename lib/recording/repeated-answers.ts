@@ -40,6 +40,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
   return {
     watch: ({ watch }) => {
       const numberOf = numberQuestions();
+      const changed = new Set<string>();
       return interceptAnswers(
         createRecordedCapabilities(needs),
         async (question, ask) => {
@@ -53,8 +54,8 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
         },
         (ledgerKey, value) => {
           // Only the value before the first change is an answer. Later values come from the rule's own changes.
-          const number = numberOf(ledgerKey);
-          if (!answers.has(number)) answers.set(number, value);
+          if (!changed.has(ledgerKey)) answers.set(numberOf(ledgerKey), value);
+          changed.add(ledgerKey);
           return value;
         },
       );

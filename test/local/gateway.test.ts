@@ -332,6 +332,19 @@ describe("the gateway", () => {
     agent.destroy();
   });
 
+  it("the gateway closes an unused connection of such an IP address if its first request never ends", async () => {
+    const limits = { keylessMilliseconds: 2000, idleMilliseconds: 5000 };
+    const { gateway, port, path } = await openTestGateway({}, limits);
+    const agent = new Agent({ keepAlive: true });
+    await post(gateway.url + path, printReview("good"), { agent });
+    const { socket, closed } = await openRawConnection(port);
+    await wait(3000);
+    assert.equal(socket.destroyed, false);
+    socket.write("POST / HTTP/1.1\r\nhost: ");
+    await closed;
+    agent.destroy();
+  });
+
   const connectionsWithoutKey: [string, string, RegExp][] = [
     ["is silent", "", /^$/],
     ["stops in the middle of its headers", "POST / HTTP/1.1\r\nhost: ", /^$/],

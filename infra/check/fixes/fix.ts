@@ -230,20 +230,19 @@ const isJson = (text: string) => /^\s*[{[]\s*("|[}\]])/.test(text);
 const restOfLine = String.raw`(?:[ \t]*(?:#[^\n]*)?\n)`;
 // `spec:`, and in the next line for instance `  replicas: 1`. The group is the indentation of that line.
 const indentedField = new RegExp(String.raw`^[^\s#-][^\n]*:${restOfLine}+( {1,8})[^\s-]`, "m");
-// `ports:`, perhaps after dashes, and in the next line `- 80` in the column in which these begin.
-const unindentedItem = new RegExp(String.raw`^( *)(?:- )*[^\s#-][^\n]*:${restOfLine}+\1- `, "m");
-// `ports:`, and in the next line `  - 80`.
-const indentedItem = new RegExp(String.raw`^ *[^\n]*:[ \t]*\n${restOfLine}* +- `, "m");
+// `ports:`, and in the next line `- 80`. The groups are the indentations of the two.
+const firstList = new RegExp(String.raw`^( *)[^\s#-][^\n]*:${restOfLine}+( *)- `, "m");
 // `{` at the start of JSON, and in the next line for instance `  "kind": "Pod"`. The group is its indentation.
 const indentedJsonMember = /^\s*[{[][ \t]*\n([ \t]+)/;
 
 /** Finds how a text is indented: by how many spaces (`step`), and whether lists begin in the column of their key. */
 const detectLayout = (text: string): YamlIndentation => {
   const [, indentation = ""] = (isJson(text) ? indentedJsonMember : indentedField).exec(text) ?? [];
+  const [, key, item] = firstList.exec(text) ?? [];
   return {
     step: indentation.length || 2,
     // In a text without lists, new lists are written as kubectl does.
-    hasUnindentedLists: unindentedItem.test(text) || !indentedItem.test(text),
+    hasUnindentedLists: key === item,
   };
 };
 
