@@ -145,25 +145,24 @@ const describeJsonValue = (value: unknown): string => {
 
 /** Returns the error that Go's base64 decoder has for a text: it ignores line breaks and requires padding. */
 const findBase64Fault = (text: string): string | undefined => {
-  if (text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text)) return undefined;
+  const bytes = Buffer.from(text);
+  const isLineBreak = (byte: number) => byte === 10 || byte === 13;
+  const characters = Buffer.from(bytes.filter((byte) => !isLineBreak(byte))).toString("latin1");
   const describeByte = (index: number) => `illegal base64 data at input byte ${index}`;
-  let count = 0;
-  for (let index = 0; index < text.length; index++) {
-    const character = text.charAt(index);
-    if (character === "\n" || character === "\r") continue;
-    if (/[A-Za-z0-9+/]/.test(character)) {
-      count++;
-      continue;
-    }
-    if (character !== "=" || count % 4 < 2) return describeByte(index);
-    // The last group of four has three characters and "=", or two characters and "==".
-    const padding = count % 4 === 3 ? "=" : "==";
-    const rest = text.slice(index).replace(/[\r\n]/g, "");
-    if (rest === padding) return undefined;
-    // The error names the byte after the padding, or the byte where the second "=" is missing.
-    return describeByte(index + (rest.startsWith(padding) ? padding.length : 1));
-  }
-  return count % 4 === 0 ? undefined : describeByte(text.length - (count % 4));
+  const describeCharacter = (number: number, offset = 0) => {
+    let left = number;
+    return describeByte(bytes.findIndex((byte) => !isLineBreak(byte) && left-- === 0) + offset);
+  };
+  const { length } = characters.match(/^[A-Za-z0-9+/]*/)?.[0] ?? "";
+  /** How many characters the last group has before its padding. A full group has four. */
+  const inGroup = length % 4;
+  if (length === characters.length) return inGroup === 0 ? undefined : describeByte(bytes.length - inGroup);
+  if (characters[length] !== "=" || inGroup < 2) return describeCharacter(length);
+  if (inGroup === 2 && length + 1 === characters.length) return describeByte(bytes.length);
+  // A missing second "=" is reported at the byte before the character that stands in its place.
+  if (inGroup === 2 && characters[length + 1] !== "=") return describeCharacter(length + 1, -1);
+  const end = length + 4 - inGroup;
+  return end < characters.length ? describeCharacter(end) : undefined;
 };
 
 /** Returns the API server's error text for an AdmissionReview response that it doesn't accept. */
