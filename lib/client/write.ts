@@ -9,13 +9,14 @@ import { jsonContentType } from "./request-body.ts";
 import { addWarnings, toErrorResponse } from "./responses.ts";
 import type { WriteTarget } from "./target.ts";
 
-/** A request that writes an object, and which a rule matches. */
+/** A request by which a program writes an object, and which a rule matches. */
 export interface InterceptedWrite {
   target: WriteTarget;
   url: URL;
   method: string;
   headers: Headers;
   body: Uint8Array<ArrayBuffer>;
+  /** Sends this or another request with the same connections, signal and other options as the program's request. */
   send: SendWithProgramOptions;
   user: UserInfo;
   context: RuleChainContext;

@@ -57,9 +57,10 @@ export interface GroupConfig extends EndpointConfig<MemberConfigs> {
 }
 
 /**
- * Creates one endpoint for several rules that mutate. A review is evaluated by all of them in the given order, and
- * answered with one patch. A direct invocation that names a member is evaluated only by that member. `config.alone` has
- * the members' configs for direct invocations that name no cluster.
+ * Creates one endpoint for a group of rules that mutate (its members). All members evaluate a review in the given
+ * order, and one patch answers it. Only a direct invocation of the function, without HTTP, can name a member: then just
+ * this member evaluates the review. A direct invocation that names neither a member nor a cluster gets `config.alone`:
+ * the configs of all members for a function that is used alone, without the settings of a cluster.
  */
 export const createGroupEndpoint = (
   members: Record<string, Rule>,
@@ -67,6 +68,7 @@ export const createGroupEndpoint = (
   host: EndpointHost,
   evaluate = evaluateRule,
 ): Endpoint => {
+  // For `createEndpoint`, the group is one rule. Its default settings, for reviews without a cluster, are `alone`.
   const groupAsRule = buildGroupAsRule(members, config.alone);
   const group = createEndpoint(groupAsRule, config, logByMember(host), evaluateMembers(members, evaluate));
   return {

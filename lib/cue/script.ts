@@ -30,10 +30,12 @@ export const splitCueScript = (source: string): SplitCueScript => {
   const cut = (last: number) => {
     const [start, end] = [tokens[at]?.start ?? 0, tokens[last]?.end ?? script.length];
     const next = tokens[last + 1];
+    // CUE doesn't see what is cut out, so it can't report that a separator before or after it is missing.
     requireSeparator(tokens[at - 1], tokens[at]);
     requireSeparator(tokens[last], next);
     const between = script.slice(end, next?.start);
-    // A comma after the tokens is cut out, too. A comma after a comment stays: CUE must report it as an error.
+    // A comma after the tokens is cut out, too. CUE's syntax allows no comma between a comment and the next token, so
+    // such a comma stays, and CUE reports the error.
     at = next?.text === "," && !between.includes("//") ? last + 2 : last + 1;
     cuts.push([start, tokens[at - 1]?.end ?? end]);
     skipAttributesAndCommas();

@@ -52,8 +52,9 @@ interface GroupedToleration {
 const createCoverage = () => {
   const ids = new Set<string>();
   /**
-   * By group: the toleration with the most seconds, and the second longest. A toleration doesn't cover itself, so
-   * whether the longest is covered depends on the second longest.
+   * By group: the toleration with the most seconds, and the one with the second most. If any toleration of the group
+   * covers `narrow`, the longest does. But if `narrow` is equal to the longest, the longest doesn't count: then the
+   * second covers it, if it has as many seconds.
    */
   const groups = new Map<string, [GroupedToleration, GroupedToleration?]>();
   return {

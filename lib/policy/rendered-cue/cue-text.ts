@@ -63,7 +63,11 @@ interface ReferenceLocation {
 
 const responseParts = ["body", "header", "trailer"];
 
-/** Returns the CUE path of a reference's value, and the input that it needs. The input of a dataRef ends in `_d`. */
+/**
+ * Returns the CUE path of a reference's value, and the input that it needs. A condition compares the values of two
+ * references, `dataRef` and `valueRef`, which may read different objects or HTTP answers. So that their inputs have
+ * different names, the input's name for a `dataRef` has the suffix `_d`, as in `otherObject_d`.
+ */
 export const locateReferenceInCue = ({ from, path }: ValueReference, suffix: "" | "_d" = ""): ReferenceLocation => {
   const steps = parseReferencePath(path);
   if (from === "current") return { input: "object: data.object", place: renderCuePath("object", steps) };
