@@ -9,7 +9,10 @@ export interface PolicyDenial {
   reason: "Forbidden" | "Invalid";
 }
 
-/** Returns a refusal such as "policy 'p' with binding 'b' denied request: no such key: team". */
+/**
+ * Returns a refusal such as "policy 'p' with binding 'b' denied request: no such key: team". Without a binding, the
+ * error is in the policy's own configuration. Upstream's message then has the name in double quotes, with Go's escapes.
+ */
 export const formatDenial = (
   { metadata: { name } }: MutatingPolicy,
   binding: MutatingBinding | undefined,

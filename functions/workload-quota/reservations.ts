@@ -179,8 +179,8 @@ export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
   Object.keys(amounts).some((name) => compareQuantities(get(amounts, name), get(others, name)) > 0);
 
 /**
- * Returns how much an object uses of each name in a quota's `hard`, and of each name that is only in the object's
- * reservation, because another version of the rule has another `hard`.
+ * Returns how much an object uses of each resource, such as `requests.cpu`: of those that a quota's `hard` names, and
+ * of those that only the object's reservation names, because another version of the rule has another `hard`.
  */
 export const measureReservation = (measure: Measure, { hard }: Quota, reservation?: Reservation): Amounts => {
   const names = new Set([...Object.keys(hard), ...Object.keys(reservation?.used ?? {})]);
