@@ -173,7 +173,7 @@ const warnOfBinding = (
   manifest: Manifest,
   { spec: { paramKind } }: AnyPolicy,
   { metadata, spec: { paramRef } }: AnyBinding,
-  { others }: AdmissionPolicies,
+  { otherManifests }: AdmissionPolicies,
 ): string[] => {
   const warn = (path: FieldPath, sentence: string) => [
     `${formatFieldPosition(manifest, path)} binding ${metadata.name}: ${sentence}`,
@@ -183,7 +183,7 @@ const warnOfBinding = (
   if (paramRef === undefined) return warn(["spec"], "spec.paramRef is missing: params is null in all expressions");
   const { name, namespace } = paramRef;
   const kind = `${paramKind.kind} of ${paramKind.apiVersion}`;
-  const isThere = others
+  const isThere = otherManifests
     .map(({ object }): KubernetesObject => object)
     .some(
       (object) =>

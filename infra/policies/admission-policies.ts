@@ -62,7 +62,7 @@ export interface AdmissionPolicies {
   bindings: { manifest: Manifest; policy: string; binding: AnyBinding }[];
   /** The custom kinds in the CustomResourceDefinitions, in the format of the rules' settings. */
   customKinds: PolicyObject[];
-  others: Manifest[];
+  otherManifests: Manifest[];
 }
 
 const ruleNames = ["mutating-admission-policy", "validating-admission-policy"];
@@ -98,7 +98,7 @@ export const readAdmissionPolicies = async ({ admission, others }: PolicyManifes
         ? (readDocument(mutating, object).objects as PolicyObject[]).filter(isCustomKind)
         : [],
     ),
-    others,
+    otherManifests: others,
   };
 };
 

@@ -85,14 +85,17 @@ const matchEverything = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"
 
 /**
  * Returns the rules that evaluate the admission policies of files. The rules match all requests, so that only the
- * constraints of the policies decide what a policy matches.
+ * constraints of the policies decide what a policy matches. The cluster of each case has the files' other objects,
+ * which policies use, such as their parameters.
  */
 export const findRulesForAdmissionPolicies = (files: AdmissionPolicies): RuleWithTestedPolicies[] => {
-  const values = files.others.map(({ object }) => object);
-  const objects = requireObjects(values, (index) => formatFieldPosition(files.others[index] as Manifest, []));
+  const { otherManifests } = files;
+  const values = otherManifests.map(({ object }) => object);
+  const otherObjects = requireObjects(values, (index) => formatFieldPosition(otherManifests[index] as Manifest, []));
   return [...new Set(files.policies.map(({ rule }) => rule))].map((listed) => {
     const rule = { ...listed.rule, match: matchEverything };
-    const admissionPolicies = createTestedPolicies(listed, files, objects);
+    const admissionPolicies = createTestedPolicies(listed, files, otherObjects);
+    // The policies under test are put into the rule's setting `policies`, so a case must not have this setting.
     return { listed: { ...listed, rule }, settingsWithPolicies: ["policies"], admissionPolicies };
   });
 };
@@ -132,15 +135,19 @@ export const readPolicyCases = async (
   });
 };
 
-/** Finds a mistake in a case of admission policies, or a member that only such a case may have. */
-const findAdmissionCaseMistake = (rules: readonly RuleWithTestedPolicies[], ruleCase: Case) => {
-  if (rules.length === 0) {
+/**
+ * Finds a mistake that concerns admission policies. `admissionRules` are the rules that evaluate the case and read such
+ * policies. Without any, the case must not have a member that only cases of admission policies may have. Otherwise, its
+ * `variant`, if there is one, must be the name of an admission policy.
+ */
+const findAdmissionCaseMistake = (admissionRules: readonly RuleWithTestedPolicies[], ruleCase: Case) => {
+  if (admissionRules.length === 0) {
     const sentence = (what: string) => `has ${what}, which only cases of admission policies may have`;
     if (ruleCase.unmatched) return { path: ["unmatched"], sentence: sentence("unmatched") };
     if (ruleCase.operation === "CONNECT") return { path: ["operation"], sentence: sentence("the operation CONNECT") };
     return undefined;
   }
-  const policies = rules.flatMap(({ admissionPolicies }) => admissionPolicies?.policies ?? []);
+  const policies = admissionRules.flatMap(({ admissionPolicies }) => admissionPolicies?.policies ?? []);
   const names = policies.map(({ metadata: { name } }) => name);
   if (!policies.some((policy) => isSelected(policy, ruleCase))) {
     const sentence = `has the variant ${JSON.stringify(ruleCase.variant)}, which is no policy; ${describeKnownWords(ruleCase.variant ?? "", names)}`;
