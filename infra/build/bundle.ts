@@ -376,7 +376,8 @@ const isCueAwaited = (listed: CatalogueRule, config: EndpointConfig): boolean =>
 
 /**
  * Lists what rules ask or run besides the review (their `needs`, such as reads of a cluster, or CUE), each with the
- * settings that require it: those for one cluster, or for one variant, a webhook entry with settings of its own.
+ * settings that require it. These are the settings for one cluster, or for one variant. (The variants of a rule are
+ * webhook entries that call it with different settings.)
  */
 const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
   listRuleSettings(listed, config).flatMap(({ rule: { needs = {} }, settings }) =>

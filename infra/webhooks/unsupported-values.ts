@@ -58,9 +58,10 @@ const [conditional, addition] = ["_?_:_", "_+_"];
 const textListFunctions = ["split", "findAll"];
 
 /**
- * Reports whether a value is a list that API servers can't convert to JSON, because of its type in Go: one that
- * `textListFunctions` return, or a sum of lists of which one has lists or maps as elements. The value of a variable is
- * that of its expression.
+ * Reports whether a value may be a list that API servers can't convert to JSON, because of the list's type in Go. There
+ * are two such lists: the result of a function in `textListFunctions`; and a sum `a + b` in which `a` or `b` has lists
+ * or maps as elements. A conditional may be such a list if one of its parts is. A variable has the value of its
+ * expression.
  */
 const isUnconvertedList = (value: Expression, variables: Variables): boolean => {
   if (isCall(value, conditional)) return listParts(value).some((part) => isUnconvertedList(part, variables));

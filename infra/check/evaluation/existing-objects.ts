@@ -45,7 +45,11 @@ export const createEmptyObjectStore = (
   return { ...store, capabilities: (tell) => toCapabilities(store, cluster, kinds, ledger, tell) };
 };
 
-/** Answers rules' questions from the objects of a check. What these can't answer is undecided (`tell`). */
+/**
+ * Answers rules' questions from the objects of a check. Calls `tell` for what these can't answer, and for what is
+ * uncertain in an answer. Its argument continues a report's line that begins with "undecided", such as "undecided
+ * Priority: whether …".
+ */
 const toCapabilities = (
   { find, put, list, findAccess }: ObjectStore,
   cluster: string,

@@ -103,6 +103,8 @@ export const probeClusterHealth = async (
     const placed = compareWithRelease(placePolicies(catalogue, inspected.cluster), recorded.manifests);
     health.policies = placed.policies;
     health.drift.push(...placed.drift);
+    // Each function that reads the cluster has a Kubernetes group with its rights. In EKS, an access entry puts the
+    // function's IAM role into this group.
     if (listFunctionGroups(recorded.manifests).length > 0) {
       const outputs = await targets.stage.stack.readOutputs();
       const changes = describeAccessEntryChanges({ ...targets, config }, name, recorded.manifests, { outputs });

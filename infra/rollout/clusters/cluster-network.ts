@@ -17,14 +17,15 @@ export const describeClusterNetwork = async (
   const cluster = getClusterConfig(targets, name);
   const { connect } = cluster;
   if (connect?.eks === undefined || connect.server !== undefined) return [];
+  // A `service` in postern.yaml is a relay: a Service in the cluster that forwards the API server's reviews to AWS.
+  const hasRelay = cluster.service !== undefined;
   const readingRules = listRulesAskingCluster(targets.catalogue, cluster).map((listed) => listed.name);
   const isReaderInVpc = packagedRules.some(
     ({ readsCluster, wanted: { stackSettings } }) =>
       readsCluster && (stackSettings.VpcConfig?.SubnetIds ?? []).length > 0,
   );
   return readEksNetwork(connect, targets.stage.readIdentity).then(
-    (network) =>
-      describeEksNetwork({ ...network, hasRelay: cluster.service !== undefined }, readingRules, isReaderInVpc),
+    (network) => describeEksNetwork({ ...network, hasRelay }, readingRules, isReaderInVpc),
     (error: unknown) => [`? its network is not known: ${requireComplaint(error).message}`],
   );
 };
