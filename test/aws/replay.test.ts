@@ -62,10 +62,15 @@ const buildNoteRule = (code: string) =>
       const { writeFileSync } = process.getBuiltinModule("node:fs");`,
   });
 
-/** Code of a rule that loops, ends its process or reads a secret. This must not affect other notes' reviews. */
+/**
+ * Code of a rule that loops forever, ends its process or reads a secret, depending on the name of the note (ConfigMap)
+ * in a review. This must not affect the reviews of other notes. Before it loops, it writes the id of its process to a
+ * file in the replay's own folder: a test reads the file, and requires that an interrupted replay ends this process.
+ */
 const harmfulCode = `
     const name = note.metadata?.name;
-    if (name === "endless") writeFileSync(\`\${process.argv[2]}/endless\`, String(process.pid));
+    const replayFolder = process.argv[2];
+    if (name === "endless") writeFileSync(\`\${replayFolder}/endless\`, String(process.pid));
     while (name === "endless");
     if (name === "ending") process.exit(7);
     if (name === "curious") return process.env.AWS_SECRET_ACCESS_KEY;`;

@@ -124,12 +124,16 @@ export const compare = async (
         comparison.panics++;
         return [];
       }
-      if (theirs.issues !== undefined || theirs.creation !== undefined) comparison.issues++;
+      // `creation` is the error if an expression without issues can't be compiled to a program.
+      const isExpressionRefused = theirs.issues !== undefined || theirs.creation !== undefined;
+      if (isExpressionRefused) comparison.issues++;
       else if (theirs.error === undefined) comparison.values++;
       else comparison.errors++;
       const kind = findDifferenceKind(theirs, ours);
       return kind ? [{ kind, minor: evaluator.minor, task, upstream: theirs, postern: ours }] : [];
     });
+    // Upstream's answer may depend on the random order of a Go map. If upstream gives Postern's answer, too, when it
+    // evaluates the task again, the difference is undecided.
     const decided = await dropUndecided(evaluator, different);
     comparison.undecided += different.length - decided.length;
     for (const difference of decided) {

@@ -148,6 +148,7 @@ it(
   await needs("CEL evaluator"),
   async () => {
     const evaluator = await findCelEvaluator();
+    // compareWithCelGo throws if the results or the costs of the two implementations differ.
     for (const { what, ratio } of await compareWithCelGo(evaluator?.program ?? "", 1))
       assert.ok(ratio.median > 0, what);
   },

@@ -6,7 +6,7 @@ import * as x509 from "@peculiar/x509";
 import fc from "fast-check";
 import {
   buildCertificateRequest,
-  encodeCertificateRequest,
+  encodeBase64,
   encodeDer,
   encodeX509NameAttribute,
   encodeX509NameSet,
@@ -28,7 +28,7 @@ const noBlock = { fault: "PEM block type must be CERTIFICATE REQUEST" };
 const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
 
 const readSubject = (...names: Buffer[]) =>
-  parseCertificateSubject(encodeCertificateRequest(toPem(buildCertificateRequest(...names))));
+  parseCertificateSubject(encodeBase64(toPem(buildCertificateRequest(...names))));
 const readCommonName = (identifier: number, ...octets: number[]) =>
   readSubject(encodeX509NameSet(encodeX509NameAttribute("CN", encodeDer(identifier, octets))));
 const assertMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
@@ -56,7 +56,7 @@ describe("a certificate request", () => {
         const request = await createLibraryRequest(json);
         // The library sorts the elements of a set.
         const subject = new x509.Pkcs10CertificateRequest(request.rawData).subjectName;
-        assert.deepEqual(parseCertificateSubject(encodeCertificateRequest(request.toString("pem"))), {
+        assert.deepEqual(parseCertificateSubject(encodeBase64(request.toString("pem"))), {
           subject: { commonName: subject.getField("CN").at(-1) ?? "", organizations: subject.getField("O") },
         });
         const wanted = names.flat().flatMap(([type, { text }]) => (type === "O" ? [text] : []));
@@ -120,7 +120,7 @@ describe("a certificate request", () => {
 describe("the PEM of a certificate request", () => {
   const bytes = buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "a")));
   const validPem = toPem(bytes);
-  const parse = (text: string) => parseCertificateSubject(encodeCertificateRequest(text));
+  const parse = (text: string) => parseCertificateSubject(encodeBase64(text));
   const expectedSubject = { subject: { commonName: "a", organizations: [] } };
   const otherPem = toPem(buildCertificateRequest(encodeX509NameSet(encodeX509NameAttribute("CN", "b"))));
 
@@ -170,7 +170,7 @@ describe("the DER of a certificate request", () => {
     encodeX509NameSet(encodeX509NameAttribute("CN", "system:node:n1")),
     encodeX509NameSet(encodeX509NameAttribute("O", encodeDer(0x13, Buffer.from("system:nodes")))),
   );
-  const parse = (bytes: Uint8Array) => parseCertificateSubject(encodeCertificateRequest(toPem(bytes)));
+  const parse = (bytes: Uint8Array) => parseCertificateSubject(encodeBase64(toPem(bytes)));
 
   it("the DER of a certificate request is refused if it is cut short at any byte", () => {
     for (let length = 0; length < validBytes.length; length++) assertMalformed(parse(validBytes.subarray(0, length)));

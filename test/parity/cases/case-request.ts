@@ -23,8 +23,9 @@ export interface CaseRequest {
    * The API path of the object that the request stores; undefined if nothing is stored or the API server generates
    * the name.
    */
-  place: string | undefined;
-  collection: string;
+  storedObjectPath: string | undefined;
+  /** The API path to which objects of this kind are posted. */
+  collectionPath: string;
   /** The object's name, or the prefix of its generated name. */
   name: string;
 }
@@ -53,7 +54,7 @@ export const buildCaseRequest = async (
   // has from its start are neither created nor deleted.
   const isNamespace = main.kind === "Namespace";
   const mayBeCreated = !isNamespace || !/^(default|kube-(system|public|node-lease))$/.test(name);
-  const collection = [
+  const collectionPath = [
     getRoot(request.resource),
     ...(namespace ? ["namespaces", namespace] : []),
     request.resource.resource,
@@ -62,7 +63,7 @@ export const buildCaseRequest = async (
   const isNamed =
     (operation !== "CREATE" || subResource !== undefined) &&
     (operation !== "DELETE" || given.metadata?.name !== undefined);
-  const path = [collection, isNamed && name, subResource].filter(Boolean).join("/");
+  const path = [collectionPath, isNamed && name, subResource].filter(Boolean).join("/");
   const query = new URLSearchParams(operation === "CONNECT" ? listConnectOptions(given) : []);
   if (entry.dryRun || (isNamespace && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
@@ -71,17 +72,18 @@ export const buildCaseRequest = async (
       { apiVersion, kind, metadata: nameMember, ...addApiRequiredFields({ ...object, kind }, namespace) },
       nameMember,
     );
-  const existing = getExistingObject(entry, subResource);
+  const existing = mayBeCreated ? getExistingObject(entry, subResource) : undefined;
   return {
     user: request.userInfo,
     namespace,
-    collection,
+    collectionPath,
     name,
     method: ({ CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE", CONNECT: "POST" } as const)[operation],
     path: query.size > 0 ? `${path}?${query}` : path,
     body: (object) => completeBody(object, requested),
-    ...(existing && mayBeCreated && splitEphemeralContainers(completeBody(existing, main))),
-    place: isNameGenerated || !isKindStored || !mayBeCreated ? undefined : `${collection}/${name}`,
+    // The members `existing` and, for a pod with ephemeral containers, `ephemeralContainers`:
+    ...(existing && splitEphemeralContainers(completeBody(existing, main))),
+    storedObjectPath: isNameGenerated || !isKindStored || !mayBeCreated ? undefined : `${collectionPath}/${name}`,
   };
 };
 

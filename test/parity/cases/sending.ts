@@ -119,7 +119,7 @@ export const sendCase = async (
 ): Promise<SentCaseWithReviews> => {
   const { admin } = server;
   const request = await buildCaseRequest(question.listed, question.entry, question.namespace, admin);
-  const { method, path, name, collection } = request;
+  const { method, path, name, collectionPath } = request;
   const obstacle = await prepareCaseObjectOrGetRefusal(admin, request, question.labels);
   if (obstacle) return { call: { method, path, user: "admin" }, name, answer: obstacle, seen: {} };
 
@@ -127,12 +127,12 @@ export const sendCase = async (
   const cleanUp = await question.prepare?.(admin, stored);
   const sent = await sendCaseAndObserveReviews(server, request, shape(request.body(object), stored), setup);
   // The answer to a subresource may be only a Status of success, so the changed object itself is read.
-  if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.place)
-    sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.place })).body };
+  if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.storedObjectPath)
+    sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.storedObjectPath })).body };
   await cleanUp?.();
   const { name: createdName } = Object(sent.answer.body.metadata);
-  const createdPath = sent.answer.code === 201 && createdName ? `${collection}/${createdName}` : undefined;
-  const remainingPath = request.place ?? createdPath;
+  const createdPath = sent.answer.code === 201 && createdName ? `${collectionPath}/${createdName}` : undefined;
+  const remainingPath = request.storedObjectPath ?? createdPath;
   if (remainingPath) await deleteWithFinalizers(remainingPath, () => admin);
   return sent;
 };
@@ -174,27 +174,27 @@ export const sendCaseAndObserveReviews = async (
  */
 export const prepareCaseObjectOrGetRefusal = async (
   admin: TestClusterClient,
-  { namespace, place, existing, collection, ephemeralContainers }: CaseRequest,
+  { namespace, storedObjectPath, existing, collectionPath, ephemeralContainers }: CaseRequest,
   labels: Record<string, string>,
 ): Promise<TestClusterResponse | undefined> => {
   const namespaceBody = { metadata: { name: namespace, labels } };
   if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: namespaceBody });
-  const exists = place !== undefined && isAccepted(await admin({ method: "GET", path: place }));
-  if (exists && !existing) await deleteWithFinalizers(place, () => admin);
+  const exists = storedObjectPath !== undefined && isAccepted(await admin({ method: "GET", path: storedObjectPath }));
+  if (exists && !existing) await deleteWithFinalizers(storedObjectPath, () => admin);
   if (exists || !existing) return undefined;
 
-  const created = await admin({ method: "POST", path: collection, body: existing });
+  const created = await admin({ method: "POST", path: collectionPath, body: existing });
   if (!isAccepted(created)) return created;
   const { status } = existing;
   if (status !== undefined) {
     const contentType = "application/merge-patch+json";
-    const answer = await admin({ method: "PATCH", path: `${place}/status`, body: { status }, contentType });
+    const answer = await admin({ method: "PATCH", path: `${storedObjectPath}/status`, body: { status }, contentType });
     if (!isAccepted(answer)) return answer;
   }
   if (ephemeralContainers === undefined) return undefined;
   const body = { spec: { ephemeralContainers } };
   const contentType = "application/strategic-merge-patch+json";
-  const answer = await admin({ method: "PATCH", path: `${place}/ephemeralcontainers`, body, contentType });
+  const answer = await admin({ method: "PATCH", path: `${storedObjectPath}/ephemeralcontainers`, body, contentType });
   return isAccepted(answer) ? undefined : answer;
 };
 

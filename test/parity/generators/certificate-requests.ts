@@ -45,5 +45,5 @@ export const toPem = (bytes: Uint8Array, type = "CERTIFICATE REQUEST") => {
   return [`-----BEGIN ${type}-----`, ...lines, `-----END ${type}-----`, ""].join("\n");
 };
 
-/** Encodes a certificate request in base64, as `spec.request` of a CertificateSigningRequest contains it. */
-export const encodeCertificateRequest = (text: string) => Buffer.from(text).toString("base64");
+/** Encodes a text in base64, as a CertificateSigningRequest contains the PEM of its request and its certificate. */
+export const encodeBase64 = (text: string) => Buffer.from(text).toString("base64");

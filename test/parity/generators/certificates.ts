@@ -3,7 +3,7 @@ import type { JsonMap } from "#lib/json.ts";
 import { generateAuthorityCertificate, generatePrivateKey } from "../../../infra/keys/certificates.ts";
 import {
   buildCertificateRequest,
-  encodeCertificateRequest,
+  encodeBase64,
   encodeX509NameAttribute,
   encodeX509NameSet,
   toPem,
@@ -49,7 +49,7 @@ export const testCertificateRequestPems = {
 };
 /** Generates one of the named certificate requests, encoded as in `spec.request`. */
 export const pickCertificateRequest = (...names: (keyof typeof testCertificateRequestPems)[]) =>
-  pickOne(...names.map((name) => encodeCertificateRequest(testCertificateRequestPems[name])));
+  pickOne(...names.map((name) => encodeBase64(testCertificateRequestPems[name])));
 
 const bundles = await Promise.all([1, 2].map(async () => generateAuthorityCertificate(await generatePrivateKey())));
 
@@ -130,7 +130,7 @@ export const certificateScenarios = {
       buildSubresourceChange("approval", setConditions("Approved")),
       buildSubresourceChange(
         "status",
-        generateFieldEdit("status.certificate", pickOne(...bundles.map(encodeCertificateRequest))),
+        generateFieldEdit("status.certificate", pickOne(...bundles.map(encodeBase64))),
         setConditions("Failed"),
         label,
       ),
