@@ -1,4 +1,4 @@
-import { getOwn, isMap, isSame } from "#lib/json.ts";
+import { getOwn, isMap, isSame, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 
@@ -53,7 +53,8 @@ export const buildPod = (workload: KubernetesObject) => {
   if (workloadKind === undefined || !isMap(template)) return undefined;
   const ownMetadata = isMap(template.metadata) ? template.metadata : {};
   const { labels, annotations, finalizers } = ownMetadata;
-  const podName = kind === "StatefulSet" ? { name: `${name}-0` } : { generateName: `${name}-` };
+  const isStateful = kind === "StatefulSet";
+  const podName = isStateful ? { name: `${name}-0` } : { generateName: `${name}-` };
   const owner = workloadKind.owner ?? { apiVersion, kind };
   const metadata = {
     ...podName,
@@ -63,7 +64,8 @@ export const buildPod = (workload: KubernetesObject) => {
     ...(isMap(annotations) && { annotations }),
     ...(Array.isArray(finalizers) && { finalizers }),
   };
-  const pod = { apiVersion: "v1", kind: "Pod", metadata, spec: template.spec ?? {} };
+  const spec = isStateful ? addClaimVolumes(workload, toMap(template.spec)) : (template.spec ?? {});
+  const pod = { apiVersion: "v1", kind: "Pod", metadata, spec };
   return {
     // The template's metadata was checked with the workload; rules check the rest of the pod.
     pod: pod as KubernetesObject,
@@ -73,6 +75,21 @@ export const buildPod = (workload: KubernetesObject) => {
       groups: ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
     },
   };
+};
+
+/**
+ * Returns the spec of a StatefulSet's first Pod: for each volumeClaimTemplate, it has a volume with the Pod's claim. The
+ * template's own volumes come first, so that their indexes stay.
+ */
+const addClaimVolumes = (set: KubernetesObject, spec: JsonMap): JsonMap => {
+  const names = toList(getOwn(getOwn(set, "spec"), "volumeClaimTemplates")).map((claim) =>
+    getOwn(getOwn(claim, "metadata"), "name"),
+  );
+  const own = toList(spec.volumes).filter((volume) => !names.includes(getOwn(volume, "name")));
+  const claimed = names.map((name) => {
+    return { name, persistentVolumeClaim: { claimName: `${name}-${set.metadata?.name}-0` } };
+  });
+  return names.length === 0 ? spec : { ...spec, volumes: [...own, ...claimed] };
 };
 
 /** The fields of all kinds of workloads that say how many Pods there are. */
