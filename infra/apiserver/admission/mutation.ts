@@ -4,6 +4,7 @@ import { getErrorMessage } from "#lib/failure.ts";
 import { isMap, type JsonMap } from "#lib/json.ts";
 import type { Status } from "#lib/review.ts";
 import { mergeSince, type Since } from "#lib/since.ts";
+import { convertFromInternal } from "../defaults/defaults.ts";
 import type { HookResponse } from "./answer.ts";
 import { buildMutationAnnotation, buildPatchAuditAnnotation } from "./audit-annotations.ts";
 import {
@@ -205,7 +206,9 @@ const applyResponsePatch = async (
     }
     const read = normalizePatchedObject(raw);
     // Compiled-in plugins change the object in memory. What a webhook or a policy makes of it is JSON, to be decoded.
-    const after = isCompiledIn(hook) ? { object: read } : await decodePatchedObject(run, read);
+    const after = isCompiledIn(hook)
+      ? { object: convertFromInternal(read, run.context.kubernetes) }
+      : await decodePatchedObject(run, read);
     if ("decodingError" in after) {
       if (!hook.isPlugin) return endRequest(after.decodingError);
       markUndecided(run, step, `what it makes of the object can't be read: ${after.decodingError}`);

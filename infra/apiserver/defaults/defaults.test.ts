@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import { readRows } from "../../../test/rows.ts";
-import { fillDefaults, prepareForStorage } from "./defaults.ts";
+import { convertFromInternal, fillDefaults, prepareForStorage } from "./defaults.ts";
 import {
   normalizeBase64,
   normalizeMicroTime,
@@ -121,6 +121,18 @@ describe("an object by the minor of Kubernetes", () => {
             : fillDefaults(buildObject(given), kubernetes, step).object;
         assert.partialDeepStrictEqual(filled, expected);
       });
+});
+
+describe("a Pod whose ServiceAccount a plugin has set", () => {
+  for (const [kubernetes, serviceAccount] of [
+    ["1.36", "new"],
+    ["1.37", "old"],
+  ])
+    it(`webhooks of ${kubernetes} get the ServiceAccount ${serviceAccount} in serviceAccount after a plugin has named another`, () => {
+      const pod = { apiVersion: "v1", kind: "Pod", spec: { serviceAccountName: "new", serviceAccount: "old" } };
+      const spec = { serviceAccountName: "new", serviceAccount };
+      assert.deepEqual(convertFromInternal(pod, kubernetes), { ...pod, spec });
+    });
 });
 
 describe("a quantity", () => {

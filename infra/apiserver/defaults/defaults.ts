@@ -1,7 +1,7 @@
 import { getOwn, isMap, isObject } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeSince } from "#lib/since.ts";
-import { type Preparation, podPreparations } from "./pods.ts";
+import { type Preparation, podConversions, podPreparations } from "./pods.ts";
 import { type DecodingReport, findKubernetesTypeDecoder, type ReadingStep } from "./typed-reading.ts";
 
 /** An object after decoding and defaulting, with the unknown fields and the errors that decoding found. */
@@ -55,6 +55,18 @@ export const prepareForStorage = (object: KubernetesObject, kubernetes?: string)
   if (prepare === undefined || !hasKnownDefaults(object, kubernetes)) return object;
   const paths = object.kind === "Pod" ? [[]] : templatePaths;
   return paths.reduce<unknown>((all, path) => preparePart(all, path, prepare), object) as KubernetesObject;
+};
+
+/**
+ * Returns a defaulted object that a compiled-in plugin has changed, as the next webhook gets it: plugins change the
+ * internal version, in which a Pod has only one of the two names of its ServiceAccount.
+ */
+export const convertFromInternal = (object: unknown, kubernetes?: string): unknown => {
+  const { PodSpec: convert } = mergeSince(podConversions, kubernetes);
+  if (!isMap(object) || object.kind !== "Pod" || !isMap(object.spec) || convert === undefined) return object;
+  const spec = { ...object.spec };
+  convert(spec, spec);
+  return { ...object, spec };
 };
 
 /** Returns a value with the prepared Pod or Pod template at a path. All else is shared. */
