@@ -34,9 +34,9 @@ export const describeCaseDifferences = (ruleCase: Case, { outcome }: RuleDecisio
   const compare = (what: string, expected: unknown, actual: unknown) =>
     isDeepStrictEqual(expected, actual)
       ? []
-      : [`${what} is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
+      : [`${what} is ${JSON.stringify(actual) ?? "absent"}, not ${JSON.stringify(expected)}`];
   return [
-    ...compare("the refusal", ruleCase.refused, status?.message),
+    ...describeRefusalDifference(ruleCase.refused, status?.message),
     ...(status === undefined ? [] : compare("the code", ruleCase.code ?? 403, status.code)),
     ...(status === undefined
       ? []
@@ -48,6 +48,13 @@ export const describeCaseDifferences = (ruleCase: Case, { outcome }: RuleDecisio
     ...compare("what it warns of", ruleCase.warnings ?? [], outcome.warnings ?? []),
     ...compare("what it says to the audit log", ruleCase.audit ?? {}, outcome.audit ?? {}),
   ];
+};
+
+const describeRefusalDifference = (expected: string | undefined, actual: string | undefined): string[] => {
+  if (expected === actual) return [];
+  if (actual === undefined) return [`nothing refuses it; the case expects the refusal ${JSON.stringify(expected)}`];
+  if (expected === undefined) return [`it is refused: ${JSON.stringify(actual)}; the case expects no refusal`];
+  return [`the refusal is ${JSON.stringify(actual)}, not ${JSON.stringify(expected)}`];
 };
 
 /** Returns the differences as a diff between the case (-) and the rule (+), or as sentences if no line differs. */

@@ -233,11 +233,11 @@ const describeMatches = (
     return { mistakes: [`no admission policy should match, but ${names} does`] };
   // A refusal names its policy. Otherwise, if only some policies matched, a note names these.
   if (matched.length > 0) return isAllowed && matches.length > matched.length ? { notes: [`evaluated: ${names}`] } : {};
-  // If the evaluation of a match condition fails, the request may be refused although no policy matched. If an expected
-  // refusal is missing, this is already reported as a difference.
-  if (ruleCase.unmatched || !isAllowed || ruleCase.refused !== undefined) return {};
+  // If the evaluation of a match condition fails, the request may be refused although no policy matched.
+  if (ruleCase.unmatched || !isAllowed) return {};
+  const advice = ruleCase.refused === undefined ? "; if that is right, say unmatched: true" : "";
   const reasons = matches.map(({ policy, because }) => `${policy} doesn't match: ${because}`);
-  return { mistakes: ["no admission policy was evaluated; if that is right, say unmatched: true", ...reasons] };
+  return { mistakes: [`no admission policy was evaluated${advice}`, ...reasons] };
 };
 
 /** Evaluates a case by one rule after the other, until one refuses. */

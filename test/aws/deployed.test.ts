@@ -210,7 +210,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
   it("a version that fails its cases does not become live", async () => {
     for (const [broken, reason] of [
       [buildRule({ head: 'if (process.env.POSTERN_STAGE) throw new Error("not here");' }), /it fails: .*not here/s],
-      [buildRule({ validate: 'return "nothing is good enough";' }), /the refusal is/],
+      [buildRule({ validate: 'return "nothing is good enough";' }), /it is refused: /],
     ] as const) {
       await writeRule(broken, buildCases());
       const writeCounts = await writeMeanwhile(async () => {
