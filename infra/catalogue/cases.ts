@@ -9,6 +9,7 @@ import { type Case, caseRequestUid, restoreRequest } from "#lib/recording/record
 import { type AdmissionRequest, type AdmissionReview, type Operation, requireValidReview } from "#lib/review.ts";
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
+import { findKindOfSubresource, inferKinds } from "../apiserver/kinds/kinds.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { describeKnownWords } from "../cli/did-you-mean.ts";
 import { describeFoundValue, findMisfits, type InputShape, type ShapeMismatch } from "../cli/shape.ts";
@@ -103,20 +104,25 @@ export const buildReview = ({ place, rule }: CatalogueRule, ruleCase: Case): Adm
   const resourcePath = ruleCase.resource ?? matchedResource ?? objectResource ?? "";
   const match = matches.find(({ resources }) => resources.includes(resourcePath)) ?? matches[0];
   const [resource = "", subResource] = resourcePath.split("/");
-  // A wildcard in the rule's match is replaced by the group or version of the case's object.
   const objectVersion = splitApiVersion(object?.apiVersion ?? "v1");
-  const resolveWildcard = (matched = "", ofObject: string) => (matched === "*" ? ofObject : matched);
+  const objects = [...(ruleCase.needs?.objects ?? []), ...(object ? [object] : [])];
+  const parent =
+    subResource && findKindOfSubresource(inferKinds(objects, ruleCase.kubernetes), resourcePath, object?.apiVersion);
+  // A wildcard in the rule's match is replaced by the group or version of the resource.
+  const known = parent ? parent.resource : objectVersion;
+  const resolveWildcard = (matched = "", actual: string) => (matched === "*" ? actual : matched);
   const [group, version] = [
-    resolveWildcard(match?.apiGroups[0], objectVersion.group),
-    resolveWildcard(match?.apiVersions[0], objectVersion.version),
+    resolveWildcard(match?.apiGroups[0], known.group),
+    resolveWildcard(match?.apiVersions[0], known.version),
   ];
   const kind = object?.kind ?? kindsByResource[resourcePath];
   if (kind === undefined)
     throw new Complaint(`${place}/cases.yaml: "${ruleCase.name}" must say the kind of its object`);
-  const gvk = { group, version: version || "v1", kind };
+  const isOtherKind = subResource && object?.apiVersion;
+  const gvk = isOtherKind ? { ...objectVersion, kind } : { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = object?.metadata ?? {};
-  const namespace = resourcePath === "namespaces" ? metadata.name : metadata.namespace;
+  const namespace = resource === "namespaces" ? metadata.name : metadata.namespace;
   return createReview({
     uid: caseRequestUid,
     kind: gvk,

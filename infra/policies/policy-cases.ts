@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { toFailure } from "#lib/failure.ts";
 import { toMap } from "#lib/json.ts";
+import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { NamedKubernetesObject, RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import type { AdmissionReview, KubernetesObject } from "#lib/review.ts";
@@ -293,17 +294,17 @@ const buildCaseReview = (listed: CatalogueRule, ruleCase: Case): AdmissionReview
   // Of the metadata, listServedResources reads only the namespace: an object with one has a namespaced kind.
   const objectInNamespace =
     ruleCase.namespace === undefined ? object : { ...object, metadata: { namespace: ruleCase.namespace } };
-  const served = findServedResource(
-    {
-      ...listServedResources([...(ruleCase.needs?.objects ?? []), objectInNamespace], ruleCase.kubernetes),
-      ...ruleCase.needs?.discovery,
-    },
-    object,
-  );
-  const review = buildReview(listed, { ...ruleCase, resource: ruleCase.resource ?? String(served?.resource) });
-  if (served?.namespaced !== false || object.kind === "Namespace") return review;
+  const served = {
+    ...listServedResources([...(ruleCase.needs?.objects ?? []), objectInNamespace], ruleCase.kubernetes),
+    ...ruleCase.needs?.discovery,
+  };
+  const resourcePath = ruleCase.resource ?? String(findServedResource(served, object)?.resource);
+  const review = buildReview(listed, { ...ruleCase, resource: resourcePath });
   const { namespace: _, ...request } = review.request;
-  return { ...review, request };
+  const { resource } = request.resource;
+  const version = joinApiVersion(request.resource);
+  const found = Object.hasOwn(served, version) ? served[version]?.find((one) => one.resource === resource) : undefined;
+  return found?.namespaced !== false || resource === "namespaces" ? review : { ...review, request };
 };
 
 const objectShape: InputShape = {

@@ -99,6 +99,21 @@ export const inferKinds = (objects: readonly KubernetesObject[], kubernetes?: st
 
 export const toKindKey = (apiVersion: string, kind: string) => `${apiVersion} ${kind}`;
 
+/**
+ * Returns the kind of the resource in a path such as `deployments/scale`. The object of such a request may have a kind of
+ * another group: a Scale of autoscaling/v1. A kind of the object's version comes first.
+ */
+export const findKindOfSubresource = (
+  kinds: KindsByName,
+  path: string,
+  objectVersion?: string,
+): ResourceKind | undefined => {
+  const [resource, subresource = ""] = path.split("/");
+  const found = [...kinds.values()].filter((kind) => kind.resource.resource === resource);
+  const ofObject = found.find(({ kind }) => joinApiVersion(kind) === objectVersion);
+  return ofObject ?? found.find(({ subresources }) => subresources.includes(subresource)) ?? found[0];
+};
+
 export const toServedResource = ({
   kind: { kind },
   resource: { resource },
