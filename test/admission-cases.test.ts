@@ -114,16 +114,6 @@ describe("postern test of admission policies", () => {
       '7 "admits one" has no member admited; did you mean admitted?',
     ],
     [
-      "an unknown field of an object",
-      twoCases.replace("replicas:", "replica:"),
-      '15 "refuses six" has an unknown field in validate: spec.replica; did you mean replicas?',
-    ],
-    [
-      "a value that an API server can't read",
-      twoCases.replace("replicas: 6", 'replicas: "6"'),
-      '15 "refuses six" has a value that an API server refuses in validate: spec.replicas must be a whole number, not "6"',
-    ],
-    [
       "the name of a policy that doesn't exist",
       twoCases.replace("- name: admits", "- variant: replica\n  name: admits"),
       '1 "admits one" has the variant "replica", which is no policy; did you mean replicas?',
@@ -136,6 +126,21 @@ describe("postern test of admission policies", () => {
   ] as const)
     it(`postern test names the line of ${name}`, async () =>
       assert.deepEqual(await run(text), { code: 2, stdout: "", stderr: `FOLDER/cases.yaml:${line}\n` }));
+
+  for (const [name, wrong, sentence] of [
+    ["an unknown field", "replica: 6", "has an unknown field in validate: spec.replica; did you mean replicas?"],
+    [
+      "a value that an API server can't read",
+      'replicas: "6"',
+      'has a value that an API server refuses in validate: spec.replicas must be a whole number, not "6"',
+    ],
+  ] as const)
+    it(`postern test fails a case for ${name} of its object, and runs the other cases`, async () => {
+      const { code, stdout, stderr } = await run(twoCases.replace("replicas: 6", wrong));
+      assert.deepEqual([code, stderr], [1, ""]);
+      const line = `failed  refuses six\n        FOLDER/cases.yaml:15 ${sentence}\n`;
+      assert.ok(stdout.startsWith(`passed  admits one\n${line}`), stdout);
+    });
 
   it("postern test names the line of an object without a name", async () => {
     const manifests = `${toYaml(policyManifests)}---\n{ apiVersion: v1, kind: ConfigMap }\n`;

@@ -58,6 +58,8 @@ interface PolicyCase {
   line: number;
   rules: RuleWithTestedPolicies[];
   ruleCase: Case;
+  /** What an API server would not read in the objects of a case of admission policies. Then the case fails. */
+  mistakes: string[];
 }
 
 /** Returns the rules that can read these policies, with the policies in their settings. */
@@ -125,7 +127,10 @@ export const readPolicyCases = async (
     if (fault !== undefined) throw complain(["settings"], fault);
     const mistake = findAdmissionCaseMistake(admissionRules, ruleCase);
     if (mistake !== undefined) throw complain(mistake.path, mistake.sentence);
-    const place = { file, line: findLine([index]), rules: [...admissionRules, ...otherRules] };
+    const mistakes = (admissionRules.length > 0 ? findObjectMistakes(ruleCase) : []).map(
+      ({ path, sentence }) => `${file}:${findLine([index, ...path])} ${sentence}`,
+    );
+    const place = { file, line: findLine([index]), rules: [...admissionRules, ...otherRules], mistakes };
     const objects = ruleCase.needs?.objects;
     if (objects === undefined) return { ...place, ruleCase };
     const formatObject = (at: number) => `${formatPlace(["needs", "objects", String(at)])} needs.objects[${at}]`;
@@ -154,7 +159,7 @@ const findAdmissionCaseMistake = (admissionRules: readonly RuleWithTestedPolicie
     const sentence = `has the variant ${JSON.stringify(ruleCase.variant)}, which is no policy; ${describeKnownWords(ruleCase.variant ?? "", names)}`;
     return { path: ["variant"], sentence };
   }
-  return findObjectMistakes(ruleCase)[0];
+  return undefined;
 };
 
 /** Returns Kubernetes objects. A missing namespace is set to `default`. Throws if a value is no Kubernetes object. */
@@ -178,7 +183,7 @@ const unserved = { namespaced: false };
  * called with the results of the expressions of admission policies.
  */
 export const runPolicyCase = async (
-  { file, line, rules, ruleCase }: PolicyCase,
+  { file, line, rules, ruleCase, mistakes: objectMistakes }: PolicyCase,
   report: (observations: Awaited<ReturnType<typeof observeCase>>["observations"]) => void = () => {},
 ): Promise<TestResult> => {
   const { name, fails } = ruleCase;
@@ -188,6 +193,7 @@ export const runPolicyCase = async (
     const lines = [...because, ...notes].map((text) => text.replace(/\s*\n\s*/g, " "));
     return { file, line, name, result, because: lines, ...(tested.length > 0 && { policies }) };
   };
+  if (objectMistakes.length > 0) return toResult(objectMistakes);
   try {
     const minorFault = tested
       .map(({ findMinorFault }) => findMinorFault(ruleCase))
