@@ -79,7 +79,7 @@ describe("a file of policies", () => {
 
   it("a file of policies may have no other objects", () =>
     assert.deepEqual(listFaults({ apiVersion: "v1", kind: "Pod", metadata: { name: "p" } }), [
-      "a document p: must be a ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1",
+      "Pod p: must be a ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding of admissionregistration.k8s.io/v1; other objects belong in other files",
     ]));
 
   it("readPolicyDocuments returns the document and the path of a fault", () => {

@@ -111,7 +111,7 @@ const readDocument = ({ rule }: CatalogueRule, document: object) => {
 /** Returns a fault of a policy. The kind and the name at the beginning of its sentence are removed. */
 const toFault = (fault: string | { sentence: string; path: readonly (string | number)[] }) => {
   const { sentence, path } = typeof fault === "string" ? { sentence: fault, path: [] } : fault;
-  return { path, sentence: sentence.replace(/^(a document|(Validating|Mutating)\w+)[^:]*: /, "") };
+  return { path, sentence: sentence.replace(/^[^:]*: /, "") };
 };
 
 export const formatPolicyName = ({ kind, metadata: { name } }: AnyPolicy): string => `${kind} ${name}`;

@@ -39,7 +39,7 @@ export const createPolicyReader =
         typeof kind === "string" && Object.hasOwn(apiVersionsByKind, kind) ? apiVersionsByKind[kind] : undefined;
       const policyKind = expectedVersion === undefined ? undefined : kinds[String(kind)];
       const report = (fault: FieldFault) => {
-        const name = `${policyKind ? kind : "a document"} ${toMap(metadata).name ?? ""}`.trim();
+        const name = `${typeof kind === "string" ? kind : "a document"} ${toMap(metadata).name ?? ""}`.trim();
         faults.push({ sentence: `${name}: ${fault.sentence}`, document, path: [...path, ...fault.path] });
       };
       const isKnownKind = expectedVersion !== undefined && rest.apiVersion === expectedVersion;
@@ -47,7 +47,8 @@ export const createPolicyReader =
       if (isKnownKind && policyKind === undefined) continue;
       if (policyKind === undefined || !isKnownKind) {
         const kindNames = Object.keys(kinds).join(" or ");
-        report({ path: ["kind"], sentence: `must be a ${kindNames} of ${apiVersion}` });
+        const advice = policyKind ? "" : "; other objects belong in other files";
+        report({ path: ["kind"], sentence: `must be a ${kindNames} of ${apiVersion}${advice}` });
         continue;
       }
       const shapeFaults = findShapeFaults(object, policyKind.shape);
