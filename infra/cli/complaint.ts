@@ -18,6 +18,7 @@ export const requireComplaint = (error: unknown): Complaint => {
 /** Returns the message of an error in one line. */
 export const toSentence = (thrown: unknown): string =>
   getErrorMessage(thrown)
+    .replace(/^EISDIR: .*/s, "it is a folder, not a file")
     .split("\n")
     .map((line) => line.trim())
     .filter(Boolean)

@@ -1,4 +1,4 @@
-import { type Document, isMap, isNode, isSeq, LineCounter, parseDocument } from "yaml";
+import { type Document, isMap, isNode, isSeq, LineCounter, parseAllDocuments, parseDocument } from "yaml";
 import { Complaint, toSentence } from "./complaint.ts";
 
 /** A mistake at a path of a document. An empty path means the whole document. */
@@ -27,13 +27,29 @@ export const unlimitedAliases = -1;
 export const parseYamlDocument = (text: string, name: string, maxAliasCount = 100): YamlDocument => {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  return toYamlDocument(document, lines, { text, name, maxAliasCount });
+};
+
+/** Parses a text with any number of YAML documents, as `parseYamlDocument` does. Leaves out empty documents. */
+export const parseYamlDocuments = (text: string, name: string): YamlDocument[] => {
+  const lines = new LineCounter();
+  return parseAllDocuments(text, { lineCounter: lines, prettyErrors: false })
+    .map((document) => toYamlDocument(document, lines, { text, name, maxAliasCount: 100 }))
+    .filter(({ value }) => value !== null);
+};
+
+const toYamlDocument = (
+  document: Document,
+  lines: LineCounter,
+  { text, name, maxAliasCount }: { text: string; name: string; maxAliasCount: number },
+): YamlDocument => {
   const [fault] = document.errors;
   if (fault) {
     // For a repeated key, `pos` is the offset of the white space before the key. The line must be that of the key.
     const [keyAndSpace = "", key = ""] = /^\s*([^:\s]*)/.exec(text.slice(fault.pos[0])) ?? [];
     const isRepeated = fault.code === "DUPLICATE_KEY";
     const offset = fault.pos[0] + (isRepeated ? keyAndSpace.length - key.length : 0);
-    const reason = isRepeated ? `the key ${key} is there twice` : fault.message;
+    const reason = isRepeated ? `the key ${key} is there twice` : explainParserMessage(fault.message);
     throw new Complaint(`${name}:${lines.linePos(offset).line} is no YAML: ${reason}`);
   }
   const findLine: YamlDocument["findLine"] = (path) => lines.linePos(findOffset(path, document)).line;
@@ -52,8 +68,15 @@ export const parseYamlDocument = (text: string, name: string, maxAliasCount = 10
   try {
     return { value: document.toJS({ maxAliasCount }), name, findLine, complain };
   } catch (error) {
-    throw new Complaint(`${name} is no YAML: ${toSentence(error)}`);
+    throw new Complaint(`${name} is no YAML: ${explainParserMessage(toSentence(error))}`);
   }
+};
+
+/** Replaces a message in terms of the parser's code by one about the YAML. */
+const explainParserMessage = (message: string): string => {
+  if (message.startsWith("Maximum call stack size")) return "it is nested too deeply";
+  if (!message.startsWith("Source contains multiple documents")) return message;
+  return "it has several documents; leave only one in it, and no --- after it";
 };
 
 /** Returns the offset in the text of the value at a path. If there is no value, returns that of the nearest parent. */

@@ -123,5 +123,8 @@ const readFlags = async (options: ParsedOptions, file: string | undefined): Prom
 /** Returns the text of --flags, which may be a file or standard input, and its name for messages. */
 const readFlagText = async (value: string): Promise<[text: string, where: string]> => {
   if (value === "-") return [await readAll(process.stdin), "standard input"];
-  return existsSync(value) ? [await readOptionFile(value, "--flags"), basename(value)] : [value, "the text of --flags"];
+  if (existsSync(value)) return [await readOptionFile(value, "--flags"), basename(value)];
+  // A text like a path may be the mistyped path of a file.
+  const isLikePath = /^[^\n=:]{1,256}$/.test(value);
+  return [value, isLikePath ? `--flags ${JSON.stringify(value)}, which is no file,` : "the text of --flags"];
 };

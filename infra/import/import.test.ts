@@ -73,6 +73,14 @@ describe("postern import apiserver", () => {
       assert.deepEqual({ code, stderr }, { code: left.length > 0 ? 3 : 0, stderr: left.join("") });
     });
 
+  it("postern import apiserver refuses YAML that is nested too deeply", async () => {
+    const files = { "deep.yaml": `kind: Pod\na: ${"[".repeat(5_000)}` };
+    for (const source of [{ flags: "deep.yaml" }, { config: "deep.yaml" }]) {
+      const { stderr } = await runImport({ name: "", ...source, files });
+      assert.equal(stderr, "deep.yaml:2 is no YAML: it is nested too deeply\n");
+    }
+  });
+
   it("postern import takes one word, and the word is apiserver", async () => {
     for (const [words, sentence] of [
       [[], "name what to import: postern import apiserver"],
