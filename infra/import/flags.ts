@@ -1,9 +1,7 @@
-// Reads the flags of a kube-apiserver from any text that users have: a command line, a systemd unit, a file of
-// environment variables, the manifest of a static Pod, or kubeadm's ClusterConfiguration.
-import { isMap, toList, toMap } from "#lib/json.ts";
+// Reads the flags of a kube-apiserver from any text that users have.
 import { Complaint } from "../cli/complaint.ts";
 import { truncateText } from "../cli/terminal.ts";
-import { parseYamlDocument } from "../cli/yaml-document.ts";
+import { readCommandLine } from "./flag-texts.ts";
 import { findPluginNameFault, renamePlugin } from "./plugins.ts";
 
 /** The flags of a kube-apiserver that turn admission plugins on or off, or that configure them. */
@@ -51,7 +49,7 @@ const flagPattern = new RegExp(
 
 /** Parses the flags of a kube-apiserver. `where` is the name of the text in messages. */
 export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags => {
-  const line = /\bkind["']?\s*:/.test(text) ? readManifest(text, where) : joinLines(text);
+  const line = readCommandLine(text, where);
   if (!/(?<![\w.-])--\w/.test(line))
     throw new Complaint(`${where} has no flags of kube-apiserver, such as --${enableFlag}`);
   const found = new Map<string, string[]>();
@@ -97,13 +95,6 @@ export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags
   };
 };
 
-/** Removes comment lines. Joins each line that ends in a backslash with the next line. */
-const joinLines = (text: string): string =>
-  text
-    .replaceAll("\r\n", "\n")
-    .replace(/^[ \t]*#.*\n?/gm, "")
-    .replace(/\\+\n/g, "");
-
 /** Splits at commas. A shell ends the list at a space, so an empty last name usually means that a space follows. */
 const splitList = (list: string, name: string): string[] => {
   const parts = list.trim() === "" ? [] : list.split(",").map((part) => part.trim());
@@ -117,27 +108,4 @@ const parseGate = (text: string): [string, boolean] => {
   if (isOn === undefined && isOff === undefined)
     throw new Complaint(`--${gatesFlag} must have gates such as GenericWorkload=true, not "${truncateText(text, 64)}"`);
   return [gate, isOn !== undefined];
-};
-
-/**
- * Returns the words of a command, one per line. The command is in the manifest of kube-apiserver's Pod, or in the
- * `extraArgs` of kubeadm's ClusterConfiguration.
- */
-const readManifest = (text: string, where: string): string => {
-  const { kind, spec, apiServer } = toMap(parseYamlDocument(text, where).value);
-  const { containers, template } = toMap(spec);
-  const words = toList(containers ?? toMap(toMap(template).spec).containers).flatMap((container) => {
-    const { command, args } = toMap(container);
-    return [...toList(command), ...toList(args)];
-  });
-  const { extraArgs } = toMap(apiServer);
-  const extraFlags = isMap(extraArgs)
-    ? Object.entries(extraArgs)
-    : toList(extraArgs).map((argument) => [toMap(argument).name, toMap(argument).value]);
-  const allWords = [...words, ...extraFlags.map(([name, value]) => `--${name}=${value}`)];
-  if (allWords.length === 0)
-    throw new Complaint(
-      `${where} is a manifest of kind ${kind} without flags: neither its containers have a command, nor has apiServer extraArgs`,
-    );
-  return allWords.map(String).join("\n");
 };
