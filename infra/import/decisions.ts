@@ -34,10 +34,7 @@ export interface ImportSource {
   configurations: ReadonlyMap<string, PluginConfiguration>;
 }
 
-/**
- * Returns the outcomes of all plugins that the source names. If the source has the flag --admission-control, also those
- * of plugins that are on in the target although the flag doesn't name them.
- */
+/** Returns the outcomes of all plugins that the source names, and of those that were off but are on in the target. */
 export const decideAboutPlugins = (
   source: ImportSource,
   target: ImportTarget,
@@ -45,7 +42,11 @@ export const decideAboutPlugins = (
 ): PluginOutcome[] => {
   const names = catalogue.map(({ name }) => name);
   return allPlugins
-    .filter((plugin) => isNamed(plugin, source) || (source.flags.onlyEnabled && isOnInTarget(plugin, target)))
+    .filter(
+      (plugin) =>
+        isNamed(plugin, source) ||
+        (isOnInTarget(plugin, target) && findReasonForNoEffect(plugin, source.flags, target) !== undefined),
+    )
     .map((plugin) => {
       const rule = catalogue.find(({ name }) => name === findRuleByNameOrPlugin(plugin, names));
       const reasonForNoEffect = findReasonForNoEffect(plugin, source.flags, target);

@@ -156,7 +156,8 @@ describe("postern import apiserver", () => {
   });
 
   it("postern import apiserver prints the outcome of each plugin as JSON", async () => {
-    const flags = "--enable-admission-plugins=AlwaysPullImages --default-not-ready-toleration-seconds=30";
+    const flags =
+      "--enable-admission-plugins=AlwaysPullImages,ExtendedResourceToleration --default-not-ready-toleration-seconds=30";
     const { stdout } = await runImport({ name: "", flags, target: "eks-1.35" }, "-o", "json");
     const settings = { notReadySeconds: 30, replaceDefaults: true };
     const reason = "on in eks-1.35, but not with these settings";
@@ -167,6 +168,12 @@ describe("postern import apiserver", () => {
       source: `the plugins that Kubernetes 1.35 has on by default, and NodeRestriction, ExtendedResourceToleration (${page})`,
       plugins: [
         {
+          plugin: "NodeRestriction",
+          outcome: "stays-on",
+          reason:
+            "no flag turned it on, but it is on in eks-1.35 and can't be turned off there. Lets a kubelet write only objects that belong to its own node",
+        },
+        {
           plugin: "AlwaysPullImages",
           outcome: "rule",
           reason: "not on in eks-1.35",
@@ -174,6 +181,7 @@ describe("postern import apiserver", () => {
           settings: {},
         },
         { plugin: "DefaultTolerationSeconds", outcome: "rule", reason, rule: "default-toleration-seconds", settings },
+        { plugin: "ExtendedResourceToleration", outcome: "target", reason: "on in eks-1.35" },
       ],
     });
   });
