@@ -133,9 +133,11 @@ const decideAboutOnPlugin = (
   const { name, rule } = catalogueRule;
   const settings = selectDifferences(readSettings(plugin, rule, source), rule);
   // Settings that admit more requests have no effect if the plugin is on in the target: a rule can't admit what the
-  // plugin refuses. All settings of NodeRestriction's rule count as such; they are feature gates.
-  const admittingSettings = plugin === "NodeRestriction" ? Object.keys(settings) : ["exemptions"];
-  const lost = isOn ? Object.keys(settings).filter((key) => admittingSettings.includes(key)) : [];
+  // plugin refuses. The settings of NodeRestriction's rule are feature gates; values other than the defaults admit more,
+  // except for one gate.
+  const admitsMore = (key: string) =>
+    plugin === "NodeRestriction" ? key !== "recoverVolumeExpansionFailure" : key === "exemptions";
+  const lost = isOn ? Object.keys(settings).filter(admitsMore) : [];
   const note = lost.length > 0 ? `; the plugin there has no ${lost.join(", ")}, and refuses what they would admit` : "";
   if (isOn && lost.length === Object.keys(settings).length)
     return { outcome: "target", reason: `${onInTarget}${note}` };
