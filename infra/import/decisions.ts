@@ -2,10 +2,11 @@
 import { isAbsolute, relative, resolve } from "node:path";
 import { isMap, isSame, type JsonMap, toMap } from "#lib/json.ts";
 import type { Rule } from "#lib/rule.ts";
-import { mergeWithDefaults, typeMetaKeys } from "#lib/settings.ts";
+import { mergeWithDefaults, type SettingsMistake, typeMetaKeys } from "#lib/settings.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
 import { compiledInPlugins, isEffectiveByDefault } from "../catalogue/upstream-plugins.ts";
+import { truncateText } from "../cli/terminal.ts";
 import { getSetting } from "../config/rule-configs.ts";
 import type { PluginConfiguration } from "./admission-configuration.ts";
 import type { AdmissionFlags } from "./flags.ts";
@@ -184,6 +185,7 @@ const readSettings = (plugin: string, rule: Rule, { flags, configurations }: Imp
   if (configuration === undefined) return {};
   const { value, folder, complain } = configuration;
   if (value !== undefined && value !== null && !isMap(value)) complain([{ path: [], sentence: "must be a map" }]);
+  if (plugin === "PodSecurity" && isMap(value)) complain(findTypeMistakes(value));
   const { staticManifestsDir, ...settings } = toMap(value);
   // A rule for policies reads the same folder of manifests, by its setting `policies`.
   const hasPolicyFolder = typeof staticManifestsDir === "string" && "policies" in (rule.settings ?? {});
@@ -194,6 +196,20 @@ const readSettings = (plugin: string, rule: Rule, { flags, configurations }: Imp
     if (typeof file !== "string" || file === "") return changed;
     return setAt(changed, settingPath.split("."), movePath(file, folder));
   }, toMap(value));
+};
+
+/** Returns what is wrong with the type of PodSecurity's configuration. kube-apiserver refuses other types. */
+const findTypeMistakes = (configuration: JsonMap): SettingsMistake[] => {
+  const types = {
+    apiVersion: ["v1", "v1beta1", "v1alpha1"].map((version) => `pod-security.admission.config.k8s.io/${version}`),
+    kind: ["PodSecurityConfiguration"],
+  };
+  return Object.entries(types).flatMap(([key, accepted]) => {
+    const value = configuration[key];
+    if (accepted.some((type) => type === value)) return [];
+    const found = value === undefined ? "" : `, not ${truncateText(JSON.stringify(value), 64)}`;
+    return [{ path: [key], sentence: `must be ${accepted.join(" or ")}${found}` }];
+  });
 };
 
 /** Changes a path relative to a folder to one relative to the working directory, as postern.yaml needs. */
