@@ -4,7 +4,7 @@ import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
 import { policyGroup } from "#lib/policy/types.ts";
 import { toPlural } from "#lib/recording/recorded-answers.ts";
 import type { GroupVersionKind, GroupVersionResource, KubernetesObject } from "#lib/review.ts";
-import { newestKubernetes } from "#lib/since.ts";
+import { newestKubernetes, parseMinor } from "#lib/since.ts";
 import { selectMinor } from "../minors.ts";
 import builtIn from "./kinds.json" with { type: "json" };
 import olderBuiltIn from "./older-kinds.json" with { type: "json" };
@@ -24,6 +24,8 @@ export interface ResourceKind {
 /** The kinds that a minor of Kubernetes serves, and those of custom resources. */
 export interface KindIndex {
   of(apiVersion: string, kind: string): ResourceKind | undefined;
+  /** Returns the API versions of a group in which API servers serve a kind by default. */
+  listApiVersions(group: string, kind: string): string[];
   equivalents(resource: GroupVersionResource): GroupVersionResource[];
   discover(groupVersion: string): ServedResource[] | undefined;
   /** Converts an object if only its apiVersion changes; otherwise returns undefined. */
@@ -60,6 +62,10 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
   };
   return {
     of: (apiVersion, kind) => byName.get(toKindKey(apiVersion, kind)),
+    listApiVersions: (group, kind) =>
+      [...byName.values()]
+        .filter((one) => !one.off && one.kind.group === group && one.kind.kind === kind)
+        .map((one) => joinApiVersion(one.kind)),
     equivalents: (resource) =>
       listByResource(resource)
         .filter(
@@ -214,24 +220,44 @@ const listDefinedKinds = (object: unknown): ResourceKind[] => {
 /** Reports whether a CustomResourceDefinition may define kinds in a group: domain names that aren't Kubernetes' own. */
 export const isCustomResourceGroup = (group: string): boolean => group.includes(".") && !builtInGroups.has(group);
 
-/** Says that API servers of a minor don't serve a kind; undefined if a CustomResourceDefinition may define it. */
-export const describeMissingKind = (apiVersion: string, kind: string, kubernetes?: string): string | undefined => {
+/**
+ * Says that API servers of a minor don't serve a kind, or that the CustomResourceDefinition of a kind doesn't serve this
+ * version; undefined if a CustomResourceDefinition that isn't known may define the kind.
+ */
+export const describeMissingKind = (
+  apiVersion: string,
+  kind: string,
+  kinds: KindIndex,
+  kubernetes: string = newestKubernetes,
+): string | undefined => {
   const { group } = splitApiVersion(apiVersion);
-  const similarKinds = isCustomResourceGroup(group) ? "" : describeSimilarKinds(kind, kubernetes);
-  // A CustomResourceDefinition may also define a kind in a built-in group with a dot, such as networking.k8s.io. But if
-  // Kubernetes has a similar kind, that one is meant.
-  const mayBeDefined = group.includes(".") && similarKinds === "";
-  return mayBeDefined
-    ? undefined
-    : `Kubernetes ${kubernetes ?? newestKubernetes} has no ${kind} of ${apiVersion}${similarKinds}`;
+  if (isCustomResourceGroup(group)) {
+    const served = kinds.listApiVersions(group, kind).join(" or ");
+    return served && `the CustomResourceDefinition of ${kind} doesn't serve ${apiVersion}; write ${served}`;
+  }
+  const similarKinds = describeSimilarKinds(kind, kubernetes);
+  const otherMinor = similarKinds === "" ? findMinorWithKind(apiVersion, kind) : undefined;
+  // A CustomResourceDefinition may also define a kind in a built-in group with a dot, such as networking.k8s.io. But in
+  // an API version of its own, an API server serves only its own kinds. And if Kubernetes has a similar kind, or another
+  // minor has this kind, that one is meant.
+  const isOwnVersion = listStandardKinds(kubernetes).some((one) => !one.off && joinApiVersion(one.kind) === apiVersion);
+  const mayBeDefined = group.includes(".") && !isOwnVersion && similarKinds === "" && otherMinor === undefined;
+  if (mayBeDefined) return undefined;
+  const other = otherMinor === undefined ? "" : `; Kubernetes ${otherMinor} has it`;
+  return `Kubernetes ${kubernetes} has no ${kind} of ${apiVersion}${similarKinds}${other}`;
 };
+
+/** Returns the first known minor of Kubernetes that has a kind. */
+const findMinorWithKind = (apiVersion: string, kind: string): string | undefined =>
+  [...Object.keys(olderBuiltIn), newestKubernetes]
+    .toSorted((left, right) => parseMinor(left) - parseMinor(right))
+    .find((minor) => listStandardKinds(minor).some((one) => toKindEntry(one)[0] === toKindKey(apiVersion, kind)));
 
 /** Returns a clause such as "what Goose of v1 is; Kubernetes 1.37 has none", for what can't be decided. */
 export const describeUnknownKind = (apiVersion: string, kind: string, kubernetes?: string): string => {
   if (isCustomResourceGroup(splitApiVersion(apiVersion).group))
     return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
-  const version = kubernetes ?? newestKubernetes;
-  return `what ${kind} of ${apiVersion} is; Kubernetes ${version} has none${describeSimilarKinds(kind, kubernetes)}`;
+  return `what ${kind} of ${apiVersion} is; Kubernetes ${kubernetes ?? newestKubernetes} has none`;
 };
 
 /**

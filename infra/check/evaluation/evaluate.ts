@@ -107,16 +107,16 @@ const evaluateManifest = async (
   const { kinds, requestOptions, existing, kubernetes } = environment;
   const { apiVersion, kind: word } = manifest.object;
   const kind = kinds.of(String(apiVersion), String(word));
-  if (kind === undefined && !mayConcern(manifest, environment)) {
-    environment.noteUndefinedKind?.(manifest.object);
-    const assumed = environment.noteAssumption ? [`${word} of ${apiVersion} is defined`] : [];
-    return createEvaluationWithoutRequest(manifest, manifest.object, { verdict: "allowed", noRule: true, assumed });
-  }
-  const missing = kind === undefined && describeMissingKind(String(apiVersion), String(word), kubernetes);
+  const missing = kind === undefined && describeMissingKind(String(apiVersion), String(word), kinds, kubernetes);
   if (missing) {
     const status = { message: missing, code: 404, reason: "NotFound" };
     const denial = placeDenial({ rule: "the API server", message: missing }, status, manifest, ["apiVersion"]);
     return createEvaluationWithoutRequest(manifest, manifest.object, { verdict: "denied", denials: [denial] });
+  }
+  if (kind === undefined && !mayConcern(manifest, environment)) {
+    environment.noteUndefinedKind?.(manifest.object);
+    const assumed = environment.noteAssumption ? [`${word} of ${apiVersion} is defined`] : [];
+    return createEvaluationWithoutRequest(manifest, manifest.object, { verdict: "allowed", noRule: true, assumed });
   }
   if (kind === undefined)
     return createUndecidedEvaluation(
