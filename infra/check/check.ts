@@ -188,7 +188,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
       `--namespace takes a namespace name, such as default, not ${JSON.stringify(options.namespace)}`,
     );
   const build = options.build ? { namespace: options.namespace, kubernetes: options.cluster[1].kubernetes } : undefined;
-  const input = await readInput(paths, { acceptsRepeated: true, chartsAndKustomizations: { build } });
+  const input = await readInput(paths, { readsLikeKubectl: true, chartsAndKustomizations: { build } });
   const recorded = await readInput(reviews);
   const old = await readManifests(options.old, "--old");
   const state = await readManifests(options.state, "--state", /* mayBeEmpty */ true);

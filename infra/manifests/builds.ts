@@ -59,7 +59,7 @@ const buildKustomization = async ({ folder, faults, buildMetadata }: Kustomizati
     ["kustomize", "build", scratch.path],
     ["kubectl", "kustomize", scratch.path],
   ]);
-  const parsed = parseManifests({ name: folder, folder, text }, { acceptsRepeated: true });
+  const parsed = parseManifests({ name: folder, folder, text }, { readsLikeKubectl: true });
   const sources = new Map<string, Promise<Manifest[]>>();
   return {
     faults: parsed.faults.map((fault) => ({ ...fault, sentence: `${fault.sentence}, as kustomize builds it` })),
@@ -89,7 +89,7 @@ const takeOrigin = (object: Record<string, unknown>): string | undefined => {
 
 const readSource = async (file: string, folder: string): Promise<Manifest[]> => {
   const text = await readFile(file, "utf8").catch(() => "");
-  return parseManifests({ name: file, folder, text }, { acceptsRepeated: true }).manifests;
+  return parseManifests({ name: file, folder, text }, { readsLikeKubectl: true }).manifests;
 };
 
 /** Gives a built object the position of its source: the most similar object in the file, or else the file's start. */
@@ -132,7 +132,7 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
     const [, path = ""] = /^# Source: [^/\n]*\/(.*)$/m.exec(part) ?? [];
     const file = normalize(join(chart, path));
     const source = { name: path !== "" && existsSync(file) ? file : chart, folder: dirname(chart), text: "" };
-    const { manifests, faults } = parseManifests({ ...source, text: part }, { acceptsRepeated: true });
+    const { manifests, faults } = parseManifests({ ...source, text: part }, { readsLikeKubectl: true });
     // The lines of the output are not those of the template, so line 1 is reported.
     for (const manifest of manifests) built.manifests.push({ ...manifest, source, document: 0, path: [], line: 1 });
     for (const { sentence } of faults)

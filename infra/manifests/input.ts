@@ -23,8 +23,8 @@ interface ParsingOptions {
   mayHoldNonManifests?: boolean;
   /** A file that the user names may have no manifest. */
   mayBeEmpty?: boolean;
-  /** A map may have the same key twice. */
-  acceptsRepeated?: boolean;
+  /** As for kubectl, a map may have the same key twice, and metadata may have values that an API server refuses. */
+  readsLikeKubectl?: boolean;
 }
 
 /** Which files in folders are read, and how strictly. */
@@ -63,7 +63,7 @@ export const readInput = async (
   {
     mayHoldNonManifests = true,
     mayBeEmpty = !mayHoldNonManifests,
-    acceptsRepeated = false,
+    readsLikeKubectl = false,
     leftOut = [],
     chartsAndKustomizations: folderOptions,
     readStdin = () => readStream(process.stdin),
@@ -100,7 +100,7 @@ export const readInput = async (
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
-    if (bytes) addFile(input, file, bytes, { mayHoldNonManifests, mayBeEmpty, acceptsRepeated });
+    if (bytes) addFile(input, file, bytes, { mayHoldNonManifests, mayBeEmpty, readsLikeKubectl });
   }
   return input;
 };
@@ -214,7 +214,7 @@ const addFile = (
   input: ManifestInput,
   { name, folder, isNamedByUser }: FoundFile,
   bytes: Buffer,
-  { mayHoldNonManifests, mayBeEmpty, acceptsRepeated }: Required<ParsingOptions>,
+  { mayHoldNonManifests, mayBeEmpty, readsLikeKubectl }: Required<ParsingOptions>,
 ): void => {
   const unreadable = findEncodingFault(bytes);
   if (unreadable !== undefined) {
@@ -225,7 +225,7 @@ const addFile = (
   const byteOrderMark = decoded.startsWith("\uFEFF") ? "\uFEFF" : "";
   const text = decoded.slice(byteOrderMark.length);
   const source = { name, folder, byteOrderMark, text };
-  const { manifests, nonManifestLines, faults } = parseManifests(source, { acceptsRepeated });
+  const { manifests, nonManifestLines, faults } = parseManifests(source, { readsLikeKubectl });
   for (const manifest of manifests) input.manifests.push(manifest);
   // A file in a folder may be one of another program. It is left out if it has no manifest, and if its text doesn't
   // look like a manifest with mistakes.

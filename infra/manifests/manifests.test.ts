@@ -221,12 +221,12 @@ items:
   it("a file may have a repeated key if the caller accepts repeated keys; the last value counts", () => {
     const text = 'apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  "name": b\n';
     assert.match(read(text).faults[0]?.sentence ?? "", /keys must be unique/);
-    const { faults, manifests } = parseManifests({ name: "a.yaml", text }, { acceptsRepeated: true });
+    const { faults, manifests } = parseManifests({ name: "a.yaml", text }, { readsLikeKubectl: true });
     assert.deepEqual(faults, []);
     assert.deepEqual(manifests[0]?.object.metadata, { name: "b" });
     assert.deepEqual(manifests[0]?.repeated, [{ key: '"name"', line: 5 }]);
     const json = '{"apiVersion":"v1","kind":"A","kind":"B"}';
-    assert.deepEqual(parseManifests({ name: "a.json", text: json }, { acceptsRepeated: true }), {
+    assert.deepEqual(parseManifests({ name: "a.json", text: json }, { readsLikeKubectl: true }), {
       faults: [],
       nonManifestLines: [],
       manifests: [
@@ -244,7 +244,7 @@ items:
 
   it("the manifests of a file may have a key a hundred thousand times, read in linear time", () => {
     const text = `apiVersion: v1\nkind: A\ndata:\n${"  k: a\n".repeat(100_000)}`;
-    const [manifest] = parseManifests({ name: "a.yaml", text }, { acceptsRepeated: true }).manifests;
+    const [manifest] = parseManifests({ name: "a.yaml", text }, { readsLikeKubectl: true }).manifests;
     assert.deepEqual(manifest?.repeated?.length, 99_999);
     assert.deepEqual(manifest.repeated.at(-1), { key: "k", line: 100_003 });
   });

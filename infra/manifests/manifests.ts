@@ -3,7 +3,7 @@ import { exactJson } from "#lib/exact-json.ts";
 import { isMap, toMap } from "#lib/json.ts";
 import { toSentence } from "../cli/complaint.ts";
 import { lastAppliedAnnotation } from "../diff/secret-values.ts";
-import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
+import { createPositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
 /** A text with manifests. */
 export interface ManifestSourceText {
@@ -59,10 +59,10 @@ interface ManifestParseResult {
 const deepest = 200;
 
 /**
- * Parses a text with manifests into objects and faults. Each item of a List becomes an object. With `acceptsRepeated`,
- * a map may have the same key twice, as for kubectl.
+ * Parses a text with manifests into objects and faults. Each item of a List becomes an object. With `readsLikeKubectl`,
+ * a map may have the same key twice, as for kubectl, and metadata may have values that an API server refuses.
  */
-export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = false } = {}): ManifestParseResult => {
+export const parseManifests = (source: ManifestSourceText, { readsLikeKubectl = false } = {}): ManifestParseResult => {
   const found: ManifestParseResult = { manifests: [], nonManifestLines: [], faults: [] };
   const addFault = (line: number, sentence: string) => void found.faults.push({ file: source.name, line, sentence });
   let line = 1;
@@ -77,8 +77,8 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
     if (value === null || value === undefined) return;
     for (const { path, value: object } of listObjects(value)) {
       const place = path.length === 0 ? line : findLine(path);
-      const fault = findFault(object);
-      if (fault !== undefined) addFault(place, fault);
+      const fault = findFault(object, readsLikeKubectl);
+      if (fault !== undefined) addFault(fault.field ? findLine([...path, ...fault.field]) : place, fault.sentence);
       else if (!hasApiVersionAndKind(object)) found.nonManifestLines.push(place);
       else
         found.manifests.push({ source, document, path, line: place, object, ...(repeated.length > 0 && { repeated }) });
@@ -87,7 +87,9 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
   try {
     const { pieces, invalidJsonLine } = parseJsonOrPlainYaml(source.text) ?? {};
     const itemFinders = pieces?.map((piece) =>
-      isList(piece.value) ? createPositionFinder(source.text, piece) : failWithoutList,
+      isList(piece.value)
+        ? createPositionFinder(source.text, piece)
+        : (path: FieldPath) => createPositionFinder(source.text, piece)?.(path) ?? { line: piece.line, column: 1 },
     );
     // If the lines of a List's items are not known here, the full YAML parser below reads the text.
     if (pieces !== undefined && itemFinders !== undefined && !itemFinders.includes(undefined)) {
@@ -105,7 +107,7 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
       index++;
       const getLine = (node: unknown) => (isNode(node) && node.range ? getPosition(node.range[0]).line : line);
       line = getLine(document.contents);
-      const isAccepted = ({ code }: YAMLParseError) => acceptsRepeated && code === "DUPLICATE_KEY";
+      const isAccepted = ({ code }: YAMLParseError) => readsLikeKubectl && code === "DUPLICATE_KEY";
       const fault = document.errors.find((error) => !isAccepted(error));
       const repeated = document.errors.filter(isAccepted).map(({ pos: [from, to] }) => {
         const { line, column } = getPosition(from);
@@ -126,11 +128,6 @@ export const parseManifests = (source: ManifestSourceText, { acceptsRepeated = f
     addFault(line, `can't be read: ${describeError(error)}`);
   }
   return found;
-};
-
-/** Stands for the function that finds the items of a List, in a document that is no List: it is never called. */
-const failWithoutList: PositionFinder = () => {
-  throw new Error("what is no List has no items");
 };
 
 /**
@@ -220,32 +217,39 @@ const hasApiVersionAndKind = (value: unknown): value is Record<string, unknown> 
 
 const isWord = (value: unknown) => typeof value === "string" && value !== "";
 
-/** Returns why an API server can't decode the fields that all kinds have, such as metadata; undefined if it can. */
-const findFault = (value: unknown): string | undefined => {
-  if (!isMap(value)) return "is no manifest: it must be a map";
-  if (value.kind === "List" && value.apiVersion === "v1") return "items must be a list";
-  if (isDeeper(value, deepest)) return `is nested deeper than ${deepest} levels`;
+/**
+ * Returns why an API server can't decode the fields that all kinds have, such as metadata; undefined if it can. With
+ * `readsLikeKubectl`, only what kubectl itself can't read is a fault.
+ */
+const findFault = (value: unknown, readsLikeKubectl: boolean): { sentence: string; field?: FieldPath } | undefined => {
+  if (!isMap(value)) return { sentence: "is no manifest: it must be a map" };
+  if (value.kind === "List" && value.apiVersion === "v1") return { sentence: "items must be a list" };
+  if (isDeeper(value, deepest)) return { sentence: `is nested deeper than ${deepest} levels` };
   // `parseManifests` reports such a value as no manifest.
   if (!hasApiVersionAndKind(value)) return undefined;
   const { metadata } = value;
   if (metadata === undefined || metadata === null) return undefined;
-  if (!isMap(metadata)) return "metadata must be a map";
-  for (const key of ["name", "generateName", "namespace"])
+  const createFault = (keys: string[], sentence: string) => {
+    return { sentence: `${["metadata", ...keys].join(".")} ${sentence}`, field: ["metadata", ...keys] };
+  };
+  if (!isMap(metadata)) return createFault([], "must be a map");
+  for (const key of ["name", "namespace", ...(readsLikeKubectl ? [] : ["generateName"])])
     if (metadata[key] != null && typeof metadata[key] !== "string")
-      return `metadata.${key} must be a text, not ${describeValue(metadata[key])}`;
+      return createFault([key], `must be a text, not ${describeValue(metadata[key])}`);
+  if (readsLikeKubectl) return undefined;
   for (const key of ["labels", "annotations"]) {
     const map = metadata[key] ?? {};
-    if (!isMap(map)) return `metadata.${key} must be a map`;
+    if (!isMap(map)) return createFault([key], "must be a map");
     const wrong = Object.keys(map).find((name) => map[name] !== null && typeof map[name] !== "string");
     if (wrong !== undefined) {
       // kubectl's copy of a Secret contains its values, so it is not shown.
       const shown =
         wrong === lastAppliedAnnotation ? "" : `; in quotes ${exactJson.stringify(map[wrong])} would be one`;
-      return `metadata.${key}.${wrong} must be a text${shown}`;
+      return createFault([key, wrong], `must be a text${shown}`);
     }
   }
   for (const key of ["finalizers", "ownerReferences"])
-    if (metadata[key] != null && !Array.isArray(metadata[key])) return `metadata.${key} must be a list`;
+    if (metadata[key] != null && !Array.isArray(metadata[key])) return createFault([key], "must be a list");
   return undefined;
 };
 

@@ -87,6 +87,13 @@ export const findKubernetesTypeDecoder = (
   return name === undefined ? undefined : getDecoder(name, types);
 };
 
+/** Returns why an API server can't decode the metadata of an object, which all kinds have. */
+export const listMetadataErrors = (metadata: unknown, kubernetes: string | undefined): readonly string[] => {
+  const reading: DecodingReport = { trail: ["metadata"], unknownFields: [], decodingErrors: [] };
+  getDecoder("ObjectMeta", selectTypes(kubernetes, "request")).read(metadata, reading);
+  return reading.decodingErrors;
+};
+
 /** Returns the fields of the value at a path in an object; none if the kind isn't built in or the path is unknown. */
 export const listKnownFields = (
   apiVersion: string,
@@ -231,7 +238,9 @@ const decodeChild = (key: string | number, value: unknown, decoder: TypeDecoder,
 };
 
 const addDecodingError = (value: unknown, expected: string, { trail, decodingErrors }: DecodingReport): unknown => {
-  decodingErrors.push(`${formatPath(trail)} must be ${expected}, not ${describeValue(value)}`);
+  // In brackets, a key with dots is one step for the reader of the sentence.
+  const path = trail.map((step) => (typeof step === "string" && step.includes(".") ? `[${step}]` : step));
+  decodingErrors.push(`${formatPath(path).replaceAll(".[", "[")} must be ${expected}, not ${describeValue(value)}`);
   return value;
 };
 

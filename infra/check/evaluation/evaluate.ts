@@ -6,7 +6,7 @@ import { getOwn, isMap, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { fillDefaults, hasKnownDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
-import { listKnownFields, type ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
+import { listKnownFields, listMetadataErrors, type ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
 import {
   describeMissingKind,
   describeUnknownKind,
@@ -125,6 +125,9 @@ const evaluateManifest = async (
       describeUnknownKind(String(apiVersion), String(word), kubernetes),
     );
   const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...requestOptions, operation: "CREATE" });
+  // An API server also decodes the fields that only it sets, which `object` lacks. A deletion sends only the name.
+  const misfits = requestOptions.operation === "DELETE" ? [] : listMetadataErrors(manifest.object.metadata, kubernetes);
+  if (misfits.length > 0) return createDecodeDenial(manifest, object, misfits.map(toDecodeFault));
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
     environment.old.get(toObjectKey(kind, object)) ??
@@ -192,7 +195,7 @@ const evaluateObject = async (
   if (misfits.length + unknown.length > 0) {
     const fields = unknown.map(parseFieldPath);
     return createDecodeDenial(manifest, object, [
-      ...misfits.map((message) => ({ message, field: parseFieldPath(message.split(" ", 1)[0] ?? "") })),
+      ...misfits.map(toDecodeFault),
       ...fields.map((field, index) => {
         const advice = suggestField(object, field, environment);
         return { message: `unknown field "${unknown[index]}"${advice}`, field };
@@ -207,6 +210,8 @@ const evaluateObject = async (
   for (const text of warnings) evaluation.checked.warnings.push({ rule: "field validation", text });
   return evaluation;
 };
+
+const toDecodeFault = (message: string) => ({ message, field: parseFieldPath(message.split(" ", 1)[0] ?? "") });
 
 const unknownField = /^unknown field "(.*)"$/;
 
