@@ -38,7 +38,7 @@ describe("the input of check", () => {
     ["UTF-16", Buffer.from(`\uFEFF${fine}`, "utf16le"), [utf16]],
     ["big-endian UTF-16", Buffer.from(`\uFEFF${fine}`, "utf16le").swap16(), [utf16]],
     ["Latin-1", Buffer.from(fine.replace("fine", "fähig"), "latin1"), ["a.yaml:1 is no text in UTF-8"]],
-    ["zero bytes", Buffer.alloc(100), ["a.yaml:1 is no text in UTF-8"]],
+    ["zero bytes", Buffer.alloc(100), ["a.yaml:1 has a NUL character, which neither YAML nor JSON allows"]],
   ];
   const read = readRows<{ name: string; text: string; faults: string[] }[]>(import.meta.filename).map(
     ({ name, text, faults }) => [name, text, faults] as const,

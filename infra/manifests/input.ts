@@ -248,12 +248,13 @@ const describeNonManifest = (name: string): string => {
   return "is no manifest: it must have an apiVersion and a kind";
 };
 
-/** Describes why bytes are no text in UTF-8; undefined if they are. */
+/** Describes why bytes are no text of YAML or JSON; undefined if they are. */
 const findEncodingFault = (bytes: Buffer): string | undefined => {
   const firstBytes = bytes.subarray(0, 2).toString("hex");
   // UTF-16 has its own message, because Windows PowerShell writes it if its output is redirected to a file.
   if (firstBytes === "fffe" || firstBytes === "feff") return "is in UTF-16; it must be saved as UTF-8";
-  return isUtf8(bytes) && !bytes.includes(0) ? undefined : "is no text in UTF-8";
+  if (!isUtf8(bytes)) return "is no text in UTF-8";
+  return bytes.includes(0) ? "has a NUL character, which neither YAML nor JSON allows" : undefined;
 };
 
 /** Reports whether a text looks like a manifest, even if it is broken. */
