@@ -45,6 +45,7 @@ interface CheckCase {
   exempt?: Record<string, string[]>;
   /** The rules and policies that change each object. */
   changes?: Record<string, string[]>;
+  warnings?: Record<string, string[]>; // with what warns of each object
   /** The annotations for the audit log of the objects that have some. */
   audit?: Record<string, Record<string, string>>;
   after?: Record<string, object>; // members of each object after all changes
@@ -118,7 +119,7 @@ const runCheck = async (
   const notes = [...check.notes]
     .filter((note) => note !== describeMissingKubernetes())
     .map((note) => note.replaceAll(`${folder}/`, ""));
-  type ReportedObject = Record<"name", string> & Record<"hooks" | "changes", any[]> & { audit: object };
+  type ReportedObject = Record<"name", string> & Record<"hooks" | "changes" | "warnings", any[]> & { audit: object };
   // The list and the map are closed here, because the end of the report isn't written.
   const objects: (ReportedObject & { exempt?: Record<"rule" | "text", string>[] })[] = JSON.parse(`${json}]}`).objects;
   return { verdicts, passed, assumed, after, stored, notes, objects, fixes };
@@ -162,12 +163,13 @@ describe("check", () => {
         const findings = objects.map((reported): [string, object] => [reported.name, listFindings(reported)]);
         return Object.fromEntries(findings.filter(([, found]) => Object.keys(found).length > 0));
       };
-      const listings: Record<"changes" | "audit" | "exempt", Parameters<typeof collect>[0]> = {
+      const listings: Record<"changes" | "warnings" | "audit" | "exempt", Parameters<typeof collect>[0]> = {
         changes: ({ changes }) => changes.map(({ rule }) => rule),
+        warnings: ({ warnings }) => warnings.map(({ rule, text }) => `${rule}: ${text}`),
         audit: ({ audit }) => audit,
         exempt: ({ exempt = [] }) => exempt.map(({ rule, text }) => `${rule} ${text}`),
       };
-      for (const kind of ["changes", "audit", "exempt"] as const)
+      for (const kind of ["changes", "warnings", "audit", "exempt"] as const)
         if (expected[kind] !== undefined) assert.deepEqual(collect(listings[kind]), expected[kind]);
       if (expected.passed !== undefined) assert.deepEqual(passed, expected.passed);
       if (expected.after !== undefined) assert.partialDeepStrictEqual(after, expected.after);

@@ -23,20 +23,20 @@ export const describeDuplicateOrLostManifests = (
     normalizeManifestObjects(all, kinds, requestOptions).filter(({ object }) => object.metadata?.name !== undefined);
   const first = new Map<string, Manifest>();
   const repeated: string[] = [];
-  for (const { key, manifest } of readNamed(manifests)) {
+  for (const { key, manifest, object } of readNamed(manifests)) {
     const earlier = first.get(key);
     if (earlier === undefined) first.set(key, manifest);
     // Two builds, such as overlays, may have the same object: they are alternatives.
     else if (earlier.build === manifest.build)
       repeated.push(
-        `${formatName(manifest)} is in ${formatPlace(earlier)} already; in ${formatPlace(manifest)} it counts as an update of that`,
+        `${formatName(object)} is in ${formatPlace(earlier)} already; in ${formatPlace(manifest)} it counts as an update of that`,
       );
   }
   const lost = readNamed(before)
     .filter(({ key }) => !first.has(key))
     .map(
-      ({ manifest }) =>
-        `--old ${formatPlace(manifest)} ${formatName(manifest)} is ignored, because it is not among the manifests`,
+      ({ manifest, object }) =>
+        `--old ${formatPlace(manifest)} ${formatName(object)} is ignored, because it is not among the manifests`,
     );
   return [...limitSentences(repeated), ...limitSentences(lost)];
 };
@@ -172,6 +172,7 @@ const limitSentences = (sentences: readonly string[]): string[] =>
     ? [...sentences]
     : [...sentences.slice(0, maxRemarks), `… and ${sentences.length - maxRemarks} more like these`];
 
-const formatName = ({ object: { kind, metadata } }: Manifest) => `${kind} ${toMap(metadata).name}`;
+const formatName = ({ kind, metadata }: KubernetesObject) =>
+  `${kind} ${metadata?.namespace ? `${metadata.namespace}/` : ""}${metadata?.name}`;
 
 const formatPlace = ({ source, line }: Manifest) => `${toSourceName(source.name)}:${line}`;

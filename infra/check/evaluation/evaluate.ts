@@ -207,7 +207,10 @@ const evaluateObject = async (
     { attributes: { ...attributes, object: read.object }, manifest, sent: object },
     environment,
   );
-  for (const text of warnings) evaluation.checked.warnings.push({ rule: "field validation", text });
+  // The handlers may warn of the same in API validation. An API server sends each warning once.
+  const known = new Set(evaluation.checked.warnings.map(({ text }) => text));
+  for (const text of warnings)
+    if (!known.has(text)) evaluation.checked.warnings.push({ rule: "field validation", text });
   return evaluation;
 };
 

@@ -165,7 +165,7 @@ export const createCallableClusterRules = async (
     notes: [
       ...inspection.notes,
       ...slow,
-      ...(entries.length === 0 ? describeUncalledRules(served) : []),
+      ...(entries.length === 0 ? describeUncalledRules(served, cluster) : []),
       ...describeEndingExceptions([cluster], new Date()),
     ],
   };
@@ -181,11 +181,21 @@ const roundAnswers = (capabilities: Capabilities): Capabilities => ({
   list: async (...question) => (await capabilities.list(...question)).map(roundIntegers),
 });
 
-const describeUncalledRules = (rules: readonly CatalogueRule[]): string[] => {
-  if (rules.length === 0) return [];
-  const is = rules.length === 1 ? "is" : "are";
+const describeUncalledRules = (all: readonly CatalogueRule[], { rules, groups }: ClusterConfig): string[] => {
+  const isOff = ({ name }: CatalogueRule) => {
+    const members = groups.find((group) => group.name === name)?.members ?? [{ name }];
+    return members.every((member) => rules.get(member.name)?.mode === "off");
+  };
+  const describe = (uncalled: readonly CatalogueRule[], why: string) => {
+    const is = uncalled.length === 1 ? "is" : "are";
+    return uncalled.length === 0 ? [] : [`${uncalled.map(({ name }) => name).join(", ")} ${is} never called, ${why}`];
+  };
   return [
-    `${rules.map(({ name }) => name).join(", ")} ${is} never called, as far as is known; that depends on the objects in the cluster, which --state can give`,
+    ...describe(all.filter(isOff), "because postern.yaml has mode: off"),
+    ...describe(
+      all.filter((one) => !isOff(one)),
+      "as far as is known; that depends on the objects in the cluster, which --state can give",
+    ),
   ];
 };
 
