@@ -177,7 +177,8 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const recordDenial = ({ subject, checked }: ObjectEvaluation) => {
     if (checked.verdict === "denied") denied.add(subject.manifest);
   };
-  return { faults, notes, secretsRead, evaluations: watch(evaluations, recordDenial, addFinalNotes) };
+  const files = [...new Set([...state, ...old, ...read, ...recorded, ...webhooks].map(({ source }) => source.name))];
+  return { faults, notes, files, secretsRead, evaluations: watch(evaluations, recordDenial, addFinalNotes) };
 };
 
 /** Reads and sorts the files that the options of `postern check` name. Wrong options are Complaints. */

@@ -25,6 +25,8 @@ import type { PolicyReportVersion } from "./reports/policyreport.ts";
 interface StartedCheck {
   unread: readonly InputReadFailure[];
   notes: ReadonlySet<string>;
+  /** The names of the files in which objects were found. */
+  files: readonly string[];
   /** The Secrets that rules and plugins have read so far. */
   secretsRead: ReadonlySet<object>;
   /** The API group and version of policy reports that the checked cluster serves; undefined for a check of files. */
@@ -70,6 +72,7 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
   return {
     unread: check.faults.map(toUnread),
     notes: check.notes,
+    files: check.files,
     secretsRead: check.secretsRead,
     each: async (take) => {
       let count = 0;
@@ -96,7 +99,7 @@ export const startClusterCheck = async (request: CheckRequest, signal: AbortSign
     },
     signal,
   );
-  return { ...check, each: (take) => run(createProgressPrinter(), take) };
+  return { ...check, files: [], each: (take) => run(createProgressPrinter(), take) };
 };
 
 /** Writes what `--state` needs of the cluster to a file, and returns a sentence about it. */

@@ -9,7 +9,7 @@ import { addToSummary, createSummary, formatUnread } from "../check/reports/form
 import { checkReportFormats, createCheckReport, policyReportGroupsHelp } from "../check/reports/forms.ts";
 import { hideSecretsInEvaluation } from "../check/reports/hidden-values.ts";
 import { hasNewDenial, readKnownFindings } from "../check/reports/known-findings.ts";
-import { openReportWriter, parseOutputOptions } from "../check/reports/outputs.ts";
+import { openReportWriter, parseOutputOptions, refuseInputsAsReports } from "../check/reports/outputs.ts";
 import { defaultObjectsPerClusterListPage, saveState, startClusterCheck, startFileCheck } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeNote, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -163,6 +163,9 @@ export default {
       return 0;
     }
     const source = await (isLive ? startClusterCheck : startFileCheck)(request, stop.signal);
+    const pathOptions = ["state", "old", "review", "webhooks", "kubeconfig"];
+    const named = [file, ...words, ...pathOptions.flatMap((option) => options.texts(option))];
+    await refuseInputsAsReports(outputs, [...named, ...source.files]);
 
     const knownFile = options.text("known");
     const known = knownFile === undefined ? undefined : await readKnownFindings(knownFile, writeNote);

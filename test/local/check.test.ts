@@ -606,6 +606,30 @@ describe("postern check", () => {
       assert.ok([1, 3].includes(code), `${words}: ${code}`);
     }
   });
+  it("check writes no report over a file that it reads, also through a link", async () => {
+    await write("read/pod.yaml", stringify(buildPod("read")));
+    await symlink("pod.yaml", join(folder, "read/link.yaml"));
+    const settings = await readFile(join(folder, "postern.yaml"), "utf8");
+    const inputs: [file: string, words: string[]][] = [
+      ["read/pod.yaml", ["read/pod.yaml"]],
+      ["read/pod.yaml", ["read"]],
+      ["read/link.yaml", ["read/pod.yaml"]],
+      ["read/pod.yaml", ["k8s", "--state", "read"]],
+      ["read/pod.yaml", ["k8s", "--old", "read/pod.yaml"]],
+      ["postern.yaml", ["k8s"]],
+    ];
+    for (const [file, words] of inputs) {
+      const { code, stdout, stderr } = await check([...words, "-o", `json=${file}`]);
+      const sentence = `--output ${file} would replace a file that this check reads; give the report another file\n`;
+      assert.deepEqual([code, stdout, stderr.split("\n").slice(-2).join("\n")], [2, "", sentence]);
+    }
+    assert.equal(await readFile(join(folder, "read/pod.yaml"), "utf8"), stringify(buildPod("read")));
+    assert.equal(await readFile(join(folder, "postern.yaml"), "utf8"), settings);
+    const known = ["read/pod.yaml", "-o", "sarif=same.sarif"];
+    await check(known);
+    const { stderr } = await check([...known, "--known", "same.sarif"]);
+    assert.doesNotMatch(stderr, /same\.sarif/);
+  });
   const usage: [name: string, words: string[], stderr: RegExp][] = [
     [
       "no path",

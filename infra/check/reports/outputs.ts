@@ -37,6 +37,27 @@ export const parseOutputOptions = (texts: readonly string[], forms: readonly str
   return printed.length > 0 ? outputs : [{ form: "text" }, ...outputs];
 };
 
+/** Throws if a report would replace one of the files that the check reads. */
+export const refuseInputsAsReports = async (
+  outputs: readonly ReportOutput[],
+  inputs: readonly string[],
+): Promise<void> => {
+  const files = outputs.flatMap(({ file }) => file ?? []);
+  if (files.length === 0) return;
+  const read = new Set(await Promise.all(inputs.map(identifyFile)));
+  for (const file of files) {
+    const id = await identifyFile(file);
+    if (id !== undefined && read.has(id))
+      throw new Complaint(`--output ${file} would replace a file that this check reads; give the report another file`);
+  }
+};
+
+/** Identifies the file at a path, also through links; undefined if there is no regular file. */
+const identifyFile = async (path: string): Promise<string | undefined> => {
+  const found = await stat(path, { bigint: true }).catch(() => undefined);
+  return found?.isFile() ? `${found.dev} ${found.ino}` : undefined;
+};
+
 interface Sink {
   write(text: string): Promise<void>;
   end(): Promise<void>;
