@@ -630,6 +630,21 @@ describe("postern check", () => {
     const { stderr } = await check([...known, "--known", "same.sarif"]);
     assert.doesNotMatch(stderr, /same\.sarif/);
   });
+  it("check --save replaces only files that it has written, and refuses other files before it reads a cluster", async () => {
+    const outcomes: [text: string, stderr: RegExp][] = [
+      ["", /^the kubeconfig nowhere /],
+      ["# What cluster prod-eu has, for postern check --state.\nkind: Namespace\n", /^the kubeconfig nowhere /],
+      ["{}\n", /^--save saved\.yaml would replace a file that --save hasn't written; name a new file, or delete this/],
+    ];
+    for (const [text, stderr] of outcomes) {
+      await write("saved.yaml", text);
+      const words = "check --config postern.yaml --cluster test --live --kubeconfig nowhere --save saved.yaml";
+      const result = await runVerb(folder, words.split(" "));
+      assert.equal(result.code, 2);
+      assert.match(result.stderr, stderr);
+      assert.equal(await readFile(join(folder, "saved.yaml"), "utf8"), text);
+    }
+  });
   const usage: [name: string, words: string[], stderr: RegExp][] = [
     [
       "no path",

@@ -1,3 +1,4 @@
+import { readFile, stat } from "node:fs/promises";
 import { toSelector } from "#lib/admission-policies/matching.ts";
 import { getOwn, isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
@@ -147,13 +148,15 @@ const secret: SavedKind = { annotations: [], isContentOmitted: true, keep: () =>
 
 /**
  * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something
- * can't be read: what is missing in the file wouldn't exist for a check.
+ * can't be read: what is missing in the file wouldn't exist for a check. Throws before it reads the cluster if the file
+ * has content of another program or of the user.
  */
 export const saveClusterState = async (
   options: ClusterReadOptions,
   file: string,
   signal: AbortSignal,
 ): Promise<string> => {
+  await requireReplaceable(file);
   const { found, list } = await openCluster(options, signal);
   const objects: KubernetesObject[] = [];
   const read = async function* (
@@ -190,7 +193,7 @@ export const saveClusterState = async (
   );
   const sink = await openFileSink(file);
   try {
-    await sink.write(`# What cluster ${options.cluster[0]} has, for postern check --state.\n`);
+    await sink.write(`${firstLineStart}${options.cluster[0]} has, for postern check --state.\n`);
     await sink.write(formatYamlDocuments(sorted.map(([, object]) => object)));
     await sink.end();
   } catch (error) {
@@ -198,6 +201,19 @@ export const saveClusterState = async (
     throw error;
   }
   return `${file} has ${formatCount(sorted.length, "object")} of cluster ${options.cluster[0]}`;
+};
+
+const firstLineStart = "# What cluster ";
+
+/** Throws if a file has content that no `--save` has written. */
+const requireReplaceable = async (file: string): Promise<void> => {
+  const found = await stat(file).catch(() => undefined);
+  if (!found?.isFile() || found.size === 0) return;
+  const text = await readFile(file, "utf8");
+  if (!text.startsWith(firstLineStart))
+    throw new Complaint(
+      `--save ${file} would replace a file that --save hasn't written; name a new file, or delete this one first`,
+    );
 };
 
 const toGroup = (name: string) => name.split(".").slice(1).join(".");
