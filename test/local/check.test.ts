@@ -632,8 +632,8 @@ describe("postern check", () => {
   });
   it("check --save replaces only files that it has written, and refuses other files before it reads a cluster", async () => {
     const outcomes: [text: string, stderr: RegExp][] = [
-      ["", /^the kubeconfig nowhere /],
-      ["# What cluster prod-eu has, for postern check --state.\nkind: Namespace\n", /^the kubeconfig nowhere /],
+      ["", /^--kubeconfig nowhere can't be read/],
+      ["# What cluster prod-eu has, for postern check --state.\nkind: Namespace\n", /^--kubeconfig nowhere can't be read/],
       ["{}\n", /^--save saved\.yaml would replace a file that --save hasn't written; name a new file, or delete this/],
     ];
     for (const [text, stderr] of outcomes) {

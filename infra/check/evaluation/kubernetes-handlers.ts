@@ -134,7 +134,10 @@ export const createRequestHandlers = async (
       const object = creation.object as KubernetesObject;
       if (!options.isValidated || getOwn(object.metadata, "creationTimestamp") !== undefined) return object;
       const answer = await ask(creation);
-      return (answer && leaveOutClusterFields(answer, creation).object) ?? object;
+      const completed = (answer && leaveOutClusterFields(answer, creation).object) ?? object;
+      // A creation drops the status, which controllers have written since.
+      const status = getOwn(object, "status");
+      return { ...completed, ...(status !== undefined && { status }) };
     },
     read: async (attributes) =>
       isServed(attributes) && findRefusal(attributes) === undefined ? ask(attributes, "admission") : undefined,
