@@ -1,8 +1,8 @@
-import { randomUUID } from "node:crypto";
 import { exactJson } from "#lib/exact-json.ts";
 import { toMap } from "#lib/json.ts";
 import { compareQuantities } from "#lib/objects/quantity.ts";
 import type { KubernetesObject } from "#lib/review.ts";
+import { computeUid } from "./object-uid.ts";
 import type { KubernetesAnswer, KubernetesRequest } from "./requests.ts";
 
 // Many manifests of one folder differ only in names, images, values and amounts, which an API server stores as they are.
@@ -132,6 +132,8 @@ interface RequestPattern {
   places: TextPlaces;
   /** The texts in `key`, which are the same in all similar requests. */
   constantTexts: ReadonlySet<string>;
+  /** The request's header, from which the uid of the answered object is made. */
+  identity: Pick<KubernetesRequest, "apiVersion" | "kind" | "namespace" | "name">;
 }
 
 /** The answer to one request, from which the answers to similar requests are made. */
@@ -195,7 +197,7 @@ const buildPattern = (
   // A text with \0 could be mistaken for a placeholder.
   const isAmbiguous = [...constantTexts].some((text) => text.includes("\0"));
   const isExcluded = size > largestPattern || usesJoinedNames.test(key) || isAmbiguous;
-  return isExcluded ? undefined : { key, texts, places, constantTexts };
+  return isExcluded ? undefined : { key, texts, places, constantTexts, identity: header };
 };
 
 /**
@@ -291,13 +293,13 @@ export const createAnswerPatterns = () => {
   const patterns = new Map<string, AnswerPattern>();
   return {
     /** Returns the answer that the module would give; undefined if that isn't known. */
-    find({ key, texts }: RequestPattern): KubernetesAnswer | undefined {
+    find({ key, texts, identity }: RequestPattern): KubernetesAnswer | undefined {
       const known = patterns.get(key);
       // If a text equals one of the constant texts, the API server may compare the two, and answer in another way.
       if (known === undefined || texts.some((text) => known.constantTexts.has(text))) return undefined;
       const object = fillTexts(known.object, texts) as KubernetesObject;
       const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
-      Object.assign(toMap(object.metadata), { uid: randomUUID(), creationTimestamp });
+      Object.assign(toMap(object.metadata), { uid: computeUid(identity), creationTimestamp });
       return { object, warnings: known.warnings };
     },
     /** Remembers an answer, unless a text that may differ equals a constant text, or is a part of a warning. */

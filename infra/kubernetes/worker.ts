@@ -1,6 +1,7 @@
-import { randomFillSync } from "node:crypto";
 import { parentPort, workerData } from "node:worker_threads";
 import { createInstance, type ServerOptions } from "./instance.ts";
+import { computeRandomBytes } from "./object-uid.ts";
+import type { KubernetesRequest } from "./requests.ts";
 import type { WasmModule } from "./webassembly.ts";
 
 // Runs one instance of the module, so that an object that takes too long can be stopped.
@@ -30,12 +31,19 @@ const started = process.hrtime.bigint();
  * second of that instance's clock, so for the program, time goes on and never runs backwards.
  */
 const imageAge = 1_000_000_000n;
+/** The request that is answered, and how many blocks of random bytes it got: the module makes uids from these. */
+let current: Partial<KubernetesRequest> = {};
+let blocks = 0;
+const fillRandom = (bytes: Uint8Array) => {
+  for (let at = 0; at < bytes.length; at += 32)
+    bytes.set(computeRandomBytes(current, blocks++).subarray(0, bytes.length - at), at);
+};
 const instance = await createInstance(
   module,
   {
     getTime: () => BigInt(Date.now()) * 1_000_000n,
     getMonotonicTime: () => process.hrtime.bigint() - started + imageAge,
-    fillRandom: (bytes) => void randomFillSync(bytes),
+    fillRandom,
   },
   imageFile,
 );
@@ -48,6 +56,7 @@ try {
 }
 
 parentPort?.on("message", ([header, object, oldObject]: MessageToKubernetesWorker) => {
+  [current, blocks] = [JSON.parse(header), 0];
   // An error of the instance ends this worker.
   send({ answer: instance.answer(header, object, oldObject) });
 });

@@ -1,6 +1,6 @@
-import { randomUUID } from "node:crypto";
 import { getOwn, isMap, isObject, isSame, type JsonMap } from "#lib/json.ts";
-import { splitApiVersion } from "#lib/objects/api-version.ts";
+import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
+import { computeUid } from "../../kubernetes/object-uid.ts";
 import type { AdmissionAttributes } from "./types.ts";
 
 // An API server reads, compares and completes objects between webhooks. These functions do the same.
@@ -203,16 +203,17 @@ const unstored = new Set(["authentication.k8s.io", "authorization.k8s.io"]);
 
 /** Sets the uid, creationTimestamp and generated name of a new object, as the API server does before validation. */
 export const assignGeneratedMetadata = (attributes: AdmissionAttributes): AdmissionAttributes => {
-  const { operation, object, name, subResource, resource } = attributes;
+  const { operation, object, name, namespace, kind, subResource, resource } = attributes;
   if (operation !== "CREATE" || subResource || !isMap(object) || unstored.has(resource.group)) return attributes;
   const metadata = isMap(object.metadata) ? object.metadata : {};
   const { generateName } = metadata;
   const hasGeneratedName = !name && !metadata.name && typeof generateName === "string" && generateName !== "";
   const generated = hasGeneratedName ? { name: `${generateName.slice(0, longestPrefix)}${generatedSuffix}` } : {};
+  const uid = computeUid({ apiVersion: joinApiVersion(kind), kind: kind.kind, namespace, name });
   const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
   return {
     ...attributes,
     ...generated,
-    object: { ...object, metadata: { ...metadata, ...generated, uid: randomUUID(), creationTimestamp } },
+    object: { ...object, metadata: { ...metadata, ...generated, uid, creationTimestamp } },
   };
 };
