@@ -23,7 +23,7 @@ import type {
   ObjectEvaluation,
 } from "./evaluation/object-evaluation.ts";
 import { buildCreation, isReview, normalizeManifestObjects } from "./evaluation/requests.ts";
-import { isPolicyOrQuota } from "./evaluation/unevaluated.ts";
+import { isPolicyOrQuota, policyKinds } from "./evaluation/unevaluated.ts";
 import {
   describeAssumptions,
   describeDuplicateOrLostManifests,
@@ -165,9 +165,9 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const denied = new Set<Manifest>();
   const addFinalNotes = () => {
     const findManifest = (object: KubernetesObject) => policyManifests.get(object);
-    // A policy whose own manifest is denied needs no further note.
+    // A policy whose own manifest is denied needs no further note. A binding does: the verdicts name only its policy.
     const isAdmitted = (object: KubernetesObject) => !denied.has(findManifest(object) as Manifest);
-    const refused = idle.refused.filter(({ object }) => isAdmitted(object));
+    const refused = idle.refused.filter(({ object }) => isAdmitted(object) || !policyKinds.includes(object.kind ?? ""));
     const unbound = idle.unbound.filter(isAdmitted);
     for (const sentence of describeIdlePolicies({ refused, unbound }, findManifest)) note(sentence);
     if (isStateKnown) for (const sentence of describeMissingNamespaces(missing)) note(sentence);
