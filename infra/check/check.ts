@@ -1,3 +1,4 @@
+import { stat } from "node:fs/promises";
 import { getOwn, toMap } from "#lib/json.ts";
 import type { ResourceType } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
@@ -83,6 +84,9 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   const requestOptions: Omit<CheckRequestOptions, "operation"> = { user, namespace };
   for (const remark of describeDuplicateOrLostManifests(manifests, old, kinds, requestOptions)) note(remark);
   const isStateKnown = options.state.length > 0;
+  if (isStateKnown && state.length === 0 && (await hasFolder(options.state)))
+    throw new Complaint(`there is no manifest in --state ${options.state.join(", ")}`);
+  // A file without manifests, such as /dev/null, stands for a new cluster.
   if (isStateKnown && state.length === 0)
     note(`--state ${options.state.join(", ")} contains no manifest, so no object exists`);
   const isAssuming = !isStateKnown && !options.isStrict;
@@ -213,6 +217,11 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   const manifests = input.manifests.filter((manifest) => !isForKustomize(manifest));
   const asReviews = recorded.manifests.filter(isReview);
   return { manifests, recorded: asReviews, old, state, webhooks: [...webhooks, ...stateConfigurations], faults, notes };
+};
+
+const hasFolder = async (paths: readonly string[]): Promise<boolean> => {
+  const found = await Promise.all(paths.map((path) => stat(path).catch(() => undefined)));
+  return found.some((one) => one?.isDirectory());
 };
 
 /** Yields all elements, each after a call of `take`, and calls `end` at the end, also if the consumer stops early. */

@@ -27,6 +27,7 @@ const [deploymentText = "", podsText = "", servicesText = ""] = await Promise.al
 
 before(async () => {
   await cp(fixtures, folder, { recursive: true });
+  await mkdir(join(folder, "empty"));
 });
 
 const write = async (name: string, text: string): Promise<void> => {
@@ -633,7 +634,10 @@ describe("postern check", () => {
   it("check --save replaces only files that it has written, and refuses other files before it reads a cluster", async () => {
     const outcomes: [text: string, stderr: RegExp][] = [
       ["", /^--kubeconfig nowhere can't be read/],
-      ["# What cluster prod-eu has, for postern check --state.\nkind: Namespace\n", /^--kubeconfig nowhere can't be read/],
+      [
+        "# What cluster prod-eu has, for postern check --state.\nkind: Namespace\n",
+        /^--kubeconfig nowhere can't be read/,
+      ],
       ["{}\n", /^--save saved\.yaml would replace a file that --save hasn't written; name a new file, or delete this/],
     ];
     for (const [text, stderr] of outcomes) {
@@ -661,6 +665,11 @@ describe("postern check", () => {
       "what is no minor version of Kubernetes",
       ["k8s", "--kubernetes", "35"],
       /^--kubernetes takes a minor version from 1.33 on, such as 1.35, not "35"$/m,
+    ],
+    [
+      "a folder without manifests for --state",
+      ["k8s/web.yaml", "--state", "empty"],
+      /^there is no manifest in --state empty\n$/m,
     ],
     ["an invalid file for --state", ["k8s", "--state", "postern.yaml"], /^--state postern.yaml:2 is no manifest/],
   ];
