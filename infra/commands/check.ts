@@ -162,13 +162,13 @@ export default {
       writeOutput(`${await saveState(request, saveFile, stop.signal)}\n`);
       return 0;
     }
+    const knownFile = options.text("known");
+    const known = knownFile === undefined ? undefined : await readKnownFindings(knownFile, writeNote);
     const source = await (isLive ? startClusterCheck : startFileCheck)(request, stop.signal);
     const pathOptions = ["state", "old", "review", "webhooks", "kubeconfig"];
     const named = [file, ...words, ...pathOptions.flatMap((option) => options.texts(option))];
     await refuseInputsAsReports(outputs, [...named, ...source.files]);
 
-    const knownFile = options.text("known");
-    const known = knownFile === undefined ? undefined : await readKnownFindings(knownFile, writeNote);
     const summary: CheckSummary = { ...createSummary(), ...(known && { newlyDenied: 0 }) };
     const fixes: ManifestFix[] = [];
     const fixing = options.flag("fix") ? await import("../check/fixes/fix.ts") : undefined;

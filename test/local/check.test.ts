@@ -671,6 +671,16 @@ describe("postern check", () => {
       ["k8s/web.yaml", "--state", "empty"],
       /^there is no manifest in --state empty\n$/m,
     ],
+    [
+      "a report in a folder that doesn't exist",
+      ["k8s/web.yaml", "-o", "json=nowhere/a.json"],
+      /^nowhere\/a\.json can't be written: there is no folder nowhere\n$/m,
+    ],
+    [
+      "a folder for --known",
+      ["k8s/web.yaml", "--known", "k8s"],
+      /^--known takes the SARIF report of an earlier check, and k8s is a folder\n$/,
+    ],
     ["an invalid file for --state", ["k8s", "--state", "postern.yaml"], /^--state postern.yaml:2 is no manifest/],
   ];
   for (const [name, words, stderr] of usage)

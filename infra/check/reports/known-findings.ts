@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { getOwn } from "#lib/json.ts";
-import { toSentence } from "../../cli/complaint.ts";
+import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { ObjectCheckResult } from "../evaluation/object-evaluation.ts";
 import { type CheckReportWriter, formatDenial } from "./check-report.ts";
 
@@ -18,7 +18,7 @@ export const computeFingerprint = (
   message: string,
 ): string => createHash("sha256").update([rule, apiVersion, kind, namespace, owner, message].join("\n")).digest("hex");
 
-/** Reads the fingerprints in a SARIF report of an earlier check; a note says why there are none. */
+/** Reads the fingerprints in a SARIF report of an earlier check; a note says why there are none. Throws for a folder. */
 export const readKnownFindings = async (
   file: string,
   note: (sentence: string) => void,
@@ -29,6 +29,8 @@ export const readKnownFindings = async (
     if (known !== undefined) return known;
     note(`${file} is ${text === "" ? "empty" : "not a SARIF report of postern check"}, so every finding is new`);
   } catch (error) {
+    if (getOwn(error, "code") === "EISDIR")
+      throw new Complaint(`--known takes the SARIF report of an earlier check, and ${file} is a folder`);
     const why = getOwn(error, "code") === "ENOENT" ? "doesn't exist" : `can't be read (${toSentence(error)})`;
     note(`${file} ${why}, so every finding is new`);
   }

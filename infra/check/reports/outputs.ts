@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { open, realpath, rename, stat } from "node:fs/promises";
-import { resolve } from "node:path";
+import { dirname, resolve } from "node:path";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
 import type { ObjectEvaluation } from "../evaluation/object-evaluation.ts";
 import type { CheckReportWriter, FinishedCheck } from "./check-report.ts";
@@ -134,6 +134,9 @@ export const openFileSink = async (file: string): Promise<Sink> => {
   const goal = await realpath(file).catch(() => file);
   const found = await stat(goal).catch(() => undefined);
   if (found?.isDirectory()) throw new Complaint(`${file} can't be written: it is a folder`);
+  const parent = dirname(goal);
+  if (!(await stat(parent).catch(() => undefined))?.isDirectory())
+    throw new Complaint(`${file} can't be written: there is no folder ${parent}`);
   // A pipe or a terminal is written directly, because a rename can't replace it.
   const isFile = found === undefined || found.isFile();
   const place = isFile ? `${goal}.${randomUUID().slice(0, 8)}` : goal;
