@@ -283,7 +283,7 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
  * that restores the usual effect of signals.
  */
 const catchSignals = (stop: AbortController): (() => void) => {
-  const signals = ["SIGINT", "SIGTERM"] as const;
+  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   const end = () => stop.abort();
   for (const signal of signals) process.once(signal, end);
   return () => {
