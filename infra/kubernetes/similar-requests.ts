@@ -2,7 +2,7 @@ import { exactJson } from "#lib/exact-json.ts";
 import { toMap } from "#lib/json.ts";
 import { compareQuantities } from "#lib/objects/quantity.ts";
 import type { KubernetesObject } from "#lib/review.ts";
-import { computeUid } from "./object-uid.ts";
+import { computeUid } from "../apiserver/object-uid.ts";
 import type { KubernetesAnswer, KubernetesRequest } from "./requests.ts";
 
 // Many manifests of one folder differ only in names, images, values and amounts, which an API server stores as they are.

@@ -1,6 +1,6 @@
 import { parentPort, workerData } from "node:worker_threads";
+import { computeRandomBytes } from "../apiserver/object-uid.ts";
 import { createInstance, type ServerOptions } from "./instance.ts";
-import { computeRandomBytes } from "./object-uid.ts";
 import type { KubernetesRequest } from "./requests.ts";
 import type { WasmModule } from "./webassembly.ts";
 

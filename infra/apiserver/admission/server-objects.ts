@@ -1,6 +1,6 @@
 import { getOwn, isMap, isObject, isSame, type JsonMap } from "#lib/json.ts";
 import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
-import { computeUid } from "../../kubernetes/object-uid.ts";
+import { computeUid } from "../object-uid.ts";
 import type { AdmissionAttributes } from "./types.ts";
 
 // An API server reads, compares and completes objects between webhooks. These functions do the same.
