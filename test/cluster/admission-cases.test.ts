@@ -95,8 +95,12 @@ describe("cases of admission policies", await needs("API server"), () => {
   const isAnsweredAs = async (entry: Case): Promise<boolean> => {
     const { validate, mutate = validate, refused, becomes, warnings = [], user } = entry;
     const object = addRequiredFields(withNamespace(mutate ?? {}));
-    const path = `${getCollectionPath(object)}?dryRun=All`;
-    const answer = await cluster.admin({ method: "POST", path, body: object, ...(user && { impersonate: user }) });
+    const [plural, subresource] = (entry.resource ?? "").split("/");
+    const path = subresource
+      ? `/api/v1/namespaces/default/${plural}/${object.metadata?.name}/${subresource}`
+      : getCollectionPath(object);
+    const request = { method: "POST", path: `${path}?dryRun=All`, body: object } as const;
+    const answer = await cluster.admin({ ...request, ...(user && { impersonate: user }) });
     lastAnswer = answer;
     const message = String(answer.body.message ?? "");
     if (refused !== undefined) return answer.code >= 400 && message.endsWith(refused);
