@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 /** What the uid of a created object is made from. */
 interface ObjectIdentity {
@@ -10,9 +10,7 @@ interface ObjectIdentity {
 
 /** Returns 32 bytes that look random and are the same in each run; each `block` of an object has other bytes. */
 export const computeRandomBytes = ({ apiVersion, kind, namespace, name }: ObjectIdentity, block: number): Buffer =>
-  createHash("sha256")
-    .update(JSON.stringify([apiVersion, kind, namespace, name, block]))
-    .digest();
+  hash("sha256", JSON.stringify([apiVersion, kind, namespace, name, block]), "buffer");
 
 /**
  * Returns the uid of a created object, in the form of a random UUID. An API server draws a random uid; here, an object

@@ -87,7 +87,8 @@ export const runAdmissionChain = async (
     if (changes.length === 0) return objectBeforeDefaults ?? mutated.object;
     return isWritten ? mutated.object : restoreEmptyMembers(mutated.object, objectBeforeDefaults);
   };
-  const toStore = isGone ? filled : assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() });
+  const toStore =
+    isGone || context.store === undefined ? filled : assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() });
   if (!isGone) result = await context.store?.(toStore);
   if (result?.undecided !== undefined) run.undecided.push(`API validation: ${result.undecided}`);
   if (result?.status) return buildTrace(object, [result.status]);
