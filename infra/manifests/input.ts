@@ -3,6 +3,7 @@ import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { dirname, join, normalize, resolve } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
+import { nulSentence, utf16Sentence } from "../cli/yaml-document.ts";
 import type { BuildOptions } from "./builds.ts";
 import { type Manifest, type ManifestFault, parseManifests, toSourceName } from "./manifests.ts";
 import { type ChartsAndKustomizations, findChartsAndKustomizations, isChart, isKustomization } from "./parts.ts";
@@ -252,9 +253,9 @@ const describeNonManifest = (name: string): string => {
 const findEncodingFault = (bytes: Buffer): string | undefined => {
   const firstBytes = bytes.subarray(0, 2).toString("hex");
   // UTF-16 has its own message, because Windows PowerShell writes it if its output is redirected to a file.
-  if (firstBytes === "fffe" || firstBytes === "feff") return "is in UTF-16; it must be saved as UTF-8";
+  if (firstBytes === "fffe" || firstBytes === "feff") return utf16Sentence;
   if (!isUtf8(bytes)) return "is no text in UTF-8";
-  return bytes.includes(0) ? "has a NUL character, which neither YAML nor JSON allows" : undefined;
+  return bytes.includes(0) ? nulSentence : undefined;
 };
 
 /** Reports whether a text looks like a manifest, even if it is broken. */

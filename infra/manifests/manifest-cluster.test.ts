@@ -116,7 +116,7 @@ describe("a cluster made of a folder of manifests", () => {
     [
       "with a repeated key",
       "apiVersion: v1\nkind: Pod\nkind: Pod\n",
-      /^a\.yaml:3 is no YAML: Map keys must be unique$/,
+      /^a\.yaml:3 is no YAML: the key kind is there twice$/,
     ],
   ];
   for (const [name, text, sentence] of wrong)

@@ -1,7 +1,7 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit, type YAMLParseError } from "yaml";
 import { exactJson } from "#lib/exact-json.ts";
 import { isMap, toMap } from "#lib/json.ts";
-import { toSentence } from "../cli/complaint.ts";
+import { explainYamlError } from "../cli/yaml-document.ts";
 import { lastAppliedAnnotation } from "../diff/secret-values.ts";
 import { createPositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
@@ -114,7 +114,7 @@ export const parseManifests = (source: ManifestSourceText, { readsLikeKubectl = 
         lines ??= source.text.split("\n");
         return { key: lines[line - 1]?.slice(column - 1, column - 1 + to - from) ?? "", line };
       });
-      if (fault) addFault(getPosition(fault.pos[0]).line, `is no YAML: ${describeError(fault)}`);
+      if (fault) addFault(getPosition(fault.pos[0]).line, `is no YAML: ${explainYamlError(fault)}`);
       else
         addObjects(
           index,
@@ -125,37 +125,10 @@ export const parseManifests = (source: ManifestSourceText, { readsLikeKubectl = 
     }
     if (invalidJsonLine !== undefined) addFault(invalidJsonLine, "is no JSON, but the text before it is");
   } catch (error) {
-    addFault(line, `can't be read: ${describeError(error)}`);
+    addFault(line, `can't be read: ${explainYamlError(error)}`);
   }
   return found;
 };
-
-/**
- * Returns a sentence about an error of the YAML parser. A message in the parser's own terms is replaced by one that
- * says what is wrong in the YAML. A part of the YAML at the end of a message is removed: it may be a password in a
- * Secret.
- */
-const describeError = (error: unknown) => {
-  const sentence = toSentence(error);
-  return plainSentences.find(([pattern]) => pattern.test(sentence))?.[1] ?? sentence.replace(/(?<=\w): .*$/s, "");
-};
-
-/** The sentences that replace messages of the YAML parser. */
-const plainSentences: [RegExp, string][] = [
-  // A stack overflow means that the text is nested too deeply, not that it is too large.
-  [/^Maximum call stack size exceeded$/, "it is nested too deeply"],
-  [/^Converting circular structure to JSON/, "an alias stands within what it leads to"],
-  [/^With stringKeys, all keys must be strings$/, "a key must be a text, neither a map nor a list"],
-  [/^Unresolved alias /, "an alias stands before its anchor, or has none; a text that begins with * needs quotes"],
-  [
-    /^(Unresolved|Could not resolve) tag|^Verbatim tags|^Not a valid tag|^The .* tag has no suffix$/s,
-    "a tag is unknown or invalid; a text that begins with ! needs quotes",
-  ],
-  [/^Block scalar header includes/, "a text that begins with | or > needs quotes"],
-  [/^Invalid escape sequence /, "a text in double quotes has an invalid escape sequence"],
-  [/^(Unsupported YAML version|Unknown directive) /, "a directive is unknown; a text that begins with % needs quotes"],
-  [/^[^ ]* used for .* collection, but expects /, "a tag doesn't fit what it stands before"],
-];
 
 /** Returns the document as a JSON value. Copies the value of each YAML alias, so that no two fields share an object. */
 const toContent = (document: Document.Parsed, mayAlias: boolean, mayMerge: boolean): unknown => {

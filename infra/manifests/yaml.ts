@@ -190,7 +190,7 @@ const findRepeatedKeys = ({ items }: YAMLMap): YAMLParseError[] => {
     const isRepeated = seen.has(key.value);
     seen.add(key.value);
     const [from, to] = key.range ?? [0, 1];
-    return isRepeated ? [new YAMLParseError([from, to], "DUPLICATE_KEY", "Map keys must be unique")] : [];
+    return isRepeated ? [new YAMLParseError([from, to], "DUPLICATE_KEY", `the key ${key.value} is there twice`)] : [];
   });
 };
 

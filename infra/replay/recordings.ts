@@ -19,6 +19,7 @@ import {
   textMapShape,
   textShape,
 } from "../cli/shape.ts";
+import { explainYamlError } from "../cli/yaml-document.ts";
 
 /** A recorded review, or a case written by hand, that replay sends to versions of the rules. */
 export interface ReplayRecording {
@@ -139,14 +140,15 @@ const parseWrittenCases = (lines: readonly NumberedLine[]): ParsedRecording[] =>
   const document = parseDocument(text, { prettyErrors: false, lineCounter: counter, logLevel: "silent" });
   const getLine = (offset: number) => counter.linePos(offset).line + firstLine - 1;
   const [syntaxError] = document.errors;
-  if (syntaxError) return [{ line: getLine(syntaxError.pos[0]), sentence: `is no YAML: ${syntaxError.message}` }];
+  if (syntaxError)
+    return [{ line: getLine(syntaxError.pos[0]), sentence: `is no YAML: ${explainYamlError(syntaxError)}` }];
   const { contents } = document;
   if (!isSeq(contents)) return [{ line: firstLine, sentence: "is no list of cases" }];
   let values: unknown[];
   try {
     values = document.toJS({ maxAliasCount: 10_000 });
   } catch (error) {
-    return [{ line: firstLine, sentence: `is no YAML: ${toSentence(error)}` }];
+    return [{ line: firstLine, sentence: `is no YAML: ${explainYamlError(error)}` }];
   }
   return contents.items.map((item, index) => {
     const offset = isNode(item) ? (item.range?.[0] ?? 0) : 0;

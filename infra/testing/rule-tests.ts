@@ -5,12 +5,11 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { parse } from "yaml";
 import { hasSchemas } from "#lib/admission-policies/merge/schemas.ts";
 import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import { createEndpoint } from "#lib/core/endpoint.ts";
 import type { RuleDecision } from "#lib/core/evaluation.ts";
-import { freezeDeep, toMap } from "#lib/json.ts";
+import { freezeDeep, isMap, toMap } from "#lib/json.ts";
 import type { Capabilities, ReadOptions } from "#lib/needs.ts";
 import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
@@ -30,6 +29,7 @@ import {
 } from "../catalogue/cases.ts";
 import { type CatalogueRule, describeUseOfDefaultOnPlugin } from "../catalogue/registry.ts";
 import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.ts";
+import { parseYamlDocument, unlimitedAliases } from "../cli/yaml-document.ts";
 import { readAllRules } from "../project/project-rules.ts";
 import { buildOddCases, generateCases } from "./case-generators.ts";
 import { evaluateMatchCondition } from "./cel-condition.ts";
@@ -92,9 +92,15 @@ function findSettingsFault(rule: Rule, settings: object) {
 }
 
 /** Reads the optional file settings.yaml. It lists settings; `refused` is the sentence with which they are refused. */
-async function readSettingsCases({ folder }: CatalogueRule): Promise<{ settings: object; refused?: string }[]> {
+async function readSettingsCases({ folder, place }: CatalogueRule): Promise<{ settings: object; refused?: string }[]> {
   const file = join(folder, "settings.yaml");
-  return existsSync(file) ? parse(await readFile(file, "utf8"), { merge: true, maxAliasCount: -1 }) : [];
+  if (!existsSync(file)) return [];
+  const options = { ...unlimitedAliases, merge: true };
+  const document = parseYamlDocument(await readFile(file, "utf8"), `${place}/settings.yaml`, options);
+  const { value = [] } = document;
+  if (!Array.isArray(value) || !value.every((entry) => isMap(entry) && isMap(entry.settings)))
+    document.complain([{ path: [], sentence: "must be a list of maps with settings" }]);
+  return value as { settings: object; refused?: string }[];
 }
 
 /** Fails with these lines. The error has no stack, because a stack would show only this file. */
