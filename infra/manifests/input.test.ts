@@ -64,6 +64,16 @@ describe("the input of check", () => {
     });
   });
 
+  it("the input of check may be a folder with the JSON report of an earlier run, which is left out", async () => {
+    await write("reported/fine.yaml", fine);
+    await write("reported/report.json", '{\n  "objects": [\n    { "file": "a.yaml", "apiVersion": "v1" }\n  ]\n}\n');
+    assert.deepEqual(await readPaths("reported"), {
+      names: ["fine"],
+      faults: [],
+      filesWithoutManifest: ["reported/report.json"],
+    });
+  });
+
   it("the input of check may be a folder with broken and circular links", async () => {
     await write("links/fine.yaml", fine);
     await symlink(".", join(folder, "links/self"));

@@ -258,8 +258,9 @@ const findEncodingFault = (bytes: Buffer): string | undefined => {
   return bytes.includes(0) ? nulSentence : undefined;
 };
 
-/** Reports whether a text looks like a manifest, even if it is broken. */
-const looksLikeManifest = (text: string) => /["']?apiVersion["']?\s*:/.test(text);
+/** Reports whether a text looks like a manifest, even if it is broken. The JSON report of `check` doesn't. */
+const looksLikeManifest = (text: string) =>
+  /["']?apiVersion["']?\s*:/.test(text) && !/^\{\s*"objects":\s*\[/.test(text);
 
 /** Returns a fault if a text is a Helm template, with the line of the first `{{ … }}`. */
 const findTemplateFault = (file: string, text: string): ManifestFault | undefined => {
