@@ -2,6 +2,8 @@
 import type { RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
 import {
+  allowNull,
+  anyShape,
   createEnumShape,
   createMapListShape,
   createMapShape,
@@ -38,12 +40,22 @@ const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   plurals: { ...textMapShape, description: "plurals of kinds that have none of the usual forms" },
 };
 
+/** The shape of an object: the members that become part of the request have the types that an API server requires. */
+const objectShape = createMapShape(
+  {
+    apiVersion: textShape,
+    kind: textShape,
+    metadata: allowNull(createMapShape({ name: textShape, namespace: textShape }, anyShape)),
+  },
+  anyShape,
+);
+
 /** The shape of each member of a case. */
 export const caseMembers: Record<keyof Case, InputShape> = {
   name: { ...textShape, description: 'a sentence that completes "it …"' },
-  mutate: { ...mapShape, description: "the object that the rule may change; on DELETE, the old object" },
-  validate: { ...mapShape, description: "the object that the rule admits or refuses; on DELETE, the old object" },
-  oldObject: { ...mapShape, description: "the object before an update" },
+  mutate: { ...objectShape, description: "the object that the rule may change; on DELETE, the old object" },
+  validate: { ...objectShape, description: "the object that the rule admits or refuses; on DELETE, the old object" },
+  oldObject: { ...objectShape, description: "the object before an update" },
   operation: {
     ...createEnumShape("CREATE, UPDATE, DELETE or CONNECT", "CREATE", "UPDATE", "DELETE", "CONNECT"),
     description: "by default UPDATE if the case has an oldObject, else CREATE",
