@@ -23,6 +23,8 @@ export interface RuleMistake extends Omit<DefinitionMistake, "path"> {
   /** The path of the file, relative to the project's folder. */
   file: string;
   line: number;
+  /** The member of the rule's definition that has the mistake, such as match. */
+  member?: string | number | undefined;
 }
 
 export const formatRuleMistake = ({ file, line, sentence }: RuleMistake): string => `${file}:${line} ${sentence}`;
@@ -34,7 +36,9 @@ export const locateMistakes = async (
 ): Promise<RuleMistake[]> => {
   if (mistakes.length === 0) return [];
   const findLine = await createMemberLineFinder(join(folder, file));
-  return mistakes.map(({ path, ...mistake }) => ({ file: `${place}/${file}`, line: findLine(path), ...mistake }));
+  return mistakes.map(({ path, ...mistake }) => {
+    return { file: `${place}/${file}`, line: findLine(path), member: path[0], ...mistake };
+  });
 };
 
 /** The syntax of a file without its types. */

@@ -3,7 +3,7 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { isMap, type JsonMap, toList, toMap, toText } from "#lib/json.ts";
+import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { Need, ResourceType } from "#lib/needs.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { Rule } from "#lib/rule.ts";
@@ -99,7 +99,8 @@ const findMistakesOfElement = (
   api: readonly ApiResource[],
 ): DefinitionMistake[] => {
   const readWords = (member: string): WordOfElement[] =>
-    toList(element[member]).map((word, index) => ({ word: toText(word), at: [...path, member, index] }));
+    // What is no text is a mistake of the shape, which is reported already.
+    toList(element[member]).flatMap((word, index) => (isText(word) ? { word, at: [...path, member, index] } : []));
   const [groups, versions, resources] = [readWords("apiGroups"), readWords("apiVersions"), readWords("resources")];
   if ([groups, versions, resources].some(({ length }) => length === 0)) return [];
   const unknownGroups = findUnknown(groups, listWords(api, "group"));
@@ -132,6 +133,8 @@ const findMistakesOfElement = (
     return { ...complain(at, word, `which is not in ${places}; ${advice}`), isWarning };
   });
 };
+
+const isText = (value: unknown) => typeof value === "string";
 
 /** A word in an element of `match`, such as a group or a resource, and its path. */
 interface WordOfElement {

@@ -38,7 +38,7 @@ export async function* runTests(
       chosen.map(async (listed) => [listed.name, await readCasePlaces(listed).catch(() => [])] as const),
     ),
   );
-  const checks = await checkRules([...chosen, ...brokenRules.flatMap(({ listed }) => listed ?? [])]);
+  const { checks, wrongMatches } = await checkRules([...chosen, ...brokenRules.flatMap(({ listed }) => listed ?? [])]);
   const removeChecks = (rule = "") => {
     const results = checks.get(rule) ?? [];
     checks.delete(rule);
@@ -78,8 +78,8 @@ export async function* runTests(
       place = { file: `${ruleFolder.place}/${name === casesTestName ? "cases.yaml" : ruleFolder.file}` };
     else if (line !== undefined) place.line = line;
     yield* removeChecks(rule);
-    // The checks have already reported the faults in the rule's members.
-    if (brokenRule?.listed) continue;
+    // The checks have already reported the faults in the rule's members. With a wrong match, cases get no request.
+    if (brokenRule?.listed || wrongMatches.has(rule)) continue;
     const skipReason = typeof data.skip === "string" ? [data.skip] : [];
     const failedResult = brokenRule ? "not evaluated" : "failed";
     yield {
@@ -94,14 +94,19 @@ export async function* runTests(
   for (const rule of checks.keys()) yield* removeChecks(rule);
 }
 
-/** Returns the results of the checks that need no cases, by rule name. Prints warnings to standard error. */
-const checkRules = async (rules: CatalogueRule[]): Promise<Map<string, TestResult[]>> => {
+/**
+ * Returns the results of the checks that need no cases, by rule name, and the names of rules with mistakes in `match`.
+ * Prints warnings to standard error.
+ */
+const checkRules = async (rules: CatalogueRule[]) => {
+  const wrongMatches = new Set<string | undefined>();
   const manifests = hasConfig() ? await readConfigManifests(getConfigFile()) : [];
   const resultsByRule = [...(await findRuleMistakes(rules, manifests))].map(
     ([{ name: rule, place, file }, allMistakes]) => {
       for (const warning of allMistakes.filter(({ isWarning }) => isWarning)) writeNote(formatRuleMistake(warning));
       const mistakes = allMistakes.filter(({ isWarning }) => !isWarning);
       const test = { rule, name: "has no mistakes, and uses only what it is given" };
+      if (mistakes.some(({ member }) => member === "match")) wrongMatches.add(rule);
       const failed = mistakes.map(({ file, line, sentence }): TestResult => {
         return { ...test, file, line, result: "failed", because: [sentence] };
       });
@@ -109,7 +114,7 @@ const checkRules = async (rules: CatalogueRule[]): Promise<Map<string, TestResul
       return [rule, failed.length > 0 ? failed : [passed]] as const;
     },
   );
-  return new Map(resultsByRule);
+  return { checks: new Map<string, TestResult[]>(resultsByRule), wrongMatches };
 };
 
 /** The name of the test that reads a rule's cases. */

@@ -206,6 +206,10 @@ rules that an API server may not need, because it has their plugin on (npx poste
       [];
     assert.equal(originalCode, shown, "the README has the same rule");
 
+    await writeFile(rule, originalCode.replace('resources: ["pods"]', 'resources: ["pod"]'));
+    const wrongMatch = await runPostern("test", "require-newcomers-label");
+    assert.match(wrongMatch.stdout, /did you mean pods\?\n\n1 test: 0 passed, 1 failed\n$/);
+
     await writeFile(rule, originalCode.replace("must have a label", "lacks the label"));
     const failed = await runPostern("test", "require-newcomers-label");
     assert.equal(failed.code, 1);
