@@ -1,10 +1,14 @@
-import { existsSync } from "node:fs";
-import { dirname, join, relative, resolve } from "node:path";
+import { existsSync, globSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { createRequire, isBuiltin } from "node:module";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Need } from "#lib/needs.ts";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { Complaint, requireComplaint, toSentence } from "../cli/complaint.ts";
+import { findClosest, formatDidYouMean } from "../cli/did-you-mean.ts";
+import { moduleExtension, packageRoot } from "../cli/roots.ts";
 import { requireValidRuleName } from "./rule-names.ts";
 import { findShapeMistakes } from "./rule-shape.ts";
 import { formatRuleMistake, locateMistakes } from "./rule-source.ts";
@@ -105,7 +109,10 @@ const importRule = async (file: string, place: string): Promise<unknown> => {
     return (await import(pathToFileURL(file).href)).default;
   } catch (error) {
     const line = findErrorLine(error, dirname(file));
-    const sentence = (await findSyntaxError(file)) ?? `${toSentence(error)}${line && ` (${line})`}`;
+    const sentence =
+      (await findSyntaxError(file)) ??
+      (await explainImportError(error, file)) ??
+      `${toSentence(error)}${line && ` (${line})`}`;
     throw new Complaint(`${place} does not load: ${sentence}`);
   }
 };
@@ -137,6 +144,55 @@ const findSyntaxError = async (file: string): Promise<string | undefined> => {
   if (first?.location == null) return first?.text;
   const { file: where, line } = first.location;
   return `${first.text} (${formatLine(relative(dirname(file), resolve(where)), line)})`;
+};
+
+/** Returns a sentence about an import of a missing module, or of a name that a module doesn't export. */
+const explainImportError = async (error: unknown, ruleFile: string): Promise<string | undefined> => {
+  const message = toSentence(error);
+  const [, name] = / '(.*)' does not provide an export named '.*'$/.exec(message) ?? [];
+  const [, exported = ""] = / does not provide an export named '(.*)'$/.exec(message) ?? [];
+  const [, importer = ruleFile] = / imported from (.*)$/.exec(message) ?? [];
+  const { resolve } = createRequire(importer);
+  if (name !== undefined) {
+    const line = findErrorLine(error, dirname(ruleFile));
+    const path = attempt(() => resolve(name));
+    const known = path === undefined ? [] : Object.keys(await import(pathToFileURL(path).href).catch(() => ({})));
+    const advice = formatDidYouMean(exported, known).trim() || "if it is a type, write import type";
+    return `"${name}" has no export ${exported}${line && ` (${line})`}; ${advice}`;
+  }
+  const text = await readFile(importer, "utf8").catch(() => "");
+  for (const { 1: specifier = "", index } of text.matchAll(/\b(?:from|import)\s*\(?\s*["']([^"'\n]+)["']/g)) {
+    if (isBuiltin(specifier) || attempt(() => resolve(specifier)) !== undefined) continue;
+    const line = formatLine(relative(dirname(ruleFile), importer), text.slice(0, index).split("\n").length);
+    const isOfPostern = specifier.startsWith("postern/");
+    // The last part must be similar, too: postern/objects/nosuch has much in common with postern/objects/pod.
+    const known = (isOfPostern ? await listPosternModules() : []).filter((module) =>
+      findClosest(basename(specifier), [basename(module)]),
+    );
+    const advice =
+      formatDidYouMean(specifier, known).trim() || (isOfPostern ? "check its name" : "install its package");
+    return `there is no "${specifier}" (${line}); ${advice}`;
+  }
+  return undefined;
+};
+
+const attempt = <T>(call: () => T): T | undefined => {
+  try {
+    return call();
+  } catch {
+    return undefined;
+  }
+};
+
+/** Returns the modules that Postern's package exports to rules, such as postern/rule. */
+const listPosternModules = async (): Promise<string[]> => {
+  const { exports } = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8"));
+  return Object.keys(exports).flatMap((key) => {
+    const [start = "", end] = key.slice("./".length).split("*");
+    if (end === undefined) return [`postern/${start}`];
+    const files = globSync(`lib/${start}**/*${moduleExtension}`, { cwd: packageRoot });
+    return files.map((file) => `postern/${file.split(sep).join("/").slice("lib/".length, -moduleExtension.length)}`);
+  });
 };
 
 /** Returns the rule that a file exports. Throws if it breaks a condition that the types of rule() can't express. */

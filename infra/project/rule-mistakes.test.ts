@@ -21,8 +21,13 @@ interface RuleRow {
   isLoaded?: boolean;
 }
 
-const { rules: ruleRows, widgetDefinition } = readRows<{
+const {
+  rules: ruleRows,
+  imports: importRows,
+  widgetDefinition,
+} = readRows<{
   rules: RuleRow[];
+  imports: { what: string; text: string; sentence: string }[];
   /** The CustomResourceDefinition of a kind Widget. */
   widgetDefinition: object;
 }>(import.meta.filename);
@@ -85,6 +90,18 @@ describe("the definition of a rule that", () => {
         loadMistakes.filter((sentence) => !mistakes.includes(sentence)),
         [],
       );
+    });
+});
+
+describe("a rule that does not load because", () => {
+  for (const { what, text, sentence } of importRows)
+    it(`${what} has the line of the import`, async () => {
+      const name = `forbid-${++count}`;
+      await mkdir(join(project, name));
+      for (const [file, content] of Object.entries({ "rule.ts": text, "cases.yaml": "", "README.md": "" }))
+        await writeFile(join(project, name, file), content);
+      const { broken } = await loadRules([toRuleFolder(join(project, name), name)]);
+      assert.equal(broken[0]?.sentence.replace(/^.* does not load: /, ""), sentence);
     });
 });
 
