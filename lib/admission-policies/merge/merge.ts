@@ -102,7 +102,7 @@ const findElementFaults = (types: Types, type: ValueType, list: readonly unknown
   return faults;
 };
 
-/** Returns the faults of a map and its members. */
+/** Returns the faults of a map and its members. An object of the cluster (`isLive`) may have unknown members. */
 const findMemberFaults = (types: Types, type: ValueType, map: JsonMap, isLive: boolean): Fault[] => {
   const faults: Fault[] = [];
   for (const [key, value] of Object.entries(map)) {
@@ -172,9 +172,10 @@ const findAtomics = (types: Types, reference: TypeReference, value: unknown, pat
       }),
     ];
   if (!Array.isArray(value) || type.items === undefined) return [];
+  // A set has an empty list of keys. A list without `keys` is atomic, and so may be parts of its elements.
   const { items, keys } = type;
   return [
-    ...(keys ? [] : [path]),
+    ...(keys === undefined ? [path] : []),
     ...value.flatMap((element, index) => findAtomics(types, items, element, `${path}[${index}]`)),
   ];
 };
@@ -219,6 +220,7 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
   for (const [index, name] of liveNames.entries())
     liveElements.set(name, liveElements.has(name) ? undefined : live[index]);
   const shared = patchNames.filter((name) => liveElements.has(name)).values();
+  // The name of the next element, in the order of the patch, that both lists have and that is not merged yet.
   let nextShared = shared.next().value;
   const merged: unknown[] = [];
   const mergedNames = new Set<string>();
@@ -227,7 +229,6 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
     merged.push(merge(types, type.items ?? "any", liveElements.get(name), patchElements.get(name)));
     if (name === nextShared) nextShared = shared.next().value;
   };
-  // The indexes of the next elements.
   let [liveIndex, patchIndex] = [0, 0];
   while (liveIndex < live.length || patchIndex < patch.length) {
     const liveName = liveNames[liveIndex];
@@ -240,7 +241,7 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
       merged.push(live[liveIndex]);
       liveIndex++;
     } else if (liveName !== undefined && patchName !== undefined && nextShared && liveName !== nextShared) {
-      // Both lists have the element. It is not added here, because elements of the patch keep the patch's order.
+      // Both lists have this element, but another one comes before it in the patch. It is added at its place there.
       liveIndex++;
     } else {
       if (liveName !== undefined && mergedNames.has(liveName)) liveIndex++;

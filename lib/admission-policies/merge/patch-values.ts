@@ -20,11 +20,9 @@ import type { JsonMap } from "../../json.ts";
 import { formatGo, formatGoSyntax, GoValue, isJsonMap } from "./go-values.ts";
 
 /**
- * Converts the value of an ApplyConfiguration to a patch, as upstream does: to JSON, with GoValues in it for the parts
- * that upstream leaves in their Go type. No schema accepts a GoValue. The elements of a list or a map that the
- * expression builds are converted by `convertElement`, which makes GoValues of inner lists and maps that the expression
- * builds. The elements of other lists are converted like the whole value. Throws an EvaluationError for a value that
- * has no form in JSON.
+ * Converts the value of an ApplyConfiguration to a patch, as upstream does: to JSON, with GoValues for the parts that
+ * upstream leaves in their Go type, such as durations. Such parts are also lists and maps in a list or a map that the
+ * expression builds: `[[1]]` becomes `[GoValue]`. Throws an EvaluationError for a value that has no form in JSON.
  */
 export const toPatch = (value: Value): unknown => {
   if (value instanceof Optional) return value.value === undefined ? null : toPatch(value.value);
@@ -36,8 +34,8 @@ export const toPatch = (value: Value): unknown => {
 export const toOperand = (value: Value): unknown => toJson(value, (message) => toProtobuf(toPatch(message)));
 
 /**
- * Converts a value as upstream does, through a protobuf message: all numbers become doubles. `operand` is the JSON of a
- * GoValue in an operation of a JSON patch; undefined if it has none.
+ * Converts the result of `toPatch` as upstream does, through a protobuf message: all numbers become doubles. A GoValue
+ * (a value such as a duration, which `toPatch` leaves unconverted) becomes its `operand`; without one, it is an error.
  */
 const toProtobuf = (value: unknown): unknown => {
   if (typeof value === "bigint") return Number(value);
@@ -49,7 +47,7 @@ const toProtobuf = (value: unknown): unknown => {
   return value.operand;
 };
 
-const nullValue = new GoValue("structpb.NullValue", /* text */ "NULL_VALUE", /* syntax */ "0");
+const protobufNull = new GoValue("structpb.NullValue", /* text */ "NULL_VALUE", /* syntax */ "0");
 
 /** Returns a CEL map as a JSON object. A key that is no string is an error. */
 const convertMembers = (
@@ -69,7 +67,8 @@ const convertMembers = (
  * is its JSON in an operation of a JSON patch, absent if it has none.
  */
 const convertElement = (value: Value): unknown => {
-  if (value === null) return nullValue;
+  // Upstream converts a null to an enum's value in protobuf, but an empty optional (below) to Go's nil: null in JSON.
+  if (value === null) return protobufNull;
   if (value instanceof StructValue)
     return value.type.name === "JSONPatch"
       ? new GoValue("*mutation.JSONPatchVal", /* text */ "JSONPatch", /* syntax */ "JSONPatch")
@@ -106,7 +105,7 @@ const convertElement = (value: Value): unknown => {
 
 /**
  * Returns a GoValue for a value that upstream leaves in its Go type `type`, without converting it to JSON. Errors show
- * it as Go prints its JSON, but with this type in the place of the type that the JSON would have in Go.
+ * its JSON in Go's syntax, but with this type: for instance `[]ref.Val{1}` instead of `[]interface {}{1}`.
  */
 const wrapUnconverted = (type: string, value: Value): GoValue => {
   const json = toJson(value, toPatch);

@@ -140,16 +140,16 @@ const getReference = ({ $ref, allOf }: JsonMap): string | undefined => {
   return typeof reference === "string" ? reference : undefined;
 };
 
-/** Converts a schema to a type of maps. `keeps`: unknown members are kept. */
-const convertMap = (schema: JsonMap, convert: (inner: unknown) => TypeReference, keeps: boolean): ValueType => {
+/** Converts a schema to a type of maps. `keepsUnknown`: members that the schema doesn't state are kept. */
+const convertMap = (schema: JsonMap, convert: (inner: unknown) => TypeReference, keepsUnknown: boolean): ValueType => {
   const entries = Object.entries(toMap(schema.properties)).map(([key, inner]) => [key, convert(inner)]);
   const isEmbedded = schema["x-kubernetes-embedded-resource"] === true;
   const fields = { ...Object.fromEntries(entries), ...(isEmbedded && embeddedFields) };
-  // By default, maps without fields may have any members, and so may maps whose unknown members are kept.
-  const { additionalProperties: others = keeps || Object.keys(fields).length === 0 } = schema;
-  const isFreeForm = Object.keys(fields).length === 0 && others !== false;
+  const hasFields = Object.keys(fields).length > 0;
+  // Without additionalProperties, other members are allowed if there are no fields, or if unknown members are kept.
+  const { additionalProperties: others = keepsUnknown || !hasFields } = schema;
   return {
-    ...(!isFreeForm && { fields }),
+    ...((hasFields || others === false) && { fields }),
     ...(others !== false && { values: isMap(others) ? convert(others) : "unknown" }),
     ...(schema["x-kubernetes-map-type"] === "atomic" && { isAtomic: true }),
   };

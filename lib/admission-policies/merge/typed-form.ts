@@ -20,9 +20,9 @@ const listsWrittenEmpty =
 
 /**
  * Returns an object of a built-in kind in the form in which Go writes it after a mutation: without fields that are
- * empty lists or Go maps, such as labels, but with empty structs, such as `emptyDir: {}`. Both are `{}` in JSON: a list
- * of the names of fields says which fields are maps, so that bundles need no schemas. Parts that the mutation didn't
- * change are kept; `before` is the object before the mutation.
+ * empty lists or Go maps, such as labels, but with empty structs, such as `emptyDir: {}`. An empty map and an empty
+ * struct are both `{}` in JSON: names of fields tell them apart (see `mapFields`), because bundles have no schemas.
+ * Parts that the mutation didn't change are kept; `before` is the object before the mutation.
  */
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>
   dropEmptyFields(String(object.kind), object, before) as JsonMap;
