@@ -61,23 +61,24 @@ export const createPolicyCompiler = (
     if ("error" in compiled) errors.push(compiled.error);
     return compiled;
   };
-  const environment = createAdmissionEnvironment({ ...parts, hasAuthorizer: true });
-  const withPatches = isMutation
+  const variableEnvironment = createAdmissionEnvironment({ ...parts, hasAuthorizer: true });
+  // With `isMutation`, expressions can use the types of patches. As in upstream, the variables of a policy can't.
+  const environment = isMutation
     ? createAdmissionEnvironment({ ...parts, hasAuthorizer: true, isMutation })
-    : environment;
-  const withoutAuthorizer = createAdmissionEnvironment(parts);
+    : variableEnvironment;
+  const environmentWithoutAuthorizer = createAdmissionEnvironment(parts);
   return {
     variables,
     errors,
     addVariable: (name, text) => {
-      const compiled = compile(text, environment, undefined);
+      const compiled = compile(text, variableEnvironment, undefined);
       variableTypes.set(name, "program" in compiled ? toDeclaredType(compiled.program.type) : types.dyn);
       const expression = { text, compiled };
       variables.set(name, expression);
       return expression;
     },
     compile: (text, results, hasAuthorizer = true) => {
-      return { text, compiled: compile(text, hasAuthorizer ? withPatches : withoutAuthorizer, results) };
+      return { text, compiled: compile(text, hasAuthorizer ? environment : environmentWithoutAuthorizer, results) };
     },
   };
 };
@@ -105,10 +106,9 @@ export const typedInput: readonly string[] = ["object", "oldObject", "params", "
 export type PassResults = readonly (ExpressionResult | undefined)[] | { readonly exhausted: string };
 
 /**
- * Evaluates a list of expressions in order, with a common budget: one pass. A variable is evaluated when an expression
- * first uses it in the pass, and its cost is added to the expression's cost. `typedVariables` names the variables that
- * upstream evaluates as typed objects (Go structs) in this pass, not as maps. Such an object, and each map or list in
- * it (`isTyped`), can't be compared with a value of another type.
+ * Evaluates a list of expressions in order, with a common budget: one pass. The first expression that uses a variable
+ * evaluates it and pays for it. `typedVariables` names the members of `input` that upstream holds as Go structs: to
+ * compare a map or a list in them (`isTyped`) with a value of another type is an error, instead of false.
  */
 export const evaluatePass = (
   expressions: readonly (PolicyExpression | undefined)[],

@@ -43,9 +43,8 @@ export const toRequestMatch = (rule: NamedRuleWithOperations): RequestMatch => {
 };
 
 /**
- * Reports whether the constraints of a policy or a binding match a request. The rules are first compared with the
- * version of the client's request, although the API server may have converted the object to the version of the webhook
- * entry.
+ * Reports whether the constraints of a policy or a binding match a request: the labels of its object, its resource (in
+ * the version that the client used or, unless matchPolicy is Exact, in an equivalent one), and its namespace's labels.
  */
 export const matchesConstraints = async (
   { namespaceSelector, objectSelector, ...resources }: MatchResources,
@@ -99,13 +98,14 @@ const matchesRule = (
 /** The groups that serve the same events. No other resource is in two groups. */
 const groupsOfEvents = ["", "events.k8s.io"];
 
-/** Returns the resources in other versions or groups that a rule names, and that may be the same objects. */
+/** Returns where a rule may match the same objects: in other versions of the resource or, for events, another group. */
 const listEquivalents = (
   { apiGroups = [], apiVersions = [] }: NamedRuleWithOperations,
   { group, version, resource }: GroupVersionResource,
 ): GroupVersionResource[] => {
   const isEvents = resource === "events" && groupsOfEvents.includes(group);
   const groups = isEvents ? groupsOfEvents : [group];
+  // Both groups serve events only in v1; the caller then compares v1 with the rule's versions.
   const versions = isEvents ? ["v1"] : apiVersions.filter((name) => name !== "*");
   return groups
     .filter((name) => apiGroups.includes(name) || apiGroups.includes("*"))

@@ -60,9 +60,9 @@ const formatOperation = (operation: Value): string => {
   return `{${members.join(",")}}`;
 };
 
-/** Formats the value of a patch's operation as JSON. Types of messages in it must have the names of their paths. */
+/** Formats an operation's value as JSON. A message in field `a` of an `Object.spec` must have type `Object.spec.a`. */
 const formatOperand = (value: Value): string => {
-  if (value instanceof StructValue) requireTypeNamesOfPaths(value, value.type.name);
+  if (value instanceof StructValue) requireTypesNamedByPath(value, value.type.name);
   const json = convert(toOperand, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
   // Upstream writes an integer that is not safe as a text.
   return escapeAsGo(JSON.stringify(json, (_, member) => (typeof member === "bigint" ? String(member) : member)));
@@ -72,7 +72,7 @@ const formatOperand = (value: Value): string => {
  * Throws if a message in a value has a type whose name isn't the path to the message, such as `Object.spec` for the
  * field `spec`. `rootType` is the name that the type of the whole value must have, the beginning of all paths.
  */
-const requireTypeNamesOfPaths = (value: Value, rootType: string): void => {
+const requireTypesNamedByPath = (value: Value, rootType: string): void => {
   const faults = findTypeNameFaults(value, [rootType]);
   if (faults.length > 0) throw new MutationError(`type mismatch: ${faults.join("\n")}`);
 };
@@ -97,7 +97,8 @@ export const applyConfigurationValue = (
   kind: GroupVersionKind,
   customKinds: readonly object[],
 ): JsonMap => {
-  requireTypeNamesOfPaths(configuration, "Object");
+  // The whole must be an `Object{…}`, a message in its field `spec` an `Object.spec{…}`, and so on.
+  requireTypesNamedByPath(configuration, "Object");
   const json = convert(toPatch, configuration, "invalid return type");
   const schema = findSchema(kind, customKinds);
   if (schema === undefined) throw createUnknownKindError(kind);

@@ -26,8 +26,8 @@ let lastComparedField = "";
 // In a bundle, the next four functions are empty, so that the bundler drops their calls.
 
 /**
- * Adds the observation that `create` returns, if observations are collected. `create` gets the field of the constraints
- * that noteComparedField noted last.
+ * Adds the observation that `create` returns, if observations are collected. `create` gets the field of a policy's
+ * matchConstraints or a binding's matchResources that was compared last: the reason if the request doesn't match.
  */
 export function observe(create: (lastComparedField: string) => PolicyObservation | false): void {
   if (!POSTERN_OBSERVED || collected === undefined) return;

@@ -29,9 +29,9 @@ export const buildPolicyVariants = <T extends PolicyObject>(
     const { failurePolicy = "Fail", matchConstraints } = policy.spec;
     const bindings = listBindings(policies, policy);
     // The entry may have the matchConditions only if a false condition, or an error in one, has the same effect there
-    // as in the policy. With Ignore, it always has. With Fail, an error in the entry refuses the request: the policy
-    // must have a binding that also refuses each such request. It must not have parameters, because a policy that finds
-    // none may refuse a request before it evaluates its matchConditions.
+    // as in the policy. With Ignore, this always holds. With Fail, an error in the entry refuses each request. In the
+    // policy, it does so only if a binding without matchResources refuses. And a policy with a paramKind may refuse a
+    // request before it evaluates its matchConditions, because it finds no parameters.
     const mayHaveConditions =
       failurePolicy === "Ignore" ||
       (policy.spec.paramKind === undefined &&

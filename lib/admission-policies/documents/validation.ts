@@ -1,6 +1,6 @@
 // Upstream's validation of the fields that both kinds of policies have. It runs when postern.yaml is read, not in
 // functions.
-import { findOldLabelFaults } from "../../cel/libraries/kubernetes/format.ts";
+import { findDns1035LabelFaults } from "../../cel/libraries/kubernetes/format.ts";
 import { reservedWords } from "../../cel/parser/parser.ts";
 import { keywords } from "../../cel/parser/tokens.ts";
 import { bool } from "../../cel/types.ts";
@@ -86,11 +86,11 @@ const findParamKindFaults = ({ apiVersion = "", kind = "" }: ParamKind, path: Fi
   else {
     const groupFaults = group === "" ? [] : findSubdomainFaults(group);
     if (groupFaults.length > 0) faults.push(createInvalidFault(versionPath, group, groupFaults.join(",")));
-    const versionFaults = version === "" ? ["version must be specified"] : findOldLabelFaults(version);
+    const versionFaults = version === "" ? ["version must be specified"] : findDns1035LabelFaults(version);
     if (versionFaults.length > 0)
       faults.push(createInvalidFault(versionPath, version || apiVersion, versionFaults.join(",")));
   }
-  const kindFaults = findOldLabelFaults(kind.toLowerCase());
+  const kindFaults = findDns1035LabelFaults(kind.toLowerCase());
   if (kind === "") faults.push(createRequiredFault([...path, "kind"]));
   else if (kindFaults.length > 0) {
     const detail = `may have mixed case, but should otherwise match: ${kindFaults.join(",")}`;

@@ -42,7 +42,7 @@ export const findLabelFaults = (text: string): string[] => {
 
 const findNameFaults = (text: string) => findSubdomainFaults(text, "characters");
 
-export const findOldLabelFaults = (text: string): string[] => {
+export const findDns1035LabelFaults = (text: string): string[] => {
   const faults = findLengthFaults(text, 63, "characters");
   if (/^[a-z]([-a-z0-9]*[a-z0-9])?$/.test(text)) return faults;
   const fault =
@@ -95,11 +95,11 @@ const formats: ReadonlyMap<string, Format> = /* @__PURE__ */ (() =>
   new Map([
     ["dns1123Label", new Format(findLabelFaults, 30)],
     ["dns1123Subdomain", new Format(findNameFaults, 60)],
-    ["dns1035Label", new Format(findOldLabelFaults, 30)],
+    ["dns1035Label", new Format(findDns1035LabelFaults, 30)],
     ["qualifiedName", new Format(findKeyFaults, 60)],
     ["dns1123LabelPrefix", new Format(allowDash(findLabelFaults), 30)],
     ["dns1123SubdomainPrefix", new Format(allowDash(findNameFaults), 60)],
-    ["dns1035LabelPrefix", new Format(allowDash(findOldLabelFaults), 30)],
+    ["dns1035LabelPrefix", new Format(allowDash(findDns1035LabelFaults), 30)],
     ["labelValue", new Format(findValueFaults, 40)],
     ["uri", new Format(findUriFaults, 1103)],
     ["uuid", new Format(requireForm(isUuid, "does not match the UUID format"), 70)],
