@@ -61,6 +61,7 @@ const namedSets: Readonly<Record<string, string>> = {
 };
 const escapes: Readonly<Record<string, number>> = { a: 7, f: 12, n: 10, r: 13, t: 9, v: 11 };
 
+/** All names that Go's `\p{…}` accepts for general categories of Unicode, with Unicode's aliases, such as `punct`. */
 const categoryNames =
   "C Cc Cf Cn Co Cs L LC Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs Any ASCII Assigned " +
   "Cased_Letter Close_Punctuation Combining_Mark Connector_Punctuation Control Currency_Symbol Dash_Punctuation Decimal_Number " +
@@ -177,11 +178,11 @@ const join = (parts: readonly Part[]): Part =>
         parts.reduceRight((following, part) => writer.write(part, following), next),
       );
 
-const choose = (choices: readonly Part[]): Part =>
+const createAlternation = (choices: readonly Part[]): Part =>
   createPart(choices, choices.some(isEmpty), (writer, next) =>
     choices
       .map((choice) => writer.write(choice, next))
-      // The left choice is preferred, as a greedy repetition prefers its part.
+      // In `a|b`, the left choice is preferred, as a greedy repetition prefers its part.
       .reduceRight((other, start) => writer.add(createSplit(start, other, /* isGreedy */ true))),
   );
 
@@ -347,7 +348,7 @@ class Parser {
 
   #closeChoices(): Part {
     const { choices, parts } = this.#group;
-    return choices.length === 0 ? join(parts) : choose([...choices, join(parts)]);
+    return choices.length === 0 ? join(parts) : createAlternation([...choices, join(parts)]);
   }
 
   #closeGroup(): void {

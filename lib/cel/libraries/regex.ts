@@ -10,12 +10,12 @@ import { compileProgram, conditions, type Instruction } from "./regex-syntax.ts"
 
 /** Returns the conditions that are met between two characters; -1 stands for the start or the end of the text. */
 const findConditions = (before: number, after: number): number => {
-  let found = isWord(before) === isWord(after) ? conditions.noBoundary : conditions.boundary;
-  if (before === -1) found |= conditions.textStart | conditions.lineStart;
-  if (before === 10) found |= conditions.lineStart;
-  if (after === -1) found |= conditions.textEnd | conditions.lineEnd;
-  if (after === 10) found |= conditions.lineEnd;
-  return found;
+  let metConditions = isWord(before) === isWord(after) ? conditions.noBoundary : conditions.boundary;
+  if (before === -1) metConditions |= conditions.textStart | conditions.lineStart;
+  if (before === 10) metConditions |= conditions.lineStart;
+  if (after === -1) metConditions |= conditions.textEnd | conditions.lineEnd;
+  if (after === 10) metConditions |= conditions.lineEnd;
+  return metConditions;
 };
 
 const isWord = (code: number): boolean =>
@@ -46,15 +46,15 @@ class Ways {
     this.#round++;
   }
 
-  /** Adds the instructions that are reached from `first` without reading a character. `found`: the met conditions. */
-  add(first: number, start: number, found: number): void {
+  /** Adds the instructions reached from `first` without reading a character. `metConditions`: bits, such as of `^`. */
+  add(first: number, start: number, metConditions: number): void {
     for (let next: number | undefined = first; next !== undefined; next = this.#stack.pop()) {
       if (this.#rounds[next] === this.#round) continue;
       this.#rounds[next] = this.#round;
       const instruction = this.#program[next] as Instruction;
       if (instruction.kind === "split") this.#stack.push(instruction.other, instruction.next);
       else if (instruction.kind === "check")
-        (instruction.conditions & ~found) === 0 && this.#stack.push(instruction.next);
+        (instruction.conditions & ~metConditions) === 0 && this.#stack.push(instruction.next);
       else {
         this.instructions[this.count] = next;
         this.starts[this.count++] = start;
@@ -64,8 +64,8 @@ class Ways {
 }
 
 /**
- * A state of `test` between two characters. It doesn't depend on the position, so it can be used again at each position
- * with the same possible ways to continue the match.
+ * A state of `test` between two characters: the instructions at which the match may continue, and the kind of the
+ * character before. It is cached, and used again at each position where these are the same, as in a DFA.
  */
 interface State {
   /**
@@ -154,13 +154,13 @@ class Pattern {
     let matched: [number, number] | undefined;
     let position = from;
     let code = text.codePointAt(position) ?? -1;
-    let found = findConditions(position > 0 ? text.charCodeAt(position - 1) : -1, code);
+    let metConditions = findConditions(position > 0 ? text.charCodeAt(position - 1) : -1, code);
     current.clear();
     while (current.count > 0 || !(matched || (position > 0 && this.#isAnchored))) {
-      if (!matched) current.add(this.#start, position, found);
+      if (!matched) current.add(this.#start, position, metConditions);
       const after = position + (code > 0xffff ? 2 : 1);
       const codeAfter = text.codePointAt(after) ?? -1;
-      found = findConditions(code, codeAfter);
+      metConditions = findConditions(code, codeAfter);
       next.clear();
       for (let index = 0; index < current.count; index++) {
         const instruction = this.#program[current.instructions[index] as number] as Instruction;
@@ -169,7 +169,7 @@ class Pattern {
           matched = [start, position];
           break;
         }
-        if (code >= 0 && instruction.accepts(code)) next.add(instruction.next, start, found);
+        if (code >= 0 && instruction.accepts(code)) next.add(instruction.next, start, metConditions);
       }
       if (code < 0) break;
       [current, next] = [next, current];
@@ -195,10 +195,10 @@ class Pattern {
   }
 
   #read({ ways, before }: State, code: number): State | boolean {
-    const found = this.#hasConditions ? findConditions(before, code) : 0;
+    const metConditions = this.#hasConditions ? findConditions(before, code) : 0;
     const [checked] = this.#ways;
     checked.clear();
-    for (const instruction of ways) checked.add(instruction, 0, found);
+    for (const instruction of ways) checked.add(instruction, 0, metConditions);
     const next = new Set<number>();
     for (let index = 0; index < checked.count; index++) {
       const instruction = this.#program[checked.instructions[index] as number] as Instruction;

@@ -173,8 +173,8 @@ export const isComparable = (value: Value): boolean => comparableTypes.includes(
 export const compareValues = (left: Value, right: Value, operator = "_<_"): number => {
   if (typeof left === "string" && typeof right === "string") return compareTexts(left, right);
   const order = compareNumbers(left, right);
-  // A NaN on the left is an error even if the right value is no number.
-  if (Number.isNaN(order ?? left)) throw new EvaluationError("NaN values cannot be ordered");
+  // A NaN on the left is an error even if the right value is no number, so that `order` is undefined.
+  if (Number.isNaN(order) || Number.isNaN(left)) throw new EvaluationError("NaN values cannot be ordered");
   if (order !== undefined) return order;
   if (typeof left === "boolean" && typeof right === "boolean") return Number(left) - Number(right);
   if (left instanceof Uint8Array && right instanceof Uint8Array) return Buffer.compare(left, right);

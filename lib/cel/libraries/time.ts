@@ -166,15 +166,16 @@ interface OldZone {
   summers: number[];
   /** When this history ends, in standard time. */
   end: number;
-  /** The zone that decides the time after `end`; if empty, Node's zone with the same name. */
+  /** The zone that decides the time after `end`; if empty, the zone of Node.js with the same name. */
   successor: string;
   /** The hours that this zone is ahead of the successor's time. */
   hoursAhead: number;
 }
 
 /**
- * Creates the history of a time zone before a year. `summers` are the starts and ends of daylight saving time,
- * alternately. From that year on, the zone has the time of `successor` (or Node's time) plus `hoursAhead`.
+ * Creates the history of a time zone before `year`. `summers` are the starts and ends of daylight saving time,
+ * alternately. From `year` on, the zone is `hoursAhead` hours ahead of the zone `successor`, as EET is of CET; without
+ * a successor, Node.js knows its time.
  */
 const createOldZone = (hours: number, year: number, summers = "", successor = "", hoursAhead = 0): OldZone => ({
   hours,
@@ -188,9 +189,9 @@ const createOldZone = (hours: number, year: number, summers = "", successor = ""
 });
 
 /**
- * Time zones that are not named after a place. For their early years, Node has the history of a place, which differs
- * from the history in Go's files of time zones. EST, for example, is five hours behind UTC until 1970, and has Node's
- * time from then on. EET has the time of CET plus one hour from 1977 on.
+ * Time zones that are not named after a place. For their early years, Node.js has the history of a place, which
+ * differs from the history in Go's files of time zones. EST, for example, is five hours behind UTC until 1970, and has
+ * the time of Node.js from then on. EET has the time of CET plus one hour from 1977 on.
  */
 const oldZones: Readonly<Record<string, OldZone>> = {
   EST: createOldZone(-5, 1970),
@@ -209,17 +210,17 @@ const oldZones: Readonly<Record<string, OldZone>> = {
 /** Returns a date whose UTC hour, day and so on are those of a time in a time zone, which `oldZones` may describe. */
 const findZonedDate = (milliseconds: number, zone: string): Date => {
   const oldZone = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
-  if (!oldZone) return findPlaceDate(milliseconds, zone);
+  if (!oldZone) return findDateInNodeZone(milliseconds, zone);
   const standardTime = milliseconds + oldZone.hours * hour;
-  // From the end of its history on, the zone has its successor's time plus `hoursAhead`, or Node's time.
+  // After the history's `end`, Node.js knows the zone's time, or that of a `successor` that differs by `hoursAhead`.
   if (standardTime >= oldZone.end)
-    return new Date(findPlaceDate(milliseconds, oldZone.successor || zone).getTime() + oldZone.hoursAhead * hour);
+    return new Date(findDateInNodeZone(milliseconds, oldZone.successor || zone).getTime() + oldZone.hoursAhead * hour);
   const isSummer = oldZone.summers.filter((change) => change <= standardTime).length % 2 === 1;
   return new Date(standardTime + (isSummer ? hour : 0));
 };
 
-/** Returns a date whose UTC hour, day and so on are those of a time in a zone of Node, such as `Europe/Berlin`. */
-const findPlaceDate = (milliseconds: number, zone: string): Date => {
+/** Returns a date whose UTC hour, day and so on are those of a time in a zone that Node.js knows, like `Asia/Tokyo`. */
+const findDateInNodeZone = (milliseconds: number, zone: string): Date => {
   if (/^[/\\]|(^|[/\\])\.\.($|[/\\])/.test(zone)) throw new EvaluationError("time: invalid location name");
   let formatter = formatters.get(zone);
   if (!formatter) {
@@ -239,7 +240,7 @@ const shortNames = new Set("CET EET EST GMT HST MET MST PRC ROC ROK UCT WET".spl
 /** Returns a formatter for times in a zone such as Europe/Paris. A zone that Go doesn't know is an error. */
 const createFormatter = (zone: string): Intl.DateTimeFormat => {
   try {
-    // JavaScript accepts names in any case, offsets without a colon, and names such as PST. Go doesn't.
+    // Unlike Go, JavaScript accepts names in any case, offsets such as +01, PST, SystemV/PST8 and US/Pacific-New.
     const isNamed = /^[A-Z][^/]*(\/[A-Z][^/]*)*$/.test(zone) && !/^[A-Z]{3}$|^SystemV|-New$/.test(zone);
     if (!isNamed && !shortNames.has(zone)) throw new RangeError();
     const number = "numeric";

@@ -18,6 +18,7 @@ export class Cidr extends LibraryObject {
     this.ip = ip;
     this.prefixLength = prefixLength;
   }
+  /** The size from which CEL costs are computed: as in upstream, the bytes of the prefix. */
   override get size(): number {
     return Math.ceil(this.prefixLength / 8);
   }

@@ -77,8 +77,8 @@ const parseAmount = (text: string): Amount => {
   // Upstream's exponent has 32 bits, and may overflow.
   const exponent = ((power > 0 ? 0 : (decimalSuffixes[suffix] ?? parseExponent(suffix))) - fraction.length) | 0;
   const integerDigits = integer.replace(/^0+/, "") || "0";
-  // Upstream uses 64 bits if they suffice for any number with so many digits: 18. With a binary suffix, it uses them up
-  // to 14 digits, and supposes that each power of 1024 adds three digits.
+  // Upstream uses 64 bits for up to 18 digits, and down to nanos; other amounts are large. With a binary suffix, an
+  // amount is large if it has a fraction, or more than 14 digits, where each power of 1024 counts as three.
   const isLarge =
     power > 0
       ? fraction !== "" || integerDigits.length + 3 * power > 14
@@ -120,13 +120,13 @@ const alignDigits = (left: Amount, right: Amount): [left: bigint, right: bigint]
   return gap > 0 ? [left.digits * factor, right.digits] : [left.digits, right.digits * factor];
 };
 
-/** Adds two amounts. The sum is large if an amount is large, or if 64 bits are too few to add them. */
+/** Adds two amounts. The sum is large (not limited to 64 bits) if an amount is large, or if 64 bits are too few. */
 const addAmounts = (left: Amount, right: Amount): Amount => {
   const isLarge = left.isLarge || right.isLarge;
   if (!isLarge && right.digits === 0n) return left;
   if (!isLarge && left.digits === 0n) return right;
   if (Math.abs(left.exponent - right.exponent) > maxExponentGap) {
-    // An exact sum would have too many digits. The amount with the smaller exponent is too small to change it.
+    // An exact sum would have too many digits: only the larger exponent counts, unless its amount is 0 (a large 0).
     const [major, minor] = left.exponent > right.exponent ? [left, right] : [right, left];
     return { ...(major.digits === 0n ? minor : major), isLarge: true };
   }
@@ -150,10 +150,10 @@ const getSign = (digits: bigint): number => Number(digits > 0n) - Number(digits 
 const compareAmounts = (left: Amount, right: Amount): number => {
   const [sign, other] = [getSign(left.digits), getSign(right.digits)];
   if (sign !== other || sign === 0) return Math.sign(sign - other);
-  // A text has at most maxLength digits, and a sum at most maxExponentGap more. If the exponents differ by more than
-  // that, the amount with the larger exponent is larger, whatever its digits are.
+  // A text has at most maxLength digits, and a sum of two texts about maxExponentGap more. If the exponents differ by
+  // twice as much, the amount with the larger exponent is larger, whatever the digits are.
   const gap = left.exponent - right.exponent;
-  if (Math.abs(gap) > 4 * maxExponentGap) return gap > 0 ? sign : -sign;
+  if (Math.abs(gap) > 2 * (maxLength + maxExponentGap)) return gap > 0 ? sign : -sign;
   const [first, second] = alignDigits(left, right);
   return getSign(first - second);
 };

@@ -76,8 +76,8 @@ const splitParts = (text: string): string[] => {
 /** Converts a text such as `v01.2` to `1.2.0`. */
 const normalize = (text: string): string => {
   const parts = splitParts(text.replace(/^v/, "")).map((part) =>
-    // As upstream, keeps a part of one byte, such as 0. From other parts, removes leading zeros, and puts a 0 before
-    // what doesn't begin with a digit then.
+    // As upstream, keeps each part of one byte. From longer parts, removes leading zeros; if the rest doesn't begin
+    // with a digit, puts a 0 before it: `00` becomes `0`, and `0-rc` stays.
     part.length > 1 || part > "\x7f" ? part.replace(/^0+/, "").replace(/^(?!\d)/, "0") : part,
   );
   if (parts.length < 3 && /[+-]/.test(parts.at(-1) ?? ""))
