@@ -24,7 +24,7 @@ export interface EncodedChecks {
   readonly shapes: readonly Shape[];
   /** Values that occur several times. */
   readonly repeated: readonly Encoded[];
-  /** By the key of the context, which has the declared variables (see describeContext), and the expression's text. */
+  /** By context (a key that lists the declared variables, see describeContext), and then by the expression's text. */
   readonly results: Readonly<Record<string, Readonly<Record<string, Encoded>>>>;
 }
 

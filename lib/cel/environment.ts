@@ -12,10 +12,10 @@ export interface Environment {
   /** Whether fields can have names in backquotes. */
   readonly hasQuotedNames: boolean;
   /**
-   * Two changes of optionals in a newer cel-go. If true, `x.orValue(1)` is an error if x is no optional; otherwise it
-   * is x. If true, `x.field` of an optional x selects from the value in x; otherwise from what cel-go gets when it
-   * converts that value to a plain value of Go and back: an error if x is optional.of(quantity("1")), which it can't
-   * convert; null if x is optional.of(optional.none()).
+   * Whether optionals behave as in a newer cel-go:
+   * - `x.orValue(1)` is an error if x is no optional. In an older cel-go, it is x.
+   * - `x.field` of an optional x selects from the value in x. An older cel-go first converts this value to Go and back:
+   *   optional.none() becomes null, and quantity("1") an error.
    */
   readonly hasStrictOptionals: boolean;
   /** Whether it is an error to compare a map or a list of a typed object with a value of another type. */

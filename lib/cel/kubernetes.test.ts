@@ -21,6 +21,7 @@ const evaluate = (text: string, kubernetes?: string): string | undefined => {
 describe("an expression", () => {
   for (const { expression, since } of rows)
     for (const minor of ["1.33", "1.34", "1.35", "1.36", "1.37", "1.38"]) {
+      // `since` has results by the minor version that introduced them. The newest of those up to `minor` comes last.
       const expected = Object.values(selectSince(since, minor)).at(-1);
       if (expected !== undefined)
         it(`has the result of Kubernetes ${minor}: ${expression}`, () =>

@@ -10,6 +10,7 @@ import {
   isEqual,
   isList,
   isMap,
+  isObject,
   LibraryObject,
   type List,
   listEntries,
@@ -83,11 +84,11 @@ const patchFields = [...patchTexts, "value"];
 const hasKeyThatIsNoText = (value: Value): boolean =>
   value instanceof CelMap && [...value.entries.values()].some(([key]) => typeof key !== "string");
 
-/** Returns a field of a value whose static type is `Object`; undefined if `has()` tests the field and it is absent. */
+/** Returns a field of a message or JSON object with static type `Object`; undefined if absent and tested by `has()`. */
 export const findMessageField = (object: Value, name: string, isTest: boolean): Result | undefined => {
   // To read one field, upstream converts all fields to Go, and fails if it can't convert one of them.
   const isUnreadable = object instanceof StructValue && [...object.fields.values()].some(hasKeyThatIsNoText);
-  if (!isUnreadable && (object instanceof StructValue || (isMap(object) && !(object instanceof CelMap)))) {
+  if (!isUnreadable && (object instanceof StructValue || isObject(object))) {
     const value = object instanceof StructValue ? object.fields.get(name) : findInMap(object, name);
     return value === undefined && isTest ? undefined : toNativeField(value ?? null);
   }
@@ -96,7 +97,7 @@ export const findMessageField = (object: Value, name: string, isTest: boolean): 
 
 /**
  * Returns a field of a message whose static type is unknown. Upstream can do this only if it is a JSONPatch: for other
- * messages, returns undefined, as if they had no such field. Also for a field that is absent if `has()` tests it.
+ * messages, returns undefined, as if they had no such field. An absent field is undefined, too, if `has()` tests it.
  */
 export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): Result | undefined => {
   if (struct.type.name !== "JSONPatch" || typeof key !== "string") return undefined;

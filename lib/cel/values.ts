@@ -248,6 +248,7 @@ export const getType = (value: Value): Type => {
 
 /** Returns the text for a key of a map; undefined if it is no key. Numbers of different types are different keys. */
 export const toMapKey = (key: Value): string | undefined => {
+  // A quote at the beginning is enough to distinguish a text such as `1` from other keys.
   if (typeof key === "string") return `"${key}`;
   if (key === null || typeof key === "boolean" || isInt(key)) return `${key}`;
   if (key instanceof Uint) return `${key.value}u`;
@@ -306,9 +307,9 @@ export const compareNumbers = (left: Value, right: Value): number | undefined =>
   // Upstream converts an int to a double before it compares it with a double, also if that is inexact. JavaScript
   // compares a bigint with a number exactly, so bigints are converted first.
   const isInexact = typeof left !== typeof right && (isDouble(left) || isDouble(right));
-  const [smaller, larger] = isInexact ? [Number(first), Number(second)] : [first, second];
-  if (smaller < larger) return -1;
-  return smaller > larger ? 1 : 0;
+  const [leftNumber, rightNumber] = isInexact ? [Number(first), Number(second)] : [first, second];
+  if (leftNumber < rightNumber) return -1;
+  return leftNumber > rightNumber ? 1 : 0;
 };
 
 const getNumber = (value: Value): number | bigint | undefined => {

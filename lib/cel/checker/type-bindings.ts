@@ -121,7 +121,10 @@ const isNullable = ({ kind }: Type): boolean =>
 
 export const findMoreGeneral = (first: Type, second: Type): Type => (isAsGeneral(first, second) ? first : second);
 
-/** Reports whether the first type is the same as the second one, or has dyn where the second one has another type. */
+/**
+ * Reports whether the first type is the same as the second one, or has dyn where the second one has another type. As in
+ * upstream, a type parameter counts as dyn, and the types of two types, such as type(int), count as the same.
+ */
 const isAsGeneral = (first: Type, second: Type): boolean => {
   if (first.kind === "dyn" || first.kind === "parameter") return true;
   if (second.kind === "dyn" || second.kind === "parameter" || first.kind !== second.kind) return false;

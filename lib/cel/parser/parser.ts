@@ -336,10 +336,11 @@ const requireLimits = (expression: Expression): void => {
   visit(expression, 0);
 };
 
-/** Reports whether upstream's parser counts an expression as a level: selections, methods, and most operators. */
+/** Reports whether upstream's parser counts an expression as a level: selections, methods, loops and most operators. */
 const countsAsLevel = (expression: Expression): boolean => {
   const { kind } = expression;
   if (kind !== "call") return kind === "select" || kind === "comprehension";
+  // Operators are functions such as `_+_`, `_[_]`, `_?_:_` and `@in`. `_&&_`, `_||_` and unary ones don't count.
   return expression.target !== undefined || /^(?:_(?!&&|\|\|)|@in)/.test(expression.function);
 };
 

@@ -67,8 +67,8 @@ export const isKey = (value: Value): value is Key =>
   value instanceof Double;
 
 /**
- * Returns the error for a value that can't be a key. It contains the value's type in upstream: if `isGoValue`, upstream
- * holds null, a list or a map from JSON as a plain value of Go; otherwise each value has a type of cel-go.
+ * Returns the error for a value that can't be a key, with the value's type in upstream: a type of cel-go or, for JSON
+ * that upstream didn't convert (`isGoValue`), a plain type of Go. JSON that can't be a key is null, a list or a map.
  */
 export const createKeyError = (value: Value, isGoValue: boolean): EvaluationError => {
   const plainType = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
@@ -110,12 +110,13 @@ const findElement = (list: List, key: Key): Result | undefined => {
 const createMissingError = (object: Value, key: Key): EvaluationError =>
   new EvaluationError(`${isList(object) ? "index out of bounds" : "no such key"}: ${formatValue(key)}`);
 
-/** Applies qualifiers to a value. The result is an optional if the value or a qualifier is optional. */
+/** Applies the qualifiers from `start` on to a value. The result is an optional if the value or one of them is. */
 const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
+  // With `start` > 0, the value is a member of a plain object, to which earlier qualifiers led, and so no optional.
   let isOptional = start === 0 && root instanceof Optional;
   if (isOptional && (root as Optional).value === undefined) return root;
   let object: Result = root;
-  // Older versions of cel-go convert the value of the optional to Go and back.
+  // Older versions of cel-go convert the value of the optional to Go and back. If they can't, `object` is an error.
   if (isOptional) object = frame.hasStrictOptionals ? ((root as Optional).value as Value) : toNative(root);
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
@@ -129,10 +130,10 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
       if (part === undefined) return emptyOptional;
     }
     frame.charge(1);
-    // In has(message.field), the field counts as present even if the part is an error, because Go can't convert its
-    // value. But if the object is an error already, because Go couldn't convert it, the result is that error.
-    const isPresent = isTest && inMessage && !(object instanceof EvaluationError);
-    if (part instanceof EvaluationError && !isPresent) return part;
+    // has(message.field) is true even if `part` is an error, because Go can't convert the field's value. But if
+    // `object` is such an error already, as a member of a converted object, it is the result.
+    const ignoresPartError = isTest && inMessage && !(object instanceof EvaluationError);
+    if (part instanceof EvaluationError && !ignoresPartError) return part;
     if (isTest && !isOptional) object = part !== undefined;
     else if (part === undefined) return createMissingError(object as Value, key as Key);
     else object = part;
@@ -186,7 +187,7 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
   };
 };
 
-/** Returns the names of the first qualifiers, up to one that is no plain name. */
+/** Returns the names of the first qualifiers, up to one that is no plain name or that `has()` tests (`isTest`). */
 const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
   const end = qualifiers.findIndex((qualifier) => !isPlainName(qualifier) || qualifier.isTest);
   return qualifiers.slice(0, end < 0 ? undefined : end).map(({ key }) => key as string);
@@ -208,8 +209,8 @@ export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void =
 };
 
 /**
- * Reports whether upstream may hold an attribute's value as a plain value of Go, not as one of cel-go. So it does for
- * parts of variables and of messages. Error messages then contain Go's type (see createKeyError).
+ * Reports whether upstream may hold an attribute's value as a plain value of Go, not as one of cel-go, because it is a
+ * part of a variable, or a field of a message `Object{…}`. Error messages then have Go's type (see createKeyError).
  */
 export const isGoValue = (attribute: Attribute): boolean =>
   attribute.kind === "path"

@@ -7,7 +7,7 @@ export interface Variables {
   find(name: string): Value | undefined;
   /**
    * Reports whether a map or a list is part of an object that kube-apiserver evaluates as a struct of Go, and so can't
-   * be compared with a value of another type. Without this function, no value is.
+   * be compared with a value of another type. If the function is absent, no map or list is part of such an object.
    */
   readonly isTyped?: TypedTest;
 }
@@ -71,8 +71,8 @@ export class Frame {
 
   /**
    * Counts the bytes of a function's result that its cost doesn't pay for; the cost of `flatten`, for example, ignores
-   * inner lists. A result that is an argument, or the value of an optional argument, isn't counted. JavaScript can't
-   * distinguish a new text from an argument that equals it: if there are several arguments, such a text is counted.
+   * inner lists. A result that is an argument, or the value of an optional argument, isn't counted. But if there are
+   * several arguments, a text is always counted, because one that equals an argument may be new, such as `a + ""`.
    */
   countBytes(result: Result, cost: number, args: readonly Value[]): void {
     const unpaid = measure(result) - bytesPerCost * cost;
@@ -109,7 +109,7 @@ export const toResult = (error: unknown): EvaluationError => {
 
 const unhashableTypes = new Set(["bytes", "kubernetes.NamedFormat", "kubernetes.Semver"]);
 
-/** Ends the evaluation if Go can't use the value as a key of a map. For a deletion, Go has another message. */
+/** Ends the evaluation if Go can't use a value as a map's key. For `{?value: optional.none()}`, Go deletes that key. */
 export const requireHashable = (value: Value, isDeletion = false): void => {
   if (typeof value !== "object" || !unhashableTypes.has(getType(value).name)) return;
   const problem = isDeletion ? "hash of unhashable type:" : "runtime error: hash of unhashable type";

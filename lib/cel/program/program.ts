@@ -104,7 +104,7 @@ const conversions = new Set("bool bytes double duration dyn int string timestamp
 const noVariables: Variables = { find: () => undefined };
 
 const constant = (value: Result): Plan => ({ kind: "constant", value });
-const code = (evaluate: Evaluator): Plan => ({ kind: "code", evaluate });
+const planCode = (evaluate: Evaluator): Plan => ({ kind: "code", evaluate });
 
 /** Evaluates a part that consists of constants, when the expression is compiled. */
 const fold = (evaluate: Evaluator): Plan => {
@@ -220,9 +220,9 @@ class Planner {
     const { hasTypedObjects } = this.#environment;
     switch (name) {
       case "_&&_":
-        return code(buildLogic(args.map(toEvaluator), false));
+        return planCode(buildLogic(args.map(toEvaluator), false));
       case "_||_":
-        return code(buildLogic(args.map(toEvaluator), true));
+        return planCode(buildLogic(args.map(toEvaluator), true));
       case "_?_:_":
         return {
           kind: "attribute",
@@ -235,21 +235,21 @@ class Planner {
           isTest: false,
         };
       case "_==_":
-        return code(buildEquality(toEvaluator(first), toEvaluator(second), true, hasTypedObjects));
+        return planCode(buildEquality(toEvaluator(first), toEvaluator(second), true, hasTypedObjects));
       case "_!=_":
-        return code(buildEquality(toEvaluator(first), toEvaluator(second), false, hasTypedObjects));
+        return planCode(buildEquality(toEvaluator(first), toEvaluator(second), false, hasTypedObjects));
       case "_[_]":
         return planIndex(first, second, false);
       case "_?._":
       case "_[?_]":
         return planIndex(first, second, true);
       case "@not_strictly_false":
-        return code(buildLoopCondition(toEvaluator(first)));
+        return planCode(buildLoopCondition(toEvaluator(first)));
     }
     const overload = overloads.length === 1 ? overloads[0] : undefined;
     const isOptionalOr = overload === undefined || overload.startsWith("optional_or");
     if ((name === "or" || name === "orValue") && isOptionalOr && args.length === 2)
-      return code(buildAlternative(toEvaluator(first), toEvaluator(second), name === "or"));
+      return planCode(buildAlternative(toEvaluator(first), toEvaluator(second), name === "or"));
     if (overload === "in_list" && second.kind === "constant") {
       const plan = planMembership(first, second.value);
       if (plan) return plan;
@@ -258,7 +258,7 @@ class Planner {
     if (!declaration) throw new EvaluationError(`no such overload: ${name}`);
     const constants = args.map((plan) => (plan.kind === "constant" ? plan.value : undefined));
     const evaluate = buildCall(declaration, overload, args.map(toEvaluator), constants);
-    if (!conversions.has(name) || args.length !== 1 || first.kind !== "constant") return code(evaluate);
+    if (!conversions.has(name) || args.length !== 1 || first.kind !== "constant") return planCode(evaluate);
     const plan = fold(evaluate);
     if (plan.kind === "constant" && plan.value instanceof EvaluationError) throw plan.value;
     return plan;
@@ -276,7 +276,7 @@ class Planner {
       }
       return markBuiltList(list);
     });
-    return plans.every(({ kind }) => kind === "constant") ? fold(evaluate) : code(evaluate);
+    return plans.every(({ kind }) => kind === "constant") ? fold(evaluate) : planCode(evaluate);
   }
 
   #planMap({ entries }: Expression & { kind: "map" }, scope: Scope | undefined): Plan {
@@ -296,7 +296,7 @@ class Planner {
       }
       return new CelMap(map);
     });
-    return plans.flat().every(({ kind }) => kind === "constant") ? fold(evaluate) : code(evaluate);
+    return plans.flat().every(({ kind }) => kind === "constant") ? fold(evaluate) : planCode(evaluate);
   }
 
   #planStruct(expression: Expression & { kind: "struct" }, scope: Scope | undefined): Plan {
@@ -304,7 +304,7 @@ class Planner {
     const name = this.#checked.references.get(expression)?.name ?? expression.name;
     const parts = fields.map(({ value }) => toEvaluator(this.plan(value, scope)));
     const type = types.struct(name);
-    return code(
+    return planCode(
       // Upstream's cost of a message.
       buildLiteral(40, (frame) => {
         const found = new Map<string, Value>();
@@ -342,7 +342,7 @@ class Planner {
       return continues;
     };
 
-    return code((frame) => {
+    return planCode((frame) => {
       const rangeValue = range(frame);
       if (rangeValue instanceof EvaluationError) return rangeValue;
       frame.slots[accumulator] = undefined;
@@ -427,7 +427,7 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   if (index.kind === "constant") {
     const { value } = index;
     if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
-    // Upstream holds a constant as a value of cel-go, whose type is in the error; a computed index may be one of Go.
+    // The error names the type in cel-go; for a computed index (below), it may name a plain type of Go (`isGoValue`).
     if (!isKey(value)) throw createKeyError(value, /* isGoValue */ false);
     addQualifier(attribute, { key: value, isOptional });
   } else {
@@ -441,10 +441,10 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   return { kind: "attribute", attribute, isTest: false };
 };
 
-/** Plans `x in [1, 2]` without a call. Returns undefined if the list has values that are no scalars. */
+/** Plans `x in [1, 2]` without a call. Returns undefined, as buildMembership, if a value in the list is no scalar. */
 const planMembership = (element: Plan, list: Result): Plan | undefined => {
   if (list instanceof EvaluationError || !isList(list)) return undefined;
   if (list.length === 0) return constant(false);
   const evaluate = buildMembership(toEvaluator(element), toArray(list));
-  return evaluate && code(evaluate);
+  return evaluate && planCode(evaluate);
 };
