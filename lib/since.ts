@@ -9,11 +9,6 @@ export const newestKubernetes: KubernetesMinor = "1.37";
 /** The oldest minor version that Postern knows. */
 export const oldestKubernetes: KubernetesMinor = "1.33";
 
-export const knownMinors = `${oldestKubernetes} to ${newestKubernetes}`;
-
-/** Which clusters can call Postern; matchConditions are stable since 1.30. The README and pages have it, too. */
-export const supportedClusters = `Clusters need Kubernetes 1.30 or newer. Postern knows how the versions ${knownMinors} differ.`;
-
 /** Returns a sentence that says which minor version is assumed for an unknown one; undefined for a known one. */
 export const describeUnknownMinor = (kubernetes: string | undefined): string | undefined => {
   const number = parseMinor(kubernetes ?? newestKubernetes);

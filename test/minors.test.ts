@@ -3,14 +3,9 @@ import { globSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { it } from "node:test";
 import { fileURLToPath } from "node:url";
+import { knownMinors, supportedClusters } from "../infra/apiserver/minors.ts";
 import { isFit, minorShape } from "../infra/cli/shape.ts";
-import {
-  describeUnknownMinor,
-  knownMinors,
-  newestKubernetes,
-  oldestKubernetes,
-  supportedClusters,
-} from "../lib/since.ts";
+import { describeUnknownMinor, newestKubernetes, oldestKubernetes } from "../lib/since.ts";
 import { minors } from "./control-plane/binaries.ts";
 
 it("the known minors of Kubernetes are those whose API servers tests compare", () => {

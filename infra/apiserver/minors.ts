@@ -1,5 +1,10 @@
 import { isMap, type JsonMap } from "#lib/json.ts";
-import { parseMinor } from "#lib/since.ts";
+import { newestKubernetes, oldestKubernetes, parseMinor } from "#lib/since.ts";
+
+export const knownMinors = `${oldestKubernetes} to ${newestKubernetes}`;
+
+/** Which clusters can call Postern; matchConditions are stable since 1.30. The README and pages have it, too. */
+export const supportedClusters = `Clusters need Kubernetes 1.30 or newer. Postern knows how the versions ${knownMinors} differ.`;
 
 /**
  * Returns data about a minor version of Kubernetes, from the data of the newest one. `older` has a JSON merge patch

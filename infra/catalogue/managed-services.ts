@@ -1,4 +1,5 @@
-import { knownMinors, newestKubernetes, oldestKubernetes, parseMinor } from "#lib/since.ts";
+import { newestKubernetes, oldestKubernetes, parseMinor } from "#lib/since.ts";
+import { knownMinors } from "../apiserver/minors.ts";
 import { isEffectiveByDefault } from "./upstream-plugins.ts";
 
 // This file says which admission plugins are on in managed services. Users can't set the flags of these API servers.

@@ -1,4 +1,5 @@
-import { knownMinors, parseMinor, selectSince } from "#lib/since.ts";
+import { parseMinor, selectSince } from "#lib/since.ts";
+import { knownMinors } from "../apiserver/minors.ts";
 
 /** A compiled-in admission plugin of kube-apiserver. */
 interface CompiledInPlugin {

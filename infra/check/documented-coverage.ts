@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { getOwn } from "#lib/json.ts";
-import { knownMinors } from "#lib/since.ts";
+import { knownMinors } from "../apiserver/minors.ts";
 import { replaceList } from "../catalogue/generated-lists.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";

@@ -1,6 +1,6 @@
 import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
-import { knownMinors } from "#lib/since.ts";
+import { knownMinors } from "../apiserver/minors.ts";
 import { type CatalogueRule, describeUseOfDefaultOnPlugin } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { formatPage } from "../catalogue/sources.ts";

@@ -158,6 +158,28 @@ describe("a decision", () => {
       assert.equal(decision.outcome.allowed, mode !== "enforce");
     });
 
+  const wrongVerdicts: [verdict: unknown, shown: string][] = [
+    [{ refused: "no" }, "{ refused }"],
+    [{ code: 403, message: "no" }, "{ code, message }"],
+    [{ refuse: ["no"] }, "{ refuse }"],
+    [{ refuse: false }, "{ refuse }"],
+    [["no"], "a list"],
+    [[], "a list"],
+    [1, "a number"],
+    [false, "a boolean"],
+  ];
+  for (const mode of ["enforce", "warn", "audit"] as const)
+    for (const [verdict, shown] of wrongVerdicts)
+      it(`fails if the rule returns ${JSON.stringify(verdict)}, in mode ${mode}`, () => {
+        assert.throws(
+          () => evaluateRule(buildValidatingRule(verdict as Verdict), "validate", request(), buildContext(mode)),
+          {
+            code: 500,
+            message: `the rule must return nothing, a sentence, or { refuse: sentence or Status, warnings, audit }, not ${shown}`,
+          },
+        );
+      });
+
   it("a decision leaves the original object unchanged", () => {
     const original = request();
     const before = JSON.stringify(original);

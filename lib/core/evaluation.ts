@@ -1,8 +1,10 @@
 import { Failure } from "../failure.ts";
 import { bindNeeds } from "./capabilities.ts";
 import "../features.ts";
+import { isMap } from "../json.ts";
 import { formatError } from "../masking/masked-error.ts";
 import type { Capabilities } from "../needs.ts";
+import { describeType } from "../policy/values/texts.ts";
 import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome } from "../review.ts";
 import type { Phase, Rule, Verdict } from "../rule.ts";
 import { mergeSince } from "../since.ts";
@@ -104,14 +106,21 @@ const concludeVerdict = (
   request: AdmissionRequest,
   { name, mode }: RuleEvaluationContext,
 ): RuleDecision => {
-  const { refuse, warnings = [], audit = {} } = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
+  const members = typeof verdict === "string" ? { refuse: verdict } : (verdict ?? {});
+  const { refuse, warnings = [], audit = {}, ...others } = members;
   const status = typeof refuse === "string" ? { code: 403, reason: "Forbidden", message: refuse } : refuse;
+  // A rule that returns { refused } or a Status itself means to refuse, so it must not admit.
+  if (!isMap(members) || !isMap(status ?? {}) || Object.keys(others).length > 0)
+    throw new Failure(
+      500,
+      `the rule must return nothing, a sentence, or { refuse: sentence or Status, warnings, audit }, not ${isMap(members) ? `{ ${Object.keys(members).join(", ")} }` : describeType(verdict)}`,
+    );
   const patch = status ? [] : listChanges();
   if (patch.length > 0 && request.operation === "DELETE")
     throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
 
   const outcome: ReviewOutcome = { allowed: true, warnings, audit };
-  const decision: RuleDecision = { outcome, refused: status !== undefined, operations: patch.length };
+  const decision: RuleDecision = { outcome, refused: Boolean(status), operations: patch.length };
   if (mode === "enforce") {
     if (status) {
       outcome.allowed = false;
