@@ -160,13 +160,13 @@ describe("a decision", () => {
 
   const wrongVerdicts: [verdict: unknown, shown: string][] = [
     [{ refused: "no" }, "{ refused }"],
-    [{ code: 403, message: "no" }, "{ code, message }"],
+    [{ code: 403, message: "no" }, "{ code,message }"],
     [{ refuse: ["no"] }, "{ refuse }"],
     [{ refuse: false }, "{ refuse }"],
-    [["no"], "a list"],
-    [[], "a list"],
-    [1, "a number"],
-    [false, "a boolean"],
+    [["no"], "Array"],
+    [[], "Array"],
+    [1, "Number"],
+    [false, "Boolean"],
   ];
   for (const mode of ["enforce", "warn", "audit"] as const)
     for (const [verdict, shown] of wrongVerdicts)
@@ -175,7 +175,7 @@ describe("a decision", () => {
           () => evaluateRule(buildValidatingRule(verdict as Verdict), "validate", request(), buildContext(mode)),
           {
             code: 500,
-            message: `the rule must return nothing, a sentence, or { refuse: sentence or Status, warnings, audit }, not ${shown}`,
+            message: `the rule must return nothing, a sentence or { refuse, warnings, audit }, not ${shown}`,
           },
         );
       });

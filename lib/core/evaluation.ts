@@ -4,7 +4,6 @@ import "../features.ts";
 import { isMap } from "../json.ts";
 import { formatError } from "../masking/masked-error.ts";
 import type { Capabilities } from "../needs.ts";
-import { describeType } from "../policy/values/texts.ts";
 import type { AdmissionRequest, KubernetesObject, Patch, ReviewOutcome } from "../review.ts";
 import type { Phase, Rule, Verdict } from "../rule.ts";
 import { mergeSince } from "../since.ts";
@@ -110,13 +109,12 @@ const concludeVerdict = (
   const { refuse, warnings = [], audit = {}, ...others } = members;
   const status = typeof refuse === "string" ? { code: 403, reason: "Forbidden", message: refuse } : refuse;
   // A rule that returns { refused } or a Status itself means to refuse, so it must not admit.
-  if (!isMap(members) || !isMap(status ?? {}) || Object.keys(others).length > 0)
-    throw new Failure(
-      500,
-      `the rule must return nothing, a sentence, or { refuse: sentence or Status, warnings, audit }, not ${isMap(members) ? `{ ${Object.keys(members).join(", ")} }` : describeType(verdict)}`,
-    );
-  const patch = status ? [] : listChanges();
-  if (patch.length > 0 && request.operation === "DELETE")
+  if (!isMap(members) || !isMap(status ?? {}) || Object.keys(others)[0]) {
+    const found = isMap(members) ? `{ ${Object.keys(members)} }` : (members as object).constructor.name;
+    throw new Failure(500, `the rule must return nothing, a sentence or { refuse, warnings, audit }, not ${found}`);
+  }
+  const patch = POSTERN_MUTATES && !status ? listChanges() : [];
+  if (POSTERN_MUTATES && patch.length > 0 && request.operation === "DELETE")
     throw new Failure(500, `the rule edited ${patch[0]?.path} on DELETE`);
 
   const outcome: ReviewOutcome = { allowed: true, warnings, audit };
