@@ -113,7 +113,7 @@ const assertRecording = async (
   assert.ok(recordedCase, what);
   const review = buildReview(listed, recordedCase);
   const { redacted: dependsOnRedactedText, ...origin } = recordedCase.recorded as RecordingOrigin;
-  assert.deepEqual(origin, { rule: listed.name, cluster: "local", version: "$LATEST", at: recordedCase.now }, what);
+  assert.deepEqual(origin, { rule: listed.name, cluster: "local", version: "local", at: recordedCase.now }, what);
   assert.deepEqual(Object.keys(review.request).sort(), Object.keys(request).sort(), what);
   const decision = await evaluateCase(listed, recordedCase, review);
   assert.deepEqual(describeCaseDifferences(recordedCase, decision), [], what);

@@ -69,7 +69,7 @@ export const findClusterSetup = <Settings extends object>(
 export interface EndpointHost {
   /** The Ed25519 public keys that verify callers: one, or two separated by a comma, in base64url. */
   publicKeys: string;
-  /** The names of the function and its version in log lines. Default: the rule's name, and `$LATEST`. */
+  /** The names of the function and its version in log lines. Default: the rule's name, and `local`. */
   functionName?: string | undefined;
   functionVersion?: string | undefined;
   /** Opens the capabilities that answer a rule's questions; required by rules with needs. */
@@ -213,7 +213,7 @@ export const createEndpoint = (
     host.writeLogLine({
       rule: config.rule,
       function: host.functionName ?? config.rule,
-      version: host.functionVersion ?? "$LATEST",
+      version: host.functionVersion ?? "local",
       code: 200,
       refused: false,
       operations: 0,
