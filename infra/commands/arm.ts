@@ -1,5 +1,5 @@
 import { runInStage } from "../aws/stage.ts";
-import { type Command, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeOutput } from "../cli/command.ts";
 import { stageOption } from "../cli/options.ts";
 import { restoreDisarmedRule } from "../rollout/clusters/disarm.ts";
 import { resolveStageRule } from "./shared/options.ts";
@@ -7,7 +7,7 @@ import { resolveStageRule } from "./shared/options.ts";
 export default {
   summary: "Ends postern disarm: the rule decides again at once.",
   usage: "RULE",
-  options: stageOption,
+  options: { ...stageOption, config: commonCommandOptions.config },
 
   async run({ options, words: [text = ""] }) {
     const rule = await resolveStageRule(text);

@@ -1,5 +1,5 @@
 import { runInStage } from "../aws/stage.ts";
-import { type Command, writeNote, writeOutput } from "../cli/command.ts";
+import { type Command, commonCommandOptions, writeNote, writeOutput } from "../cli/command.ts";
 import { parseDurationMilliseconds, stageOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
 import { disarmRule } from "../rollout/clusters/disarm.ts";
@@ -17,6 +17,7 @@ export default {
   options: {
     ...stageOption,
     for: { type: "string", value: "TIME", says: "how long the rule allows everything, for instance 90s, 30m or 2h" },
+    config: commonCommandOptions.config,
   },
 
   async run({ options, words: [text = ""] }) {
