@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { mkdir, readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { buildDirectInvocationBundles, buildFunctions } from "../build/build.ts";
 import type { RuleBundle } from "../build/bundle.ts";
@@ -6,7 +8,7 @@ import { findExcessResources, findLargeEnvironments } from "../build/limits.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { type Command, commonCommandOptions, formatTable, writeJson, writeNote, writeOutput } from "../cli/command.ts";
-import { Complaint } from "../cli/complaint.ts";
+import { Complaint, toSentence } from "../cli/complaint.ts";
 import { readListOption } from "../cli/options.ts";
 import { getConfigFile } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
@@ -36,6 +38,7 @@ export default {
     if (to === undefined && chosen.length > 0) throw new Complaint("--rules needs --to");
     const rules = resolveRuleNames(chosen, names);
     reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : createRuleConfiguredPredicate(config));
+    if (to !== undefined) await requireFolderForBundles(to);
     const bundles =
       to === undefined
         ? await buildAll(config, catalogue, file)
@@ -52,6 +55,17 @@ export default {
       );
   },
 } satisfies Command;
+
+/** Creates the folder of --to. Throws a Complaint if it can't be created, or has other files than an earlier build's. */
+const requireFolderForBundles = async (folder: string): Promise<void> => {
+  await mkdir(folder, { recursive: true }).catch((error) => {
+    throw new Complaint(`--to must name a folder, not ${folder}: ${toSentence(error)}`);
+  });
+  const isBundle = (name: string) => name.endsWith(".zip") || existsSync(join(folder, name, "index.cjs"));
+  const other = (await readdir(folder)).find((name) => !isBundle(name));
+  if (other !== undefined)
+    throw new Complaint(`--to must name a new folder or one with only bundles, but ${folder} has ${other}`);
+};
 
 /** Builds all rules that are on, and what `npx osls package` needs. Throws if a limit of AWS is exceeded. */
 const buildAll = async (config: PosternConfig, catalogue: CatalogueRule[], file: string): Promise<RuleBundle[]> => {
