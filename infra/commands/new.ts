@@ -39,7 +39,10 @@ export default {
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     const crd = options.text("crd");
     const kind = crd === undefined ? undefined : await readCustomKind(crd);
+    const replaced = (await readAllRules()).catalogue.find((listed) => listed.name === name);
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url), kind);
+    // A rule of the project replaces one of the same name in a catalogue.
+    if (replaced) writeNote(`functions/${name} replaces the rule ${name} of ${replaced.source}`);
     await turnOnRule(file, text, name);
     // If there was no postern.yaml, `turnOnRule` has created it, so it can be opened now.
     openProject(file);
