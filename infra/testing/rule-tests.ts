@@ -311,17 +311,11 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
   it("has a README in the common order", async () => {
     const readme = await readFile(join(listed.folder, "README.md"), "utf8");
     const headings = [...readme.matchAll(/^##? .*$/gm)].map(([line]) => line);
-    assert.deepEqual(
-      headings,
-      [`# ${listed.name}`, "## Why", "## Settings", "## Needs", "## Differences from upstream"].filter(
-        (heading) => heading !== "## Differences from upstream" || headings.includes(heading),
-      ),
-    );
-    assert.match(
-      readme,
-      new RegExp(`^# ${listed.name}\n\n${listed.rule.summary.replace(/[.*+?^$()|[\]\\{}]/g, "\\$&")}`),
-      "begins with the rule's summary",
-    );
+    const usual = [`# ${listed.name}`, "## Why", "## Settings", "## Needs"];
+    const upstream = "## Differences from upstream";
+    assert.deepEqual(headings, headings.includes(upstream) ? [...usual, upstream] : usual);
+    const beginning = `# ${listed.name}\n\n${listed.rule.summary}`;
+    assert.ok(readme.startsWith(beginning), `must begin with the rule's name and summary:\n${beginning}`);
     const [intro = ""] = readme.split("\n## ");
     const worthwhile = describeUseOfDefaultOnPlugin(listed.rule) ?? "";
     assert.ok(intro.replaceAll("\n", " ").includes(worthwhile), "says what the rule does if its upstream plugin is on");

@@ -75,7 +75,7 @@ export async function* runTests(
     let place: { file: string; line?: number } = { file: relative(getProjectRoot(), file).split(sep).join("/") };
     if (found) place = { file: `${ruleFolder?.place}/cases.yaml`, line: found.line };
     else if (ruleFolder && (isShared || brokenRule))
-      place = { file: `${ruleFolder.place}/${name === casesTestName ? "cases.yaml" : ruleFolder.file}` };
+      place = { file: `${ruleFolder.place}/${testedFiles[name] ?? ruleFolder.file}` };
     else if (line !== undefined) place.line = line;
     yield* removeChecks(rule);
     // The checks have already reported the faults in the rule's members. With a wrong match, cases get no request.
@@ -117,8 +117,11 @@ const checkRules = async (rules: CatalogueRule[]) => {
   return { checks: new Map<string, TestResult[]>(resultsByRule), wrongMatches };
 };
 
-/** The name of the test that reads a rule's cases. */
-const casesTestName = "has cases";
+/** The files of a rule that shared tests are about, by the name of the test. Other shared tests are about the rule. */
+const testedFiles: Readonly<Record<string, string>> = {
+  "has cases": "cases.yaml",
+  "has a README in the common order": "README.md",
+};
 
 const toResult = (skip: string | boolean | undefined) => (skip === undefined ? "passed" : "skipped");
 
