@@ -1,6 +1,7 @@
 // The shape of the cases in a cases.yaml.
 import type { RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
+import { minors } from "../apiserver/minors.ts";
 import {
   allowNull,
   anyShape,
@@ -10,7 +11,6 @@ import {
   flagShape,
   type InputShape,
   mapShape,
-  minorShape,
   numberShape,
   textListShape,
   textMapShape,
@@ -72,7 +72,7 @@ export const caseMembers: Record<keyof Case, InputShape> = {
   variant: { ...textShape, description: "the name of the rule's entry that is called, if it has several" },
   settings: { ...mapShape, description: "the settings that differ from the rule's defaults" },
   kubernetes: {
-    ...minorShape,
+    ...createEnumShape(`a minor version in quotes: ${minors.map((minor) => `"${minor}"`).join(", ")}`, ...minors),
     description:
       "the cluster's minor version of Kubernetes; by default the newest. Only for rules that behave differently in some minor versions, as their `since` says",
   },

@@ -8,7 +8,7 @@ import { createRecordedCapabilities, toPlural } from "#lib/recording/recorded-an
 import { type Case, caseRequestUid, restoreRequest } from "#lib/recording/recording.ts";
 import { type AdmissionRequest, type AdmissionReview, type Operation, requireValidReview } from "#lib/review.ts";
 import { type Phase, type Rule, selectPhase } from "#lib/rule.ts";
-import { mergeWithDefaults } from "#lib/settings.ts";
+import { findSettingsMistakes, mergeWithDefaults, type SettingsMistake } from "#lib/settings.ts";
 import { findKindOfSubresource, inferKinds } from "../apiserver/kinds/kinds.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { describeKnownWords } from "../cli/did-you-mean.ts";
@@ -18,8 +18,8 @@ import { caseShape, outcomes } from "./case-shape.ts";
 import { applyVariant, type CatalogueRule } from "./registry.ts";
 
 /** Reads the cases in a rule's cases.yaml. */
-export const readCases = async ({ place, folder, phases }: CatalogueRule): Promise<Case[]> =>
-  parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `${place}/cases.yaml`, phases);
+export const readCases = async ({ place, folder, phases, rule }: CatalogueRule): Promise<Case[]> =>
+  parseCases(await readFile(join(folder, "cases.yaml"), "utf8"), `${place}/cases.yaml`, phases, { rule });
 
 /** Returns the line of cases.yaml at which each case begins, in the order of `readCases`. */
 export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folder">): Promise<number[]> => {
@@ -28,29 +28,41 @@ export const readCaseLineNumbers = async ({ folder }: Pick<CatalogueRule, "folde
   return toList(value).map((_, index) => findLine([index]));
 };
 
-/** Parses the cases of a file. Throws one Complaint with all mistakes, such as a case of a phase not in `phases`. */
-export const parseCases = (text: string, file: string, phases: readonly Phase[], shape = caseShape): Case[] => {
+/**
+ * Parses the cases of a file. Throws one Complaint with all mistakes, such as a case of a phase not in `phases`, or with
+ * settings that `rule` doesn't have.
+ */
+export const parseCases = (
+  text: string,
+  file: string,
+  phases: readonly Phase[],
+  { shape = caseShape, rule }: { shape?: InputShape; rule?: Rule } = {},
+): Case[] => {
   // Any number of YAML aliases is allowed, because many cases use the same object. The file is the user's own.
   const { value: cases, findLine } = parseYamlDocument(text, file, unlimitedAliases);
   if (!Array.isArray(cases) || cases.length === 0)
     throw new Complaint(`${file} must be a list of cases, with at least one`);
-  const mistakes = cases.flatMap((ruleCase: unknown, index) =>
-    findCaseMistakes(ruleCase, phases, shape).map(({ path, sentence }) => {
-      const { name } = toMap(ruleCase);
-      const what = typeof name === "string" ? `"${name}"` : "a case";
-      return `${file}:${findLine([index, ...path])} ${what} ${sentence}`;
-    }),
-  );
+  const indexes = new Map<unknown, number>();
+  const mistakes = cases.flatMap((ruleCase: unknown, index) => {
+    const { name, settings = {}, recorded } = toMap(ruleCase);
+    const found = findCaseMistakes(ruleCase, phases, shape);
+    if (found.length === 0 && rule)
+      for (const { path, sentence } of findSettingsMistakes(rule, settings))
+        found.push({ path: ["settings", ...path], sentence: `${["settings", ...path].join(".")} ${sentence}` });
+    // Recordings of similar reviews have the same name.
+    const first = recorded === undefined ? indexes.get(name) : undefined;
+    if (found.length === 0 && first !== undefined)
+      found.push({ path: [], sentence: `needs another name: the case in line ${findLine([first])} has the same` });
+    indexes.set(name, first ?? index);
+    const what = typeof name === "string" ? `"${name}"` : "a case";
+    return found.map(({ path, sentence }) => `${file}:${findLine([index, ...path])} ${what} ${sentence}`);
+  });
   if (mistakes.length > 0) throw new Complaint(mistakes.join("\n"));
   return cases;
 };
 
 /** Returns the mistakes in members of a case. If there are none, returns the mistakes in the combination of members. */
-const findCaseMistakes = (
-  ruleCase: unknown,
-  phases: readonly Phase[],
-  shape: InputShape,
-): { path: string[]; sentence: string }[] => {
+const findCaseMistakes = (ruleCase: unknown, phases: readonly Phase[], shape: InputShape): SettingsMistake[] => {
   if (!isMap(ruleCase) || typeof ruleCase.name !== "string")
     return [{ path: [], sentence: 'must be a map with a name, a sentence that completes "it …"' }];
   const misfits = findMisfits(ruleCase, shape);

@@ -1,5 +1,5 @@
-import { newestKubernetes, oldestKubernetes, parseMinor } from "#lib/since.ts";
-import { knownMinors } from "../apiserver/minors.ts";
+import { newestKubernetes } from "#lib/since.ts";
+import { knownMinors, minors } from "../apiserver/minors.ts";
 import { isEffectiveByDefault } from "./upstream-plugins.ts";
 
 // This file says which admission plugins are on in managed services. Users can't set the flags of these API servers.
@@ -81,12 +81,6 @@ export const findManagedService = ({
     .filter(isManagedService)
     .find((service) => hosts[service].test(hostname));
 };
-
-/** All known minor versions, from the oldest to the newest. */
-const minors = Array.from(
-  { length: parseMinor(newestKubernetes) - parseMinor(oldestKubernetes) + 1 },
-  (_, index) => `1.${parseMinor(oldestKubernetes) + index}`,
-);
 
 /** Why a plugin is on in an API server. */
 export interface ReasonToBeOn {

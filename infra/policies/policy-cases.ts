@@ -111,7 +111,7 @@ export const readPolicyCases = async (
   const text = await readFile(file, "utf8").catch((error) => {
     throw new Complaint(`${file} can't be read: ${toSentence(error)}`);
   });
-  const entries = parseCases(text, file, ["mutate", "validate"], caseShape);
+  const entries = parseCases(text, file, ["mutate", "validate"], { shape: caseShape });
   const { findLine } = parseYamlDocument(text, file, unlimitedAliases);
   return entries.map((ruleCase, index) => {
     const phase = getCasePhase(ruleCase);

@@ -16,6 +16,7 @@ import {
   flagShape,
   type InputShape,
   mapShape,
+  minorShape,
   textMapShape,
   textShape,
 } from "../cli/shape.ts";
@@ -193,10 +194,11 @@ const recordedMembers = {
   rule: { expected: "the name of a rule", type: "string" as const, pattern: ruleNamePattern.source },
   cluster: textShape,
 };
-/** The shape of a recorded case. Unknown members are allowed, because another version of Postern may write them. */
+/** The shape of a recorded case. Unknown members and minors are allowed: another version of Postern may write them. */
 const caseShape = createMapShape(
   {
     ...caseMembers,
+    kubernetes: minorShape,
     needs: createMapShape(needsMembers, anyShape),
     recorded: createMapShape(recordedMembers, anyShape),
   },
