@@ -3,7 +3,7 @@ import { globSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { knownMinors, supportedClusters } from "../infra/apiserver/minors.ts";
+import { knownMinors, supportedClusters } from "../infra/cli/minors.ts";
 import { isFit, minorShape } from "../infra/cli/shape.ts";
 import { describeUnknownMinor, newestKubernetes, oldestKubernetes } from "../lib/since.ts";
 import { minors } from "./control-plane/binaries.ts";

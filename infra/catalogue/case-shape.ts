@@ -1,7 +1,7 @@
 // The shape of the cases in a cases.yaml.
 import type { RecordedCapabilityAnswers } from "#lib/recording/recorded-answers.ts";
 import type { Case } from "#lib/recording/recording.ts";
-import { minors } from "../apiserver/minors.ts";
+import { minors } from "../cli/minors.ts";
 import {
   allowNull,
   anyShape,

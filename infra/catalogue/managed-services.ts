@@ -1,5 +1,5 @@
 import { newestKubernetes } from "#lib/since.ts";
-import { knownMinors, minors } from "../apiserver/minors.ts";
+import { knownMinors, minors } from "../cli/minors.ts";
 import { isEffectiveByDefault } from "./upstream-plugins.ts";
 
 // This file says which admission plugins are on in managed services. Users can't set the flags of these API servers.

@@ -1,5 +1,5 @@
 import { parseMinor, selectSince } from "#lib/since.ts";
-import { knownMinors } from "../apiserver/minors.ts";
+import { knownMinors } from "../cli/minors.ts";
 
 /** A compiled-in admission plugin of kube-apiserver. */
 interface CompiledInPlugin {

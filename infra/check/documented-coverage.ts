@@ -2,10 +2,10 @@ import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { getOwn } from "#lib/json.ts";
-import { knownMinors } from "../apiserver/minors.ts";
 import { replaceList } from "../catalogue/generated-lists.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
+import { knownMinors } from "../cli/minors.ts";
 import { getProjectRoot } from "../cli/roots.ts";
 
 const getPage = (): string => join(getProjectRoot(), "docs/reference/check.md");

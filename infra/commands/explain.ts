@@ -1,12 +1,12 @@
 import { stringify } from "yaml";
 import { type NamedConditions, selectPhase } from "#lib/rule.ts";
-import { knownMinors } from "../apiserver/minors.ts";
 import { type CatalogueRule, describeUseOfDefaultOnPlugin } from "../catalogue/registry.ts";
 import { resolveRuleNames } from "../catalogue/rule-names.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
 import { type Command, commonCommandOptions, writeJson, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { knownMinors } from "../cli/minors.ts";
 import { readProjectIfAny, reportBroken } from "../project/project.ts";
 import { buildRuleWebhookEntries, joinCelExpressionLines } from "../webhooks/entry.ts";
 

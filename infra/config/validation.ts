@@ -1,10 +1,10 @@
 // This file checks postern.yaml. rule-configs.ts checks its sections about rules.
 import { isMap, type JsonMap, toList, toMap } from "#lib/json.ts";
 import type { SettingsMistake } from "#lib/settings.ts";
-import { supportedClusters } from "../apiserver/minors.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { findRuleByNameOrPlugin, isRuleName, ruleNamePattern } from "../catalogue/rule-names.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
+import { supportedClusters } from "../cli/minors.ts";
 import { stagePattern } from "../cli/options.ts";
 import {
   allowNull,
