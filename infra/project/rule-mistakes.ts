@@ -67,7 +67,7 @@ export const findRuleMistakes = async (
 export const requireRightRules = async (rules: readonly CatalogueRule[], file: string): Promise<string[]> => {
   const all = [...(await findRuleMistakes(rules, await readConfigManifests(file))).values()].flat();
   const [mistakes, warnings] = [all.filter(({ isWarning }) => !isWarning), all.filter(({ isWarning }) => isWarning)];
-  if (mistakes.length > 0) throw new Complaint(mistakes.map(formatRuleMistake).join("\n"), 1);
+  if (mistakes.length > 0) throw new Complaint(mistakes.map(formatRuleMistake).join("\n"));
   return warnings.map(formatRuleMistake);
 };
 
