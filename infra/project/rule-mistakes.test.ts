@@ -7,6 +7,7 @@ import { createTestFolder } from "../../test/folders.ts";
 import { readRows } from "../../test/rows.ts";
 import { loadRules, readCatalogue } from "../catalogue/registry.ts";
 import { toRuleFolder } from "../catalogue/sources.ts";
+import type { Complaint } from "../cli/complaint.ts";
 import { findRuleMistakes, readConfigManifests, requireRightRules } from "./rule-mistakes.ts";
 
 /** The members of a rule, and the mistakes in them. */
@@ -117,7 +118,8 @@ describe("a build", () => {
     ]);
     await mkdir(join(project, "cluster"));
     await writeFile(join(project, "cluster/widgets.json"), JSON.stringify(widgetDefinition));
-    await assert.rejects(requireRightRules([listed], file), ({ message }: Error) => {
+    await assert.rejects(requireRightRules([listed], file), ({ message, exitCode }: Complaint) => {
+      assert.equal(exitCode, 2);
       assert.equal(
         trim(message),
         '/rule.ts:5 match.0.resources has "widget", which is not in example.com/v1; did you mean widgets?',
