@@ -214,7 +214,7 @@ export const toArray = (list: List): readonly Value[] =>
 
 const builtLists = new WeakSet<readonly Value[]>();
 
-/** Marks a list that an expression builds element by element. Upstream converts it to Go unlike a list from JSON. */
+/** Marks a list that an expression builds element by element: inside another one, upstream can't convert it to JSON. */
 export const markBuiltList = <List extends readonly Value[]>(list: List): List => {
   builtLists.add(list);
   return list;
@@ -361,12 +361,12 @@ const isEqualPart = (whole: List | ValueObject | CelMap, left: Value, right: Val
 };
 
 /**
- * Reports whether two lists have equal elements. If elements can't be compared, isEqualPart asks `isTyped` whether the
- * list `left` is part of a typed object of upstream. An iterator is fast for a JoinedList, too; an index is not.
+ * Reports whether two lists have equal elements. For elements that can't be compared, isEqualPart returns true, as
+ * kube-apiserver does; but false if kube-apiserver has the list `left` in a struct of Go, which `isTyped` reports.
  */
 const isEqualList = (left: List, right: List, isTyped?: TypedTest): boolean => {
   if (left.length !== right.length) return false;
-  const others = right[Symbol.iterator]();
+  const others = right[Symbol.iterator](); // fast for a JoinedList, too; an index is not
   for (const element of left) if (!isEqualPart(left, element, others.next().value as Value, isTyped)) return false;
   return true;
 };

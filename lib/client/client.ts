@@ -38,8 +38,8 @@ export interface Guard {
   user?: UserInfo;
   /** If a rule in mode enforce fails for a write: Fail (the default) returns an error, Ignore sends the write. */
   failurePolicy?: "Fail" | "Ignore";
-  /** Returns the capabilities of rules for a write. By default, rules read with the program's credentials. */
-  capabilities?(milliseconds: number): Capabilities;
+  /** Returns capabilities for a rule, whose calls fail after the timeout; by default with the program's credentials. */
+  capabilities?(timeoutMilliseconds: number): Capabilities;
   now?(): Date;
   /** Is called with the outcome of each evaluated rule, independently of the rule's mode. */
   onOutcome?(outcome: GuardOutcome): void;

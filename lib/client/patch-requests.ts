@@ -2,7 +2,7 @@ import { computePatch } from "../core/patch.ts";
 import { Failure } from "../failure.ts";
 import { getOwn, isMap, parseJson, parsePointer, toMap } from "../json.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
-import { selectReusableHeaders } from "./program-capabilities.ts";
+import { addProgramHeaders } from "./program-capabilities.ts";
 import { getMediaType, jsonContentType, parseBody, parseKubernetesObjectBody } from "./request-body.ts";
 import {
   evaluateWrite,
@@ -53,7 +53,7 @@ const sendDryRun = async (
   const address = new URL(url);
   address.searchParams.set("dryRun", "All");
   const type = headers.get("content-type") ?? jsonContentType;
-  const dryRunHeaders = selectReusableHeaders(headers, { accept: jsonContentType, "content-type": type });
+  const dryRunHeaders = addProgramHeaders(headers, { accept: jsonContentType, "content-type": type });
   const response = await send("PATCH", String(address), dryRunHeaders, body);
   if (!response.ok) return response;
   const result = parseJsonMap(await response.text());

@@ -23,7 +23,7 @@ export type SendWithProgramOptions = (
 const headersNotCopied = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
 
 /** Returns the program's headers that any request can have, such as credentials; and the headers `more`. */
-export const selectReusableHeaders = (headers: Headers, more: Record<string, string> = {}): Headers => {
+export const addProgramHeaders = (headers: Headers, more: Record<string, string> = {}): Headers => {
   const kept = new Headers([...headers].filter(([name]) => !headersNotCopied.test(name)));
   for (const [name, value] of Object.entries(more)) kept.set(name, value);
   return kept;
@@ -62,13 +62,13 @@ export const createProgramCapabilitiesFactory = () => {
   };
 };
 
-/** Returns a function that sends rules' questions with the program's own credentials. */
+/** Returns a function that sends rules' questions with the program's credentials and its other reusable headers. */
 const createSender =
   (programHeaders: Headers, send: SendWithProgramOptions): typeof sendRequest =>
   async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumHttpsAnswerBytes) => {
     const { accept, "content-type": type } = toMap(sentHeaders);
-    const chosenHeaders = { accept: String(accept), ...(type !== undefined && { "content-type": String(type) }) };
-    const headers = selectReusableHeaders(programHeaders, chosenHeaders);
+    const ownHeaders = { accept: String(accept), ...(type !== undefined && { "content-type": String(type) }) };
+    const headers = addProgramHeaders(programHeaders, ownHeaders);
     // Node's timers accept at most 2^31 - 1 milliseconds.
     const signal = AbortSignal.timeout(Math.max(0, Math.min(deadline - Date.now(), 2 ** 31 - 1)));
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);

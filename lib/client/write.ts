@@ -4,7 +4,7 @@ import { isMap, parseJson, toMap, toText } from "../json.ts";
 import { joinApiVersion, splitApiVersion } from "../objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, UserInfo } from "../review.ts";
 import { evaluateRuleChain, type RuleChainContext, type RuleChainResult } from "./chain.ts";
-import { type SendWithProgramOptions, selectReusableHeaders } from "./program-capabilities.ts";
+import { addProgramHeaders, type SendWithProgramOptions } from "./program-capabilities.ts";
 import { jsonContentType } from "./request-body.ts";
 import { addWarnings, toErrorResponse } from "./responses.ts";
 import type { WriteTarget } from "./target.ts";
@@ -52,7 +52,7 @@ export const readCurrentObjectOrSendWrite = async (
   // The subresource finalize can't be read. The Namespace is read instead.
   if (target.resource === "namespaces" && target.subResource === "finalize")
     address.pathname = address.pathname.replace(/\/finalize\/*$/, "");
-  const response = await send("GET", String(address), selectReusableHeaders(headers, { accept: jsonContentType }));
+  const response = await send("GET", String(address), addProgramHeaders(headers, { accept: jsonContentType }));
   if (response.status === 404) {
     await response.body?.cancel();
     return undefined;
