@@ -9,7 +9,7 @@ const parseRanges = (texts: readonly string[]): AddressRange[] => texts.flatMap(
 const toList = (range: AddressRange | undefined): AddressRange[] => (range ? [range] : []);
 
 /** IPv6 ranges whose addresses contain an IPv4 address (mapped, NAT64, 6to4), and the index of its first byte. */
-const embeddings = [
+const ipv6RangesWithIpv4 = [
   { ranges: parseRanges(["::ffff:0:0/96", "64:ff9b::/96"]), ipv4Index: 12 },
   { ranges: parseRanges(["2002::/16"]), ipv4Index: 2 },
 ];
@@ -37,7 +37,8 @@ const dangerous = parseRanges([
 
 /**
  * Returns a function that reports whether an address may be called. A public address may always be called, another one
- * if an allowed range contains it. A dangerous address must be listed by itself, not in a range.
+ * if an allowed range contains it. A dangerous address must be listed by itself, not in a range. If an IPv6 address
+ * contains an IPv4 address, the latter is checked.
  */
 export const createPublicOrListedAddressCheck = (
   allowedRangeTexts: readonly string[],
@@ -46,7 +47,7 @@ export const createPublicOrListedAddressCheck = (
   return (address) => {
     const parsed = parseIpAddress(address);
     if (parsed === undefined) return false;
-    const ipv4Index = embeddings.find(({ ranges }) => ranges.some(isInRange(parsed)))?.ipv4Index;
+    const ipv4Index = ipv6RangesWithIpv4.find(({ ranges }) => ranges.some(isInRange(parsed)))?.ipv4Index;
     const bytes = ipv4Index ? parsed.slice(ipv4Index, ipv4Index + 4) : parsed;
     const isIn = isInRange(bytes);
     // A range of all the address's bits is a single address.

@@ -120,6 +120,7 @@ export const askThroughSharedCache = async (
   if (isOurs) return awaitAnswer(found, deadline);
   return awaitAnswer(found, Math.min(deadline, found.sent + waitForOthersMilliseconds)).catch((error) => {
     if (Date.now() >= deadline) throw error;
+    // Only an answer to a later request counts now. If no review has sent one, `recall` does, and sets `isOurs`.
     return awaitAnswer(recall(found.sent + 1), deadline);
   });
 };

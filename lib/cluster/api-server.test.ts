@@ -38,8 +38,8 @@ const ask = async (
 };
 
 describe("a request to an API server", () => {
-  // `repeat` says whether a failed request is repeated. A request with the answer 401 or 429 was not carried out, so it
-  // is repeated even with "never".
+  // `repeat` says when a request may be sent again: "failed" after any temporary failure, "unsent" if it didn't reach
+  // the server, "never" after no failure. The answers 401 and 429 always allow it.
   const rows: [
     name: string,
     answers: (HttpsAnswer | UnansweredError)[],
@@ -54,13 +54,13 @@ describe("a request to an API server", () => {
     ["has three tries", Array(9).fill(answer(429, 0)), "never", ["t1", "t1", "t1"], 429],
     ["is not repeated after 404", [answer(404, 0)], "failed", ["t1"], 404],
     ...[500, 502, 503, 504].flatMap((status): (typeof rows)[number][] => [
-      [`is repeated after ${status} if that is safe`, [answer(status)], "failed", ["t1", "t1"], 200],
-      [`is not repeated after ${status} if it may have been carried out`, [answer(status)], "unsent", ["t1"], status],
+      [`is repeated after ${status} with \`failed\``, [answer(status)], "failed", ["t1", "t1"], 200],
+      [`is not repeated after ${status} with \`unsent\``, [answer(status)], "unsent", ["t1"], status],
     ]),
     ["is repeated on a new connection if it was not sent", [unanswered("unsent")], "unsent", ["t1", "t1 anew"], 200],
-    ["is never repeated if that is not safe at all", [unanswered("unsent")], "never", ["t1"], "unsent"],
+    ["is not repeated with `never`, even if it was not sent", [unanswered("unsent")], "never", ["t1"], "unsent"],
     ["is repeated on a new connection if its answer is lost", [unanswered("lost")], "failed", ["t1", "t1 anew"], 200],
-    ["is not repeated if its answer is lost, unless that is safe", [unanswered("lost")], "unsent", ["t1"], "lost"],
+    ["is not repeated with `unsent` if its answer is lost", [unanswered("lost")], "unsent", ["t1"], "lost"],
     ["is not repeated if the answer is too large", [unanswered("large")], "failed", ["t1"], "large"],
     ["is not repeated if it can't be sent", [unanswered("other")], "failed", ["t1"], "other"],
   ];

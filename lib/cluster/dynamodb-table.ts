@@ -53,12 +53,12 @@ export const createTableClient = (table: string, deadline: number): TableClient 
       });
       const isLost = answer instanceof UnansweredError;
       const [fault, content] = isLost ? [answer.message, {}] : answer;
-      // Another transaction writes the items that this one has read, so the caller must read again. But after a lost
-      // answer, only the same request may be sent again.
-      const isOvertaken = operation === "TransactWriteItems" && fault === "TransactionConflict" && !mayBeDone;
-      if (fault === undefined || fault === conditionFailed || isOvertaken)
+      // Another transaction writes the same items: the caller must read them again. But after a lost answer, it may be
+      // our own earlier attempt: then this loop sends the same request again.
+      const mustReadAgain = operation === "TransactWriteItems" && fault === "TransactionConflict" && !mayBeDone;
+      if (fault === undefined || fault === conditionFailed || mustReadAgain)
         return { isDone: fault === undefined, content, mayBeDone };
-      if (!isLost && !temporary.has(fault)) {
+      if (!isLost && !temporaryErrors.has(fault)) {
         const remedy = Object.hasOwn(remedies, fault) ? `${remedies[fault]} (${fault})` : `DynamoDB answers ${fault}`;
         throw createFailure(remedy, new Error(String(content.message ?? content.Message)));
       }
@@ -72,7 +72,7 @@ export const createTableClient = (table: string, deadline: number): TableClient 
 const conditionFailed = "ConditionalCheckFailed";
 
 /** The errors after which the same request may succeed. With these errors, the request was not carried out. */
-const temporary = new Set([
+const temporaryErrors = new Set([
   "ProvisionedThroughputExceeded",
   "ProvisionedThroughputExceededException",
   "RequestLimitExceeded",
@@ -131,6 +131,6 @@ const findFault = (content: JsonMap): string => {
   if (name !== "TransactionCanceledException") return name;
   const codes = toList(content.CancellationReasons).map((reason) => String(toMap(reason).Code));
   const reasons = codes.filter((code) => code !== "None");
-  const lasting = reasons.find((code) => !temporary.has(code) && code !== conditionFailed);
+  const lasting = reasons.find((code) => !temporaryErrors.has(code) && code !== conditionFailed);
   return lasting ?? reasons.find((code) => code === conditionFailed) ?? reasons[0] ?? name;
 };

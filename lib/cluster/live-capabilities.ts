@@ -141,7 +141,7 @@ const createReads = (
     maxAge: number,
     search: () => Promise<CacheableAnswer>,
   ): Promise<T> => {
-    // Only a second evaluation has `freshSince`: it uses no older answers, whatever their `maxAge`.
+    // If a rule refuses because of cached answers, it is evaluated a second time, with `freshSince` and newer answers.
     const earliest = freshSince ?? started - maxAge * 1000;
     const found = await askThroughSharedCache(cache, `${cluster} ${key}`, earliest, deadline, search).catch(
       createFailure(`read ${what} of`, cluster),
@@ -162,7 +162,8 @@ const createReads = (
         // That an object is absent isn't cached: a client may create the object now, and send a review that needs it.
         return found ?? absent;
       };
-      // The first evaluation has waited for the object to appear, so the second one doesn't wait again.
+      // The first evaluation has waited for the object to appear, so the second one doesn't wait again. Two pauses are
+      // the time that remains for the last answer and the rule's decision.
       const end = freshSince === undefined ? Math.min(started + patience * 1000, deadline - 2 * rereadPause) : 0;
       for (;;) {
         const what = `${kind.resource} "${name}"${describeNamespace(namespace)}`;
