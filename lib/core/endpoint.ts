@@ -144,7 +144,7 @@ interface Treatment {
   settings: object;
   kubernetes: string | undefined;
   exceptions?: readonly RuleException[] | undefined;
-  /** Whether the settings are those of the named variant. */
+  /** True if `settings` are a variant's. False if `variant` is undefined or unknown here; then they are the rule's. */
   isVariant: boolean;
 }
 
@@ -293,7 +293,7 @@ export const createEndpoint = (
   return { evaluateReview, answerRequest, answerFailure: (error) => answerFailure(error, {}, readClock()) };
 };
 
-/** Returns the key, the rule, the phase and perhaps the variant: the end of a path, which a proxy may have prefixed. */
+/** Returns the end of a path, without a proxy's prefix: the cluster with its secret key, rule, phase, any variant. */
 const readPath = (path: string) => {
   const segments = path.split("/");
   return segments.slice(isPhase(segments.at(-1)) ? -3 : -4);

@@ -58,9 +58,8 @@ export interface GroupConfig extends EndpointConfig<MemberConfigs> {
 
 /**
  * Creates one endpoint for a group of rules that mutate (its members). All members evaluate a review in the given
- * order, and one patch answers it. Only a direct invocation of the function, without HTTP, can name a member: then just
- * this member evaluates the review. A direct invocation that names neither a member nor a cluster gets `config.alone`:
- * the configs of all members for a function that is used alone, without the settings of a cluster.
+ * order, and one patch answers it. A direct invocation of the function, without HTTP, can name one member, which then
+ * evaluates the review. If it names neither a member nor a cluster, the members have the configs in `config.alone`.
  */
 export const createGroupEndpoint = (
   members: Record<string, Rule>,

@@ -54,9 +54,8 @@ const shorten = (text: string, maxLength: number): string =>
 
 /**
  * Returns one line of JSON per review, which CloudWatch also reads as metrics (embedded metric format). A request that
- * no API server sent is logged without metrics, so that it can't raise an alarm: a request without a valid key, and one
- * that gets a 4xx, because requests of API servers get none. The latter may have a valid key; it counts neither as a
- * review nor as an error.
+ * gets a client error (4xx) isn't from an API server, even if its key is valid. It is logged without metrics, and is
+ * counted neither as a review nor as an error, so that it can't raise an alarm.
  * `startMilliseconds` is the time for which the review waited for the function's start, if it did.
  */
 export const formatLogLine = (
@@ -67,7 +66,7 @@ export const formatLogLine = (
 ): string => {
   const { code, request } = report;
   const { operation, resource, subResource, namespace, name, uid, dryRun }: Partial<AdmissionRequest> = request ?? {};
-  const isForged = code >= 400 && code < 500;
+  const isClientError = code >= 400 && code < 500;
   const isProbe = dryRun === true && request?.userInfo.username === probeUser;
   // If a group's member denies, the denial counts in the member's line, and the review counts in the group's line.
   const isDenial = report.refused && !report.members && !isProbe;
@@ -81,9 +80,9 @@ export const formatLogLine = (
     Version: report.version,
     Key: report.key,
     Stage: stage,
-    Reviews: report.group || isForged ? 0 : 1,
+    Reviews: report.group || isClientError ? 0 : 1,
     Denials: isDenial ? 1 : 0,
-    Errors: code === 200 || isForged ? 0 : 1,
+    Errors: code === 200 || isClientError ? 0 : 1,
     Latency,
     ColdStart: startMilliseconds ? Latency : undefined,
     // Present in each line, so that a query can subtract it from the latency.
@@ -104,7 +103,7 @@ export const formatLogLine = (
     ...(isDenial && report.logs !== "minimal" && describeDenial(report)),
     error: report.error && formatError(report.error, report, code >= 500),
   });
-  if (!report.cluster || !report.mode || isForged) return entry;
+  if (!report.cluster || !report.mode || isClientError) return entry;
   // Metrics are few, because each combination of a metric and its dimensions' values costs money. The number of values
   // of `Latency` is the number of a stage's reviews. The number of values of `ColdStart` is the number of reviews that
   // waited for a start. A member's line has no latency, because the group's line has it.

@@ -107,7 +107,7 @@ const findTypeFault = (root: unknown, rootType: TypeReference, rootPath: string)
     // Go writes some absent values as null: lists with certain names, times (a type with any scalar), and the selector
     // of a workload.
     const isNullable = items === undefined ? scalar === "any" || field === "selector" : nullableLists.has(field);
-    // A type that allows any scalar, and maps with any members, stands for any value.
+    // A type that allows any scalar and also a map with any members allows every value.
     const allowsAll = scalar === "any" && values !== undefined;
     if (value === undefined || (value === null && field && isNullable) || allowsAll) continue;
     if (Array.isArray(value) && items !== undefined)
