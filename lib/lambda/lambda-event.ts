@@ -28,8 +28,8 @@ export const readDirectInvocation = (
   if (!isPhase(phase)) throw new Failure(400, "phase must be mutate or validate");
   const time = now === undefined ? undefined : new Date(String(now));
   if (Number.isNaN(time?.getTime())) throw new Failure(400, "now must be a time, for instance 2026-01-01T00:00:00Z");
-  // With settings of an event, a rule gets only recorded answers, those in `needs` or none. It asks no cluster or
-  // service, because the function's permissions fit only its own settings.
+  // If the event has settings, a rule gets only the recorded answers in `needs`, and asks no cluster or service: the
+  // function's permissions fit only its own settings. The build sets POSTERN_NEEDS to false if no rule asks.
   const answers = settings === undefined ? needs : (needs ?? {});
   return {
     phase,

@@ -41,7 +41,7 @@ interface ReviewFields {
   annotations?: Record<string, string>;
 }
 
-const buildReview = ({ uid = "1-2", name = "web", dryRun = false, annotations = {} }: ReviewFields) => {
+const buildReview = ({ uid = "UID", name = "web", dryRun = false, annotations = {} }: ReviewFields) => {
   const object = { apiVersion: "v1", kind: "Pod", metadata: { name, namespace: "shop", annotations } };
   return buildPodReview({ uid, namespace: "shop", object, dryRun });
 };
@@ -87,7 +87,8 @@ const recordEvents = async (events: object[], place: RecordingBucketSettings = e
 describe("a recording function", () => {
   it("a recording function records a group's review for each member, with that member's outcome", async () => {
     const { recordings } = await recordEvents([buildEvent("both/mutate", { name: "there" })]);
-    assert.deepEqual([...recordings.keys()], ["a/prod/labels/DAY/TIME-1-2.yaml", "a/prod/reads/DAY/TIME-1-2-1.yaml"]);
+    // Of the recordings of one review, all but the first have a number after the review's uid.
+    assert.deepEqual([...recordings.keys()], ["a/prod/labels/DAY/TIME-UID.yaml", "a/prod/reads/DAY/TIME-UID-1.yaml"]);
     const [first, second] = [...recordings.values()].map(Object);
     assert.deepEqual([first.becomes.metadata.labels, first.needs], [{ a: "b" }, undefined]);
     assert.deepEqual([second.mutate.metadata.labels, second.refused], [{ a: "b" }, "it is there"]);
@@ -104,7 +105,7 @@ describe("a recording function", () => {
     assert.equal(toMap(failed).statusCode, 500);
     assert.equal((await recordEvents([buildEvent("both/mutate", { name: "lost" })])).recordings.size, 0);
     const failedInOneMember = await recordEvents([buildEvent("both/mutate", { name: "broken" })]);
-    assert.deepEqual([...failedInOneMember.recordings.keys()], ["a/prod/reads/DAY/TIME-1-2.yaml"]);
+    assert.deepEqual([...failedInOneMember.recordings.keys()], ["a/prod/reads/DAY/TIME-UID.yaml"]);
   });
 
   it("a recording function records about the fraction `share` of reviews, the same reviews for each rule", async () => {

@@ -98,8 +98,8 @@ describe("a function that starts", () => {
       validate: async (_, { ledger }) => void (await ledger.change(["own"], () => [1])),
     });
     await warmUpFunction({ changing }, [], recordingLedger);
-    // The only change is that of the warm-up itself, with any key. It evaluates the rule with a ledger in memory, so
-    // the change of the key "own" doesn't reach this ledger.
+    // The only change is that of the warm-up itself. Its key may be any text, here the API group that it discovers.
+    // The warm-up evaluates the rule with a ledger in memory, so the change of the key "own" doesn't reach this ledger.
     assert.deepEqual(changes, [[["authorization.k8s.io/v1"], [undefined]]]);
   });
 

@@ -8,6 +8,7 @@ import type { Rule } from "../rule.ts";
 export interface StartingFunction {
   rules: Record<string, Rule>;
   config: Pick<EndpointConfig, "rule"> & { clusters: object };
+  /** Returns the connections to clusters by their names; absent if no rule asks a cluster. */
   readConnections?(): object;
   /** The functions that the handler's endpoint calls. During the warm-up, `writeLogLine` is replaced. */
   host: EndpointHost & { formatLogLine: typeof formatLogLine };
