@@ -311,6 +311,7 @@ describe("the log line of a denial", () => {
             await handler(event, {} as Parameters<typeof handler>[1]);
             const { verdict, message } = JSON.parse(String(lines[0]));
             assert.equal(verdict, "denied");
+            // Not even a beginning may be shown. `text` is tested without `before` and `after`, which JSON may escape.
             for (const form of [text, Buffer.from(value).toString("base64")].map(getBeginning))
               assert.ok(!message.includes(form), message);
           }),

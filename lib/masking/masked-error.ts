@@ -5,7 +5,7 @@ import { coverTexts, listTexts, mask, replaceCovered } from "./masked-text.ts";
 
 /**
  * What an error is about. The names of the rule, the cluster and the request's object are not masked, because a log
- * line contains them anyway. `message` is not a name: it is the sentence with which a rule refuses or warns.
+ * line contains them anyway. `message`, the sentence with which a rule refuses or warns, is masked like any other text.
  */
 type ErrorSubject = {
   request?: AdmissionRequest | undefined;
@@ -13,16 +13,16 @@ type ErrorSubject = {
   secrets?: readonly unknown[] | undefined;
 } & Partial<Record<"rule" | "cluster" | "message", string | undefined>>;
 
-/** A part of an error's text and its origin, which decides how the part is masked. */
-type Piece = [text: string, origin: number];
-/** A text of this module, or a place in code, such as `file.ts:1:2`: never masked. */
+/** A part of an error's text, and how it is masked: one of the numbers below. */
+type Piece = [text: string, masking: number];
+/** For texts of this module, and places in code, such as `file.ts:1:2`. */
 const neverMasked = 0;
-/** A name in code, such as a function's: only texts of the review in it are masked. */
+/** For names in code, such as a function's. */
 const onlyReviewTextsMasked = 1;
-/** A message that Postern wrote. */
-const posternMessage = 2;
-/** A message of Node or of another program. */
-const foreignMessage = 3;
+/** For messages that Postern wrote: texts of the review, and what `ownQuotes` matches, except names. */
+const ownQuotesMasked = 2;
+/** For messages of Node or of another program: texts of the review, and what `foreignQuotes` matches. */
+const foreignQuotesMasked = 3;
 
 const maxErrors = 10;
 const maxFrames = 20;
@@ -41,8 +41,7 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
       if (inner instanceof Error && errors.size < maxErrors) errors.add(inner);
   const errorList = [...errors] as Error[];
   const pieces = hasStack
-    ? // Each piece has a text and its origin, by which it is masked. A name that isn't like TypeError may repeat texts
-      // of the review.
+    ? // A name that isn't like TypeError may repeat texts of the review.
       errorList.flatMap((error, index): Piece[] => [
         [index > 0 ? "\ncaused by " : "", neverMasked],
         [getText(error, "name"), /^[A-Za-z]*Error$/.test(getText(error, "name")) ? neverMasked : onlyReviewTextsMasked],
@@ -64,21 +63,21 @@ const getText = (error: Error, member: "name" | "message" | "stack"): string => 
 };
 
 /**
- * Splits the message of a Failure into Postern's words, and the messages of other errors that it contains. The other
- * errors are those in `errors`, the error and its causes, that are no Failures; a cause may also be a text.
+ * Splits the message of a Failure into Postern's words and the messages of other errors that it contains. The other
+ * errors are those members of `errors`, and their causes, that aren't Failures. A cause may be a text, not an Error.
  */
 const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
   const text = error instanceof Error ? getText(error, "message") : getErrorMessage(error);
-  if (!(error instanceof Failure)) return [[text, foreignMessage]];
+  if (!(error instanceof Failure)) return [[text, foreignQuotesMasked]];
   const others = errors.flatMap((each) => [each, each.cause]).filter((each) => !(each instanceof Failure));
-  let pieces: Piece[] = [[text, posternMessage]];
+  let pieces: Piece[] = [[text, ownQuotesMasked]];
   for (const otherMessage of new Set(others.map((each) => (each instanceof Error ? getText(each, "message") : each))))
     pieces = pieces.flatMap((piece) =>
-      piece[1] === foreignMessage || typeof otherMessage !== "string" || otherMessage === ""
+      piece[1] === foreignQuotesMasked || typeof otherMessage !== "string" || otherMessage === ""
         ? [piece]
         : piece[0].split(otherMessage).flatMap((part, index): Piece[] => [
-            [index > 0 ? otherMessage : "", foreignMessage],
-            [part, posternMessage],
+            [index > 0 ? otherMessage : "", foreignQuotesMasked],
+            [part, ownQuotesMasked],
           ]),
     );
   return pieces;
@@ -123,9 +122,10 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
   const names = [unmasked, request ?? {}, request?.kind ?? {}, request?.resource ?? {}].flatMap((holder) =>
     Object.values(holder).filter((value) => typeof value === "string"),
   );
-  const parts = pieces.map(([text, origin]) => (origin === neverMasked ? "" : text.slice(0, maxPieceLength)));
+  const parts = pieces.map(([text, masking]) => (masking === neverMasked ? "" : text.slice(0, maxPieceLength)));
   // All parts are joined, so that the texts of the review are looked for only once.
-  const joined = parts.join("\0");
+  const separator = "\0";
+  const joined = parts.join(separator);
   const isSecret = secrets !== undefined || request?.resource?.resource === "secrets";
   const covered = coverTexts(
     joined,
@@ -140,18 +140,16 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
         covered.fill(0, at, at + name.length);
   let partStart = 0;
   return pieces
-    .map(([text, origin], index) => {
-      if (origin === neverMasked) {
-        partStart++;
-        return text;
-      }
+    .map(([text, masking], index) => {
       const part = parts[index] as string;
+      const coveredPart = covered.subarray(partStart);
+      partStart += part.length + separator.length;
+      if (masking === neverMasked) return text;
       const isCut = part.length < text.length;
       // The cut may leave a beginning of a secret text that is too short to be found, so eight characters are removed.
-      const line = replaceCovered(isCut ? part.slice(0, -8) : part, covered.subarray(partStart)) + (isCut ? "…" : "");
-      partStart += part.length + 1;
-      if (origin === foreignMessage) return line.replace(foreignQuotes, ([quote]) => `${quote}${mask}${quote}`);
-      return origin === posternMessage
+      const line = replaceCovered(isCut ? part.slice(0, -8) : part, coveredPart) + (isCut ? "…" : "");
+      if (masking === foreignQuotesMasked) return line.replace(foreignQuotes, ([quote]) => `${quote}${mask}${quote}`);
+      return masking === ownQuotesMasked
         ? line.replace(ownQuotes, (quoted, inner) => (names.includes(inner) ? quoted : `"${mask}"`))
         : line;
     })

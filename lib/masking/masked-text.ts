@@ -4,8 +4,8 @@ import { isObject, parseJson } from "../json.ts";
 /** The text that replaces a text that must not be shown. */
 export const mask = "***";
 
-/** A text of at least eight characters is found in parts: any eight characters in a row. */
-const partLength = 8;
+/** A text of at least eight characters is found in pieces: any eight characters in a row. */
+const maxPieceLength = 8;
 
 /**
  * Finds the characters of a sentence that repeat one of the texts, such as values of a Secret, and marks them with 1 in
@@ -15,28 +15,28 @@ const partLength = 8;
  */
 export const coverTexts = (sentence: string, texts: Iterable<string>, shortest = 4): Uint8Array => {
   const covered = new Uint8Array(sentence.length);
-  /** The places in the sentence of each piece of `shortest` to eight characters. */
+  /** The places of each piece of the sentence: `shortest` to eight characters in a row. */
   const places = new Map<string, number[]>();
-  // By a hash of the first and last character: whether the sentence has such a part. Most parts of long texts are ruled
-  // out by it, which is faster than a look-up in `places`.
-  const ends = new Uint8Array(65_536);
+  /** 1 for each hash of the sentence's pieces of eight characters. A hash is made of the first and last character. */
+  const seenHashes = new Uint8Array(65_536);
   const hashEnds = (text: string, at: number) =>
-    (text.charCodeAt(at) * 257 + text.charCodeAt(at + partLength - 1)) & 65_535;
-  for (let length = shortest; length <= partLength; length++)
+    (text.charCodeAt(at) * 257 + text.charCodeAt(at + maxPieceLength - 1)) & 65_535;
+  for (let length = shortest; length <= maxPieceLength; length++)
     for (let at = 0; at + length <= sentence.length; at++) {
       if (length < 4 && /\w/.test(`${sentence[at - 1] ?? ""}${sentence[at + length] ?? ""}`)) continue;
       const piece = sentence.slice(at, at + length);
-      if (length === partLength) ends[hashEnds(sentence, at)] = 1;
+      if (length === maxPieceLength) seenHashes[hashEnds(sentence, at)] = 1;
       const found = places.get(piece);
       if (found) found.push(at);
       else places.set(piece, [at]);
     }
-  // Each part is looked for once: it is deleted from `places` afterwards. A text that is shorter than a part is looked
-  // for as a whole, when `at` is 0.
+  // A text with fewer than eight characters is looked for as a whole, when `at` is 0. A piece that was found is deleted
+  // from `places`: to cover it once is enough, and takes no more time if the texts repeat it.
   for (const text of texts)
-    for (let at = 0; at === 0 || at + partLength <= text.length; at++) {
-      if (text.length >= partLength && !ends[hashEnds(text, at)]) continue;
-      const piece = text.slice(at, at + partLength);
+    for (let at = 0; at === 0 || at + maxPieceLength <= text.length; at++) {
+      // A piece with another hash is not in the sentence. This test is faster than a look-up in `places`.
+      if (text.length >= maxPieceLength && !seenHashes[hashEnds(text, at)]) continue;
+      const piece = text.slice(at, at + maxPieceLength);
       for (const place of places.get(piece) ?? []) covered.fill(1, place, place + piece.length);
       places.delete(piece);
     }
