@@ -44,7 +44,7 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
   const mantissa = BigInt(digits) * 1024n ** BigInt(power);
   // A suffix that is neither decimal nor binary is an exponent, such as e3.
   const suffixExponent = decimal[suffix] ?? (power > 0 ? 0 : Number(suffix.slice(1)));
-  const size = multiplyByPowerOfTen(mantissa, 9 - fraction.length + suffixExponent, digits.length);
+  const size = multiplyByPowerOfTen(mantissa, 9 - fraction.length + suffixExponent);
   const capped = power > 0 && size > binaryCap ? binaryCap : size;
   const isFraction = capped > 0n && capped < unit;
   // As upstream, a binary quantity below one unit, such as 0.0005Ki, gets the decimal notation. Decimal suffixes have
@@ -53,11 +53,11 @@ export const parseQuantity = (written: string | number): Quantity | undefined =>
   return { nanos: sign === "-" ? -capped : capped, notation, text };
 };
 
-const multiplyByPowerOfTen = (mantissa: bigint, exponent: number, digits: number): bigint => {
+const multiplyByPowerOfTen = (mantissa: bigint, exponent: number): bigint => {
   if (exponent >= 0) return mantissa * 10n ** BigInt(Math.min(exponent, maxExponent));
   // The divisor is limited, so that it is computed fast. A larger divisor gives the same result, because the mantissa
-  // has at most `digits + 19` digits: a binary suffix multiplies it by at most 1024^6, which adds up to 19 digits.
-  return divideRoundingUp(mantissa, 10n ** BigInt(Math.min(-exponent, digits + 19)));
+  // has at most `maxLength + 19` digits: a binary suffix multiplies it by at most 1024^6, which adds up to 19 digits.
+  return divideRoundingUp(mantissa, 10n ** BigInt(Math.min(-exponent, maxLength + 19)));
 };
 
 const divideRoundingUp = (dividend: bigint, divisor: bigint): bigint =>

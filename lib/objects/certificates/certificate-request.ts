@@ -38,9 +38,10 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
     // Go stops if no text follows the headers. It also stops if the END line has a colon: Go reads this line as a
     // header, too, and so the body begins after `trailer`.
     if (bodyIndex === text.length || bodyIndex > trailer) return undefined;
-    // `end` begins with a line feed. Without headers, that may be the end of the BEGIN line: then the body is empty,
-    // and begins after `endIndex`. After headers, Go requires another line feed, and otherwise tries the next block.
-    if (bodyIndex > opening.next && bodyIndex > endIndex) continue;
+    // At `endIndex` is the line feed before the END line. A body that begins after it is empty. Go accepts this after
+    // the BEGIN line; after headers, it tries the next block.
+    const [hasHeaders, isEmpty] = [bodyIndex > opening.next, bodyIndex > endIndex];
+    if (hasHeaders && isEmpty) continue;
     const type = opening.line.slice(0, -dashes.length);
     const isClosed = text.startsWith(type + dashes, trailer);
     if (!isClosed || readLine(text, trailer + type.length + dashes.length).line !== "") continue;

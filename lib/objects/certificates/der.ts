@@ -10,8 +10,9 @@ export const readElement = (bytes: Uint8Array, index: number, limit: number): De
   const readByte = (position: number): number => (position < limit ? (bytes[position] ?? Number.NaN) : Number.NaN);
   const identifier = readByte(index);
   let next = index + 1;
-  // A DER tag above 30 continues while octets have their highest bit set; no caller looks for such a tag.
-  if ((identifier & 0x1f) === 0x1f) while (readByte(next++) & 0x80) if (next > index + 5) return undefined;
+  // A tag above 30 takes up to five more octets, all but the last with the highest bit set. No caller looks for one.
+  if ((identifier & 0x1f) === 0x1f)
+    for (let count = 1; readByte(next++) & 0x80; count++) if (count === 5) return undefined;
   let length = readByte(next++);
   if (length >= 0x80) {
     const octets = length & 0x7f;
