@@ -14,7 +14,7 @@ import {
   restoreRequest,
 } from "./recording.ts";
 import { createRedactor, type RedactValue, type UnredactedPath } from "./redaction.ts";
-import { createRepeater, repeatEvaluationToTrackReads } from "./traced-decision.ts";
+import { createRepeaterIfNeeded, repeatEvaluationToTrackReads } from "./traced-decision.ts";
 
 /** The most bytes of one recording. */
 const maxBytes = 1024 * 1024;
@@ -40,7 +40,7 @@ export const formatRecording = async (
 const unsafe = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 const escapeCharacter = (character: string) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-/** Evaluates a request once more without its free text, and returns the request as a case. */
+/** Evaluates a request twice more: to note which texts the rule reads, then without other free text. Returns a case. */
 const createRecording = async (
   evaluation: RecordedEvaluation,
   origin: Omit<RecordingOrigin, "redacted">,
@@ -49,11 +49,11 @@ const createRecording = async (
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode, kubernetes } = context;
   // Some rules copy their arguments in ways that proxies don't support. They are traced without proxies, so that no
-  // text counts as read. Errors of `repeatEvaluationToTrackReads` are dropped, because they may contain free text.
-  // Later errors contain only redacted text.
+  // text counts as read. Errors here are dropped, because they may contain free text. After two errors, there are no
+  // answers: if the rule asks for one, the evaluation below fails with an error that contains only redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
-    .catch(() => ({ reads: inactiveFieldReadTracker, answers: createRepeater(evaluation) }));
+    .catch(() => ({ reads: inactiveFieldReadTracker, repeater: createRepeaterIfNeeded(evaluation) }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = createRedactor({ reads: traced.reads, isSecret });
 
@@ -68,7 +68,7 @@ const createRecording = async (
     now: now.toISOString(),
   };
   const restoredRequest = restoreRequest(input);
-  const redactedAnswers = traced.answers?.redact(redact);
+  const redactedAnswers = traced.repeater?.openRedacted(redact);
   const secondDecision = await evaluateRule(rule, phase, restoredRequest, {
     ...context,
     mode: "enforce",

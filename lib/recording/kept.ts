@@ -33,7 +33,7 @@ const isSecretImage = (text: string) => {
  * Keys whose values a recording keeps, as those of `nameKeys`, but only in certain parents: in others, the values may
  * be free text. The pattern matches the keys of these parents.
  */
-const parentsByNameKey: Record<string, RegExp> = {
+const parentsOfNames: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
   value: /^(?:tolerations|taints)$/,
   values: /^match(?:Label)?Expressions$/,
@@ -44,12 +44,12 @@ const parentsByNameKey: Record<string, RegExp> = {
 };
 
 /**
- * Reports whether a field that is named `key` or `secrets` contains no secret, by the key of its parent. In a
- * toleration, `key` is a name. In a quota, `secrets` is an amount.
+ * Reports whether a field that is named `key` or `secrets` contains no secret, by the key of its parent. In the
+ * parents that `parentsOfNames.key` matches, such as tolerations, `key` is a name. In a quota, `secrets` is an amount.
  */
 export const isHarmlessField = (key: string, parentKey: string): boolean =>
   key === "key"
-    ? parentsByNameKey.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
+    ? parentsOfNames.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
     : key === "secrets" && quantitiesMap.test(parentKey);
 
 /** Matches keys whose values are one of a few fixed words, such as `phase`, so that recordings keep the values. */
@@ -101,7 +101,7 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
     return quantity.test(text);
   if (fixedWordKey.test(key)) return fixedWord.test(text);
   return (
-    (nameKey.test(key) || (Object.hasOwn(parentsByNameKey, key) && parentsByNameKey[key]?.test(parentKey) === true)) &&
+    (nameKey.test(key) || (Object.hasOwn(parentsOfNames, key) && parentsOfNames[key]?.test(parentKey) === true)) &&
     isName(text, key, parentKey)
   );
 };
@@ -112,13 +112,13 @@ const parentOfNamesWithColon = /^(?:user|metadata|request|roleRef|subjects|owner
 /**
  * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token.
  * `looksLikeToken` accepts a UUID if the text is called `id`. So names may be UUIDs, but not the values of the keys in
- * `parentsByNameKey`, such as the `value` of a toleration.
+ * `parentsOfNames`, such as the `value` of a toleration.
  */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
   (!text.includes(":") || parentOfNamesWithColon.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
-  !looksLikeToken(text, [Object.hasOwn(parentsByNameKey, key) ? key : "id"]);
+  !looksLikeToken(text, [Object.hasOwn(parentsOfNames, key) ? key : "id"]);
 
 /** Matches keys of maps: a plain key, a key of managed fields (`f:…`), or a host with a port. */
 const mapKey = /^(?:(?:f:)?[-\w./]{0,253}|(?:localhost|[-\w]{1,99}\.[-\w./]{1,99}):\d{1,5})$/;

@@ -32,9 +32,9 @@ export const createFieldReadTracker = (): FieldReadTracker => {
   };
 
   /**
-   * Returns a proxy of an object or a list that notes the texts that are read from it by key. `isListFromLoop` is true
-   * if `source` is a list that a loop over an object's members has read. The elements of such a list belong to the
-   * loop, so reads of them are not noted. The members of a map are noted even then, because a rule reads them by name.
+   * Returns a proxy of an object or a list that notes the texts that are read from it by key. What a loop over all
+   * members reads is not noted, because one loop would make the recording keep every text. If such a loop has read the
+   * list `source` (`isListFromLoop`), reads of its elements are not noted either.
    */
   const view = (source: object, isListFromLoop: boolean): object => {
     const knownViews = views[isListFromLoop ? 1 : 0];

@@ -82,7 +82,7 @@ const createObjectCapabilities = ({
     objects.map((object) => [getObjectKey(object), freezeDeep(object)]),
   );
   const requireRecorded = (question: object) => {
-    if (reads && !reads.some((read) => covers(question, read))) throw createUnansweredFailure(question);
+    if (reads && !reads.some((read) => contains(question, read))) throw createUnansweredFailure(question);
   };
   const findRefusal = (kind: ResourceType, { metadata }: KubernetesObject) =>
     refused.find(({ resource, name }) => resource === kind.resource && name === metadata?.name);
@@ -127,7 +127,7 @@ const createAccessCapabilities = ({
   discovery,
 }: RecordedCapabilityAnswers): Pick<Capabilities, "may" | "discover"> => ({
   may: async (access) => {
-    const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...recorded }) => covers(access, recorded));
+    const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => contains(access, asked));
     if (found === undefined) throw createUnansweredFailure(access);
     return toAccessAnswer(found);
   },
@@ -138,7 +138,7 @@ const createAccessCapabilities = ({
 });
 
 const findAnswer = (question: object, recordedAnswers: { answer: HttpsResponse }[]): HttpsResponse => {
-  const found = recordedAnswers.find(({ answer: _, ...recorded }) => covers(question, recorded));
+  const found = recordedAnswers.find(({ answer: _, ...recorded }) => contains(question, recorded));
   if (found === undefined) throw createUnansweredFailure(question);
   return found.answer;
 };
@@ -155,7 +155,8 @@ const createUnansweredFailure = (question: unknown) =>
 /** A replacer for JSON.stringify that leaves out Authorization headers and `connect` options. */
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
-const covers = (question: object, recordedQuestion: object): boolean =>
+/** Reports whether a question is the recorded one. It may have more members, such as options that aren't recorded. */
+const contains = (question: object, recordedQuestion: object): boolean =>
   Object.entries(recordedQuestion).every(
     ([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value),
   );

@@ -163,12 +163,12 @@ const selectElementPaths = (paths: readonly UnredactedPath[], index: number): re
   });
 
 /**
- * Returns the members of a position below another one that say what is unredacted. `paths` are the unredacted paths,
- * without the steps up to the position. An empty path ends there: the value and all values below it are unredacted.
+ * Returns the members `paths` and `isUnredacted` for the position of a value that `container` contains. `paths` are the
+ * paths from this value to unredacted ones. An empty path means this value: all of it is unredacted.
  */
-const followPaths = ({ isUnredacted }: RedactionPosition, paths: readonly UnredactedPath[]) => ({
+const followPaths = (container: RedactionPosition, paths: readonly UnredactedPath[]) => ({
   paths,
-  isUnredacted: isUnredacted || paths.some(({ length }) => length === 0),
+  isUnredacted: container.isUnredacted || paths.some(({ length }) => length === 0),
 });
 
 /** Returns a placeholder such as `redacted0001`. It is a valid name, label and base64. The scheme of a URL is kept. */
@@ -207,12 +207,14 @@ const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
 
 /** Reports whether a text is a secret by the name of its variable or header, or by the argument before it. */
 const isNamedSecret = (text: string, at: RedactionPosition): boolean => {
+  const { holder, parentKey: keyOfHolder, listName } = at;
   const name = getName(at);
-  // In an object, the name is the object's own key, or that of a variable, as in `{ name, value }`. In the name of a
+  // In an object, the name is its member `name`, as in `{ name, value }`, or else the object's key. In the name of a
   // variable, a part of a word is enough, as in PGPASSFILE. In the key of an object, it is not.
-  if (!Array.isArray(at.holder)) return name === at.parentKey ? isSecretName(name) : isSecretVariable(name);
+  if (!Array.isArray(holder)) return name === keyOfHolder ? isSecretName(name) : isSecretVariable(name);
+  // In a list, the name is the argument before the text. In `{ name: PASSWORDS, values }`, `listName` is PASSWORDS.
   return (
-    (at.listName !== "" && isSecretVariable(at.listName)) ||
+    (listName !== "" && isSecretVariable(listName)) ||
     (/^(?:-u|--user)$/.test(name) && /^[^:]*:(?!\d+$)/.test(text)) ||
     // In `["key", "value"]`, `key` is no option, but in `["--key", value]` it is. After `--key=a`, no value follows.
     (/^[^\s=]+$/.test(name) && !text.startsWith("--") && !isBareKey(name) && isSecretName(name))

@@ -14,12 +14,12 @@ export interface AnswerRepeater {
   /**
    * Returns capabilities for the first evaluation. They note what the rule reads, and store each answer for the second.
    */
-  watch(reads: FieldReadTracker): Capabilities;
+  openWatched(reads: FieldReadTracker): Capabilities;
   /**
    * Returns capabilities for the second evaluation, with the stored answers, redacted. The rule's questions may contain
    * redacted text, so answers are found by the number of the question, and the redacted questions are noted.
    */
-  redact(redact: RedactValue): RedactedCapabilities;
+  openRedacted(redact: RedactValue): RedactedCapabilities;
 }
 
 /** Capabilities that give a rule the answers of a review again, with redacted texts. */
@@ -31,19 +31,18 @@ interface RedactedCapabilities {
   isScriptInputRedacted(): boolean;
 }
 
-/** Repeats the answers that a rule got, first to note what it reads, then with redacted texts. */
+/** Repeats a review's answers, `needs`: `openWatched` stores them by question, `openRedacted` gives them redacted. */
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
   /** The answers in the first evaluation, by the question's number. The second evaluation gets the same answers. */
   const answers = new Map<number, unknown>();
   /** The parsed JSON of a service's response, by the response. */
   const contents = new WeakMap<object, unknown>();
   return {
-    watch: ({ watch }) => {
+    openWatched: ({ watch }) => {
       const numberOf = numberQuestions();
       const changed = new Set<string>();
-      return interceptAnswers(
-        createRecordedCapabilities(needs),
-        async (question, ask) => {
+      return interceptAnswers(createRecordedCapabilities(needs), {
+        answer: async (question, ask) => {
           const number = numberOf(question);
           const answer = await ask();
           answers.set(number, answer);
@@ -52,21 +51,21 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           contents.set(answer, content);
           return { ...watch(answer), json: watch(content) };
         },
-        (ledgerKey, value) => {
+        getValue: (ledgerKey, value) => {
           // Only the value before the first change is an answer. Later values come from the rule's own changes.
           if (!changed.has(ledgerKey)) answers.set(numberOf(ledgerKey), value);
           changed.add(ledgerKey);
           return value;
         },
-      );
+      });
     },
-    redact: (redact) => {
+    openRedacted: (redact) => {
       const numberOf = numberQuestions();
       let isScriptInputRedacted = false;
       const changed = new Set<string>();
-      const capabilities = interceptAnswers(
-        createRecordedCapabilities({ reads: [], ...(needs.cluster && { cluster: needs.cluster }) }),
-        async (question, ask) => {
+      const unanswered = createRecordedCapabilities({ reads: [], ...(needs.cluster && { cluster: needs.cluster }) });
+      const redacted = interceptAnswers(unanswered, {
+        answer: async (question, ask) => {
           const number = numberOf(question);
           // If no answer was stored for this question, `ask` throws the usual error for a missing answer.
           if (!answers.has(number)) return ask();
@@ -77,21 +76,22 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           const { body, ...rest } = answer;
           return { ...redact(rest), body: redact.body(body, contents.get(answer)) };
         },
-        (ledgerKey, value) => {
+        getValue: (ledgerKey, value) => {
           // Before its first change, a key has the stored value. Later, it has the value from the rule's own change.
           if (changed.has(ledgerKey)) return value;
           changed.add(ledgerKey);
           return redact(answers.get(numberOf(ledgerKey)));
         },
-      );
-      const { capabilities: noted, noted: listNoted } = noteAnswers({
-        ...capabilities,
+      });
+      // The recording is made of the redacted questions and answers, so these are noted.
+      const { capabilities, noted } = noteAnswers({
+        ...redacted,
         cue: (source, evaluate) => {
           isScriptInputRedacted ||= hasPlaceholder(source);
-          return capabilities.cue(source, evaluate);
+          return redacted.cue(source, evaluate);
         },
       });
-      return { capabilities: noted, noted: listNoted, isScriptInputRedacted: () => isScriptInputRedacted };
+      return { capabilities, noted, isScriptInputRedacted: () => isScriptInputRedacted };
     },
   };
 };
@@ -101,13 +101,18 @@ type Question = readonly [verb: string, ...args: unknown[]];
 
 /**
  * Returns capabilities whose calls go through `answer`. Only calls of `cue` don't, because the arguments alone
- * determine their results. `restoreValue` gets a key of the ledger and its value, and returns the value that the rule's
- * change gets.
+ * determine their results. In a change of the ledger, a rule gets the values that `getValue` returns for the keys: it
+ * can return the value of the recorded review instead of `present`, the value in this evaluation.
  */
 const interceptAnswers = (
   capabilities: Capabilities,
-  answer: (question: Question, ask: () => Promise<unknown>) => Promise<unknown>,
-  restoreValue: (ledgerKey: string, value: unknown) => unknown,
+  {
+    answer,
+    getValue,
+  }: {
+    answer(question: Question, ask: () => Promise<unknown>): Promise<unknown>;
+    getValue(ledgerKey: string, present: unknown): unknown;
+  },
 ): Capabilities => ({
   ...interceptCalls(capabilities, (verb, args, ask) => {
     if (verb === "cue") return ask();
@@ -117,13 +122,13 @@ const interceptAnswers = (
       ask,
     );
   }),
-  ledger: (rule, reach) => ({
+  ledger: (...ruleAndReach) => ({
     change: (keys, change, seconds) =>
-      capabilities.ledger(rule, reach).change(
+      capabilities.ledger(...ruleAndReach).change(
         keys,
-        (kept: Parameters<typeof change>[0]) =>
-          // The cast is safe: a restored value is what this key had before.
-          change(keys.map((key, index) => restoreValue(key, kept[index])) as typeof kept),
+        (present: Parameters<typeof change>[0]) =>
+          // The cast is safe: `getValue` returns a value that this key had before.
+          change(keys.map((key, index) => getValue(key, present[index])) as typeof present),
         seconds,
       ),
   }),

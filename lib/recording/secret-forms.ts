@@ -76,7 +76,7 @@ export const looksLikeToken = (text: string, names: readonly string[]): boolean 
   tokenStart.test(text) || seemsRandom(text, names);
 
 const nameInText = /(-{0,2})([A-Za-z_][\w.-]*)/g;
-// These patterns match the text after a name that gives it a value.
+// Each of these patterns is tested at the end of a name. It matches one way in which a text gives a value to the name.
 /** An assignment, such as `: "abc"` or `= abc`, but no comparison (`==`, `=~`). */
 const assigned = /(?:\\{0,3}["'])?\]?\s{0,9}(?::|=>|=(?![=~]))\s*(?!(?:true|false)\b)\S/y;
 /**
@@ -166,10 +166,10 @@ export const isRandom = (text: string): boolean =>
   // Repeated characters and alphabets, as in examples, don't count.
   hasRandomChunk(text.replace(/(\w)\1{4,}|abcdefgh\w{0,18}/g, "$1"));
 
-/** Reports whether a text has a random token, with or without slashes. */
+/** Reports whether a text has a random token. Oddity is the fraction of pairs of letters that are unusual in words. */
 const hasRandomChunk = (text: string): boolean =>
   (text.match(/[\w+=-]{12,}/g) ?? []).some((chunk) => isRandomChunk(chunk, /* minOddity */ 0.25)) ||
-  // A token in base64 may contain slashes. Unlike a path, it contains hardly any words.
+  // A token in base64 may contain slashes. Unlike a path, it consists mainly of odd runs, which look like no words.
   (text.match(/[\w+=/-]{20,}/g) ?? []).some(
     (chunk) =>
       chunk.includes("/") &&

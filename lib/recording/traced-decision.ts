@@ -7,21 +7,21 @@ import { type AnswerRepeater, createAnswerRepeater } from "./repeated-answers.ts
 
 export interface EvaluationReadsAndAnswers {
   reads: FieldReadTracker;
-  /** The answers that the rule got from the cluster and services; undefined if the rule has no needs. */
-  answers?: AnswerRepeater | undefined;
+  /** Repeats the answers that the rule got from the cluster and services; undefined if the rule has no needs. */
+  repeater?: AnswerRepeater | undefined;
 }
 
 /** Returns the repeater of the answers that a rule got; undefined if it has no needs. */
-export const createRepeater = ({ needs }: RecordedEvaluation): AnswerRepeater | undefined =>
+export const createRepeaterIfNeeded = ({ needs }: RecordedEvaluation): AnswerRepeater | undefined =>
   POSTERN_NEEDS && needs ? createAnswerRepeater(needs) : undefined;
 
-/** Evaluates the rule again with views of its inputs, to find out which texts the rule reads. Drops the outcome. */
+/** Evaluates the rule again with the answers that it got, to note in `reads` what it reads. Drops the outcome. */
 export const repeatEvaluationToTrackReads = async (
   evaluation: RecordedEvaluation,
   reads: FieldReadTracker,
 ): Promise<EvaluationReadsAndAnswers> => {
   const { rule, phase, request, context } = evaluation;
-  const answers = createRepeater(evaluation);
+  const repeater = createRepeaterIfNeeded(evaluation);
   const { watch } = reads;
   const decide = rule[phase];
   const evaluateWatched: Rule["mutate"] = (object, ruleContext) => {
@@ -32,11 +32,11 @@ export const repeatEvaluationToTrackReads = async (
     reads.close();
     return verdict;
   };
-  const capabilities = answers?.watch(reads);
+  const capabilities = repeater?.openWatched(reads);
   await evaluateRule({ ...rule, [phase]: evaluateWatched }, phase, request, {
     ...context,
     mode: "enforce",
     capabilities,
   });
-  return { reads, answers };
+  return { reads, repeater };
 };
