@@ -127,7 +127,7 @@ export interface HttpsResponse {
   /** The response headers by name; present only if the request had `withHeaders`. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
-  /** The parsed body, in a repeated evaluation that tracks what the rule reads. Rules use `parseAnswer` instead. */
+  /** The parsed body; only while a recording repeats a review to see what the rule reads. Rules use `parseAnswer`. */
   json?: unknown;
 }
 
@@ -189,8 +189,8 @@ export interface ObjectPage {
 }
 
 /**
- * Which reviews share the values of a rule's ledger: those of one cluster, in all functions; those of all clusters; or
- * those of one cluster in this process. The default is "cluster".
+ * The reviews that share the values in a rule's ledger, which keeps them from one review to another: those of one
+ * cluster ("cluster", the default), of all clusters ("clusters"), or of one cluster in one process ("process").
  */
 export type LedgerReach = "cluster" | "clusters" | "process";
 

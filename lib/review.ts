@@ -120,6 +120,7 @@ const versions = ["v1", "v1beta1"] as const;
 type Fault = readonly [path: string, expected: string];
 type Check = (value: unknown) => Fault | undefined;
 
+/** Returns a check. For a wrong value, a check returns a path in the value, "" for the whole, and what is expected. */
 const expectValue =
   (expected: string, test: (value: unknown) => boolean): Check =>
   (value) =>
@@ -269,7 +270,7 @@ const parseBody = (body: string, parse: ParseJson): unknown => {
   try {
     return parse(body);
   } catch (error) {
-    // Only `exactJson` recurses.
+    // JSON.parse doesn't recurse. exactJson.parse, which reads large integers exactly, does, and may exceed the stack.
     if (error instanceof RangeError)
       throw new Failure(413, "the body has an integer beyond 2^53 and is nested too deep to read it exactly");
     // V8 quotes the text around the error, which may be a secret; the position, where V8 has one, is enough.

@@ -44,7 +44,7 @@ export type RuleContext<Object, Settings, N extends Needs, Upstream extends obje
   variant?: string | undefined;
   now: Date;
 } & Answers<N> &
-  /** The entries of the rule's `since` that apply to the cluster's minor version of Kubernetes, merged. */
+  /** The rule's `since` for the cluster's version of Kubernetes: data that differ between versions of upstream. */
   ([keyof Upstream] extends [never] ? unknown : { upstream: Readonly<Upstream> });
 
 /** The argument of a rule's `reconcile`. Times are in milliseconds since 1970. */
@@ -61,8 +61,8 @@ interface WebhookEntryFields<Settings> {
   /** The entry's CEL matchConditions. They only save calls: without them, the rule must return the same verdicts. */
   matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;
   /**
-   * Conditions with CEL's `authorizer`, such as `!authorizer.….allowed()`. They are true for a user without the right
-   * that would authorize the request. Only then, the API server calls the function, which denies the request.
+   * The right that authorizes a request, as conditions that are true for users without it, such as CEL's
+   * `!authorizer.….allowed()`. Only for these users, the API server calls the function, which denies the request.
    */
   authorizedBy?: OfSettings<PerPhase<NamedConditions>, Settings>;
   namespaceSelector?: OfSettings<LabelSelector, Settings>;

@@ -29,8 +29,8 @@ export const typeMetaKeys = ["apiVersion", "kind"];
 export type SettingChoices = Readonly<Record<string, readonly string[]>>;
 
 /**
- * Examples of a list's elements, or of the values of a map with any keys, by the path of the list or map. In a path,
- * `*` stands for each element, as in `quotas.*.labels`.
+ * By the path of a list, or of a map with any keys: an example, whose type each element or value must have. It is for
+ * an empty default, which shows no type. In a path, `*` stands for each element, as in `quotas.*.labels`.
  */
 export type SettingElements = Readonly<Record<string, unknown>>;
 
