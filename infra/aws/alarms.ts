@@ -1,6 +1,7 @@
 import { CloudWatch, type MetricAlarm, paginateDescribeAlarms } from "#aws/client-cloudwatch";
-import { getAwsDomain } from "#lib/cluster/credentials.ts";
+import { sendRequest } from "#lib/cluster/https-request.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
+import { findServiceUrl, openAwsClient } from "./client.ts";
 import { alarmType, type StageStack } from "./stack.ts";
 
 /** The number of names that one call of DescribeAlarms takes. */
@@ -33,7 +34,7 @@ export const createStageAlarmsReader = (
   readIdentity: () => Promise<AwsKeys>,
 ): StageAlarmsReader => ({
   list: async () => {
-    const client = new CloudWatch({ maxAttempts: 5 });
+    const client = openAwsClient(CloudWatch, { maxAttempts: 5 });
     const resources = await stack.listResources();
     const names = resources.flatMap(({ type, name }) => (type === alarmType ? [name] : []));
     const found: StageAlarm[] = [];
@@ -60,18 +61,13 @@ const readAlarm = (properties: MetricAlarm): StageAlarm => {
 
 /** Returns how many confirmed subscriptions an SNS topic has; undefined if there is no such topic. Uses no SDK. */
 const countSubscriptions = async (topic: string, identity: AwsKeys): Promise<number | undefined> => {
-  const { AWS_ENDPOINT_URL_SNS, AWS_ENDPOINT_URL } = process.env;
   const [, , , region = ""] = topic.split(":");
-  const { origin, host } = new URL(
-    AWS_ENDPOINT_URL_SNS ?? AWS_ENDPOINT_URL ?? `https://sns.${region}.${getAwsDomain(region)}`,
-  );
+  const { origin, host } = findServiceUrl("SNS", region);
   const query = { Action: "GetTopicAttributes", TopicArn: topic, Version: "2010-03-31" };
   const headers = signHeaders({ method: "GET", host, path: "/", query, service: "sns", region }, identity, new Date());
-  const answer = await fetch(`${origin}/?${new URLSearchParams(query)}`, {
-    headers,
-    signal: AbortSignal.timeout(10_000),
-  });
-  const text = await answer.text();
+  const url = `${origin}/?${new URLSearchParams(query)}`;
+  const answer = await sendRequest(url, { method: "GET", headers }, undefined, Date.now() + 10_000);
+  const text = answer.body;
   if (answer.status === 404) return undefined;
   const [, count] = /<key>SubscriptionsConfirmed<\/key>\s*<value>(\d+)</.exec(text) ?? [];
   if (count !== undefined) return Number(count);

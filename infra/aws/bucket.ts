@@ -1,6 +1,7 @@
 import { type BucketLocationConstraint, GetObjectCommand, paginateListObjectsV2, S3 } from "#aws/client-s3";
 import { toMap } from "#lib/json.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { openAwsClient } from "./client.ts";
 import { isErrorNamed } from "./errors.ts";
 import { getPartition } from "./identity.ts";
 
@@ -39,7 +40,7 @@ export interface StageBucket {
 }
 
 /** Returns an S3 client. Without a region, the SDK reads the region from the environment. */
-export const openS3 = (region?: string) => new S3({ maxAttempts: 5, ...(region && { region }) });
+export const openS3 = (region?: string) => openAwsClient(S3, { maxAttempts: 5, region });
 
 /** Reads and writes objects of an S3 bucket. `write` returns false if its condition isn't fulfilled. */
 export const openBucket = (Bucket: string, client = openS3()): StageBucket => ({

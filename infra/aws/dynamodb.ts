@@ -3,6 +3,7 @@ import { callAwsJsonApi } from "#lib/cluster/credentials.ts";
 import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
 import type { AwsKeys } from "#lib/cluster/signature.ts";
 import { parseJson, toMap } from "#lib/json.ts";
+import { isFromAws } from "./client.ts";
 import type { StageLockGuard } from "./guard.ts";
 
 /** Calls an operation of DynamoDB, and returns its answer. Throws an error that has the name of DynamoDB's error. */
@@ -26,13 +27,15 @@ export const createDynamoDbClient =
     for (let attempt = 1; ; attempt++) {
       if (!operation.startsWith("Describe")) await guard.check();
       const sources = { identity: () => keys, ask: sendRequest };
-      const { status, body: text } = await callAwsJsonApi(call, Date.now() + answerMilliseconds, sources).catch(
-        (error) => ({
-          status: 0,
-          body: JSON.stringify({ __type: "TimeoutError", message: requireUnansweredError(error).message }),
-        }),
-      );
+      const answer = await callAwsJsonApi(call, Date.now() + answerMilliseconds, sources).catch((error) => ({
+        status: 0,
+        headers: {},
+        body: JSON.stringify({ __type: "TimeoutError", message: requireUnansweredError(error).message }),
+      }));
+      const { status, headers = {}, body: text } = answer;
       const content = toMap(parseJson(text));
+      if (status === 200 && !isFromAws(status, headers))
+        throw createError(status, { message: "the answer of DynamoDB is not from AWS" });
       if (status === 200) return content;
       const error = createError(status, content);
       const isTemporary = status === 0 || status >= 500 || /Throttl/.test(error.name);

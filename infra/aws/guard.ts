@@ -1,3 +1,5 @@
+import type { AwsClient, SendToAws } from "./client.ts";
+
 /** Is called before each change in AWS or in a cluster, and checks that this command still has the stage's lock. */
 export interface StageLockGuard {
   /** Throws if this command has lost the stage's lock. Does nothing if the command has not taken a lock. */
@@ -6,16 +8,10 @@ export interface StageLockGuard {
   signal?: AbortSignal | undefined;
 }
 
-/** Any client of the AWS SDK. The types of middleware differ by service, so they are unknown here. */
-interface Client {
-  middlewareStack: { add(middleware: unknown, options: unknown): void };
-}
-type Send = (request: unknown) => Promise<unknown>;
-
 /** Makes an AWS client check the stage's lock before each request that changes something, also before each retry. */
-export const guardAwsClient = <T extends Client>(client: T, guard: StageLockGuard): T => {
+export const guardAwsClient = <T extends AwsClient>(client: T, guard: StageLockGuard): T => {
   const guardRequests =
-    (next: Send, { commandName = "" }: { commandName?: string }): Send =>
+    (next: SendToAws, { commandName = "" }: { commandName?: string }): SendToAws =>
     async (request) => {
       if (!/^(Get|List|Describe|Head|Invoke)/.test(commandName)) await guard.check();
       return next(request);

@@ -1,10 +1,12 @@
 import { readFile } from "node:fs/promises";
 import { parse } from "yaml";
-import { createRenewedSource, getAwsDomain } from "#lib/cluster/credentials.ts";
+import { createRenewedSource } from "#lib/cluster/credentials.ts";
+import { sendRequest } from "#lib/cluster/https-request.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 import { toMap } from "#lib/json.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getConfigFile } from "../cli/roots.ts";
+import { findServiceUrl } from "./client.ts";
 
 /** The identity of a stage. Stages with the same name in different accounts or regions are different stages. */
 export interface StageIdentity {
@@ -39,21 +41,18 @@ const askSts = async (
   region: string,
   what: string,
 ): Promise<{ status: number; text: string; complain(): never }> => {
-  const { AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL } = process.env;
-  const { origin, host } = new URL(
-    AWS_ENDPOINT_URL_STS || AWS_ENDPOINT_URL || `https://sts.${region}.${getAwsDomain(region)}`,
-  );
+  const { origin, host } = findServiceUrl("STS", region);
   const parameters = { ...query, Version: "2011-06-15" };
   const request = { method: "GET", host, path: "/", query: parameters, service: "sts", region };
-  const fail = (why: string) => {
+  const fail = (why: string): never => {
     throw new Complaint(`${what}: ${why}`, 3);
   };
-  const answer = await fetch(`${origin}/?${new URLSearchParams(parameters)}`, {
-    headers: signHeaders(request, identity, new Date()),
-    signal: AbortSignal.timeout(10_000),
-  }).catch((error) => fail(toSentence(error.cause ?? error)));
-  const text = await answer.text().catch((error) => fail(toSentence(error)));
-  const { status } = answer;
+  const url = `${origin}/?${new URLSearchParams(parameters)}`;
+  const headers = signHeaders(request, identity, new Date());
+  const deadline = Date.now() + 10_000;
+  const { status, body: text } = await sendRequest(url, { method: "GET", headers }, undefined, deadline).catch(
+    (error) => fail(toSentence(error)),
+  );
   const complain = () => fail(toSentence(/<Message>([^<]*)/.exec(text)?.[1] ?? `it answers ${status}`));
   return { status, text, complain };
 };

@@ -10,6 +10,7 @@ import { toMap } from "#lib/json.ts";
 import { buildFunctionName, findRuleOfLogicalId } from "../catalogue/rule-names.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
+import { openAwsClient } from "./client.ts";
 import { createFallbackForErrorNamed, isErrorNamed } from "./errors.ts";
 import {
   createFunctionUpdater,
@@ -133,7 +134,7 @@ export interface StageFunctions {
 const alias = "live";
 
 /** Opens a client for Lambda's API, which accepts 15 calls per second. The client slows down if AWS throttles it. */
-export const openLambda = (): Lambda => new Lambda({ maxAttempts: 10, retryMode: "adaptive" });
+export const openLambda = (): Lambda => openAwsClient(Lambda, { maxAttempts: 10, retryMode: "adaptive" });
 
 /** Opens a stage's Lambda functions. Its stack lists them. `maxWaitSeconds` limits the wait for each update. */
 export const openStageFunctions = (

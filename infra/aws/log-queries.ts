@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { CloudWatchLogs } from "#aws/client-cloudwatch-logs";
 import { Complaint } from "../cli/complaint.ts";
+import { openAwsClient } from "./client.ts";
 import { createFallbackForErrorNamed } from "./errors.ts";
 
 /** A row in the result of a query: the values by field. Fields without a value are absent. */
@@ -50,7 +51,7 @@ export const openLogGroups = (client: CloudWatchLogs): StageLogGroups => {
 };
 
 /** Queries the logs of a stage with CloudWatch Logs Insights. */
-export const createStageLogReader = (client = new CloudWatchLogs({ maxAttempts: 8 })): StageLogReader => ({
+export const createStageLogReader = (client = openAwsClient(CloudWatchLogs, { maxAttempts: 8 })): StageLogReader => ({
   query: async (logGroupName, queryString, from, to) => {
     const startTime = Math.floor(from.getTime() / 1000);
     const endTime = Math.max(startTime, Math.ceil(to.getTime() / 1000));

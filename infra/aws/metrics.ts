@@ -1,5 +1,7 @@
 import { CloudWatch, type MetricDataQuery, paginateGetMetricData } from "#aws/client-cloudwatch";
 
+import { openAwsClient } from "./client.ts";
+
 /** A query for one CloudWatch metric. */
 export interface CloudWatchMetricQuery {
   namespace: "AWS/Lambda" | "AWS/DynamoDB" | "Postern";
@@ -20,7 +22,9 @@ const minute = 60_000;
 const maxQueries = 500;
 
 /** Reads sums of metrics over a time span from CloudWatch. */
-export const createStageMetricsReader = (client = new CloudWatch({ maxAttempts: 5 })): StageMetricsReader => ({
+export const createStageMetricsReader = (
+  client = openAwsClient(CloudWatch, { maxAttempts: 5 }),
+): StageMetricsReader => ({
   ask: async (queries, from, to) => {
     const [start, end] = [Math.floor(from.getTime() / minute) * minute, Math.ceil(to.getTime() / minute) * minute];
     const names = Object.keys(queries) as (keyof typeof queries)[];

@@ -1,4 +1,5 @@
 import { SSM } from "#aws/client-ssm";
+import { openAwsClient } from "./client.ts";
 import { createFallbackForErrorNamed } from "./errors.ts";
 
 /** The parameters of a stage in SSM. */
@@ -11,7 +12,7 @@ export interface StageParameterStore {
 }
 
 /** Opens a stage's parameters in SSM. All parameters are stored encrypted (SecureString). */
-export const openParameters = (stage: string, client = new SSM({ maxAttempts: 5 })): StageParameterStore => {
+export const openParameters = (stage: string, client = openAwsClient(SSM, { maxAttempts: 5 })): StageParameterStore => {
   const buildPath = (name: string) => `/postern/${stage}/${name}`;
   const put = (name: string, Value: string, Overwrite: boolean) =>
     client.putParameter({ Name: buildPath(name), Value, Type: "SecureString", Overwrite });

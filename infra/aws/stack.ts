@@ -17,6 +17,7 @@ import {
 import { toList, toMap } from "#lib/json.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getProjectRoot, packageRoot } from "../cli/roots.ts";
+import { openAwsClient } from "./client.ts";
 import type { StageLockGuard } from "./guard.ts";
 
 /** A CloudFormation template. */
@@ -159,7 +160,7 @@ export const replacePackagedTemplate = async (template: StackTemplate): Promise<
 /** Reads, deploys and deletes the CloudFormation stack of a stage. */
 export const openStack = (
   stage: string,
-  client = new CloudFormation({ maxAttempts: 5 }),
+  client = openAwsClient(CloudFormation, { maxAttempts: 5 }),
   guard?: StageLockGuard,
 ): StageStack => {
   const StackName = `postern-${stage}`;

@@ -8,6 +8,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { stagePattern } from "../cli/options.ts";
 import { createStageAlarmsReader, type StageAlarmsReader } from "./alarms.ts";
 import { openBucket, openS3, type StageBucket } from "./bucket.ts";
+import { openAwsClient } from "./client.ts";
 import { toCredentialsComplaint } from "./credentials.ts";
 import { createDynamoDbClient } from "./dynamodb.ts";
 import { guardAwsClient, type StageLockGuard } from "./guard.ts";
@@ -53,8 +54,8 @@ export const createAwsStageClients = (name: string): AwsStage => {
   const guard: StageLockGuard = { check: async () => {} };
   const lambda = guardAwsClient(openLambda(), guard);
   const s3 = guardAwsClient(openS3(), guard);
-  const ssm = guardAwsClient(new SSM({ maxAttempts: 5 }), guard);
-  const stack = openStack(name, guardAwsClient(new CloudFormation({ maxAttempts: 5 }), guard), guard);
+  const ssm = guardAwsClient(openAwsClient(SSM, { maxAttempts: 5 }), guard);
+  const stack = openStack(name, guardAwsClient(openAwsClient(CloudFormation, { maxAttempts: 5 }), guard), guard);
   const readIdentity = async (): Promise<AwsKeys> => {
     const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials().catch(async (error) => {
       throw await toCredentialsComplaint(error);
@@ -75,7 +76,7 @@ export const createAwsStageClients = (name: string): AwsStage => {
     ledger: openLedgerTable(name, createDynamoDbClient(readIdentity, readRegion, guard)),
     metrics: createStageMetricsReader(),
     logs: createStageLogReader(),
-    logGroups: openLogGroups(guardAwsClient(new CloudWatchLogs({ maxAttempts: 5 }), guard)),
+    logGroups: openLogGroups(guardAwsClient(openAwsClient(CloudWatchLogs, { maxAttempts: 5 }), guard)),
     alarms: createStageAlarmsReader(stack, readIdentity),
     openStageBucket: async () => {
       const bucket = await stack.findBucket();
@@ -116,8 +117,9 @@ const openPinnedStage = async (name: string, worksWithoutAws: boolean): Promise<
   if (worksWithoutAws) return openStageInEmergency(stage, pin);
   // Reading the identity here reports missing credentials once, before any call of AWS does.
   await stage.readIdentity();
+  const region = await stage.readRegion();
   if (pin === undefined) return stage;
-  requirePinned(name, pin, "region", await stage.readRegion());
+  requirePinned(name, pin, "region", region);
   requirePinned(name, pin, "account", (await stage.readStageIdentity()).account);
   return stage;
 };
@@ -152,8 +154,9 @@ export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Pr
     return await act();
   } catch (error) {
     if (error instanceof Complaint || !isAwsError(error)) throw error;
-    const remedy = isRegionMissing(error) ? "; set AWS_REGION, or a region in the AWS profile" : "";
-    throw new Complaint(`AWS: ${toSentence(error)}${remedy}`, 3);
+    if (isRegionMissing(error))
+      throw new Complaint("AWS: Region is missing; set AWS_REGION, or a region in the AWS profile", 3);
+    throw new Complaint(`AWS: ${toSentence(error)}`, 3);
   }
 };
 
@@ -165,4 +168,5 @@ const isAwsError = (error: unknown): boolean =>
     isRegionMissing(error) ||
     /region not accepted/i.test(error.message));
 
-const isRegionMissing = (error: unknown): boolean => error instanceof Error && /region is missing/i.test(error.message);
+const isRegionMissing = (error: unknown): boolean =>
+  error instanceof Error && /region is missing|region not accepted: region=""/i.test(error.message);

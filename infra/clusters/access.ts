@@ -167,7 +167,7 @@ const describeEksCluster = async (
   const { status, content, sentence } = await openEks(connect, readIdentity)();
   if (status === 200) return toMap(content.cluster);
   const remedy = status === 403 ? "; allow eks:DescribeCluster, or name server and ca in its connect" : "";
-  throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${status}): ${sentence}${remedy}`, 1);
+  throw new Complaint(`EKS doesn't describe cluster ${eks} in ${region} (${status}): ${sentence}${remedy}`, 3);
 };
 
 /** Reads the options --kubeconfig and --context. Throws if --context is given for several clusters. */

@@ -96,7 +96,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
   const fail = (answer: HttpsAnswer | UnansweredError, what?: string) =>
     new Complaint(
       `cluster ${cluster}: ${describeFailure(answer, connection, what)}`,
-      answer instanceof UnansweredError ? 3 : 1,
+      answer instanceof UnansweredError || answer.status < 400 ? 3 : 1,
     );
   const send = async (path: string, request?: ApiServerRequest): Promise<HttpsAnswer> => {
     const answer = await ask(path, Number.POSITIVE_INFINITY, request).catch(requireUnansweredError);
@@ -193,6 +193,9 @@ export const describeFailure = (
   const { status } = answer;
   const why = hideUrlKeys(toOneLine(getFailureReason(answer)));
   if (status === 401) return `the API server doesn't accept the credentials (401: ${why}); ${credentialsAdvice}`;
+  // A proxy or a login page answers 200, or redirects.
+  if (what !== undefined && status < 400)
+    return `${server} has an answer (${status}) that is not from an API server: ${why}`;
   const remedy = status === 403 ? suggestRemedy(why) : "";
   if (what !== undefined) return `the API server refuses ${what} (${status}): ${why}${remedy}`;
   return `the API server answers ${status}${why === "" ? "" : `: ${why}`}${remedy}`;

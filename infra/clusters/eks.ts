@@ -1,7 +1,7 @@
-import { getAwsDomain } from "#lib/cluster/credentials.ts";
 import { requireUnansweredError, sendRequest } from "#lib/cluster/https-request.ts";
 import { type AwsKeys, signHeaders } from "#lib/cluster/signature.ts";
 import { parseJson, toMap } from "#lib/json.ts";
+import { findServiceUrl, isFromAws } from "../aws/client.ts";
 import type { StageLockGuard } from "../aws/guard.ts";
 import { createRoleIdentity } from "../aws/identity.ts";
 import { Complaint, toSentence } from "../cli/complaint.ts";
@@ -40,7 +40,7 @@ export const openEks = (
   const readKeys = chooseEksIdentity(connect, readIdentity);
   return async ({ method = "GET", path = [], query = {}, body } = {}) => {
     if (method !== "GET") await guard?.check();
-    const base = findEksAddress(region);
+    const base = findServiceUrl("EKS", region);
     const parts = ["clusters", eks, ...path].map(encodeURIComponent);
     const root = base.pathname.replace(/\/$/, "");
     const text = body === undefined ? undefined : JSON.stringify(body);
@@ -63,15 +63,11 @@ export const openEks = (
       Date.now() + 10_000,
     ).catch(requireUnansweredError);
     if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${toSentence(answer)}`, 3);
+    if (!isFromAws(answer.status, answer.headers ?? {}))
+      throw new Complaint(`the answer of EKS at ${base.origin}, with the status ${answer.status}, is not from AWS`, 3);
     const content = toMap(parseJson(answer.body));
     const { message } = content;
     const sentence = toSentence(typeof message === "string" ? message : answer.body.slice(0, 200));
     return { status: answer.status, content, sentence };
   };
-};
-
-/** Returns the URL of the EKS API. The environment variables are those with which the AWS SDKs replace it, too. */
-const findEksAddress = (region: string): URL => {
-  const { AWS_ENDPOINT_URL_EKS, AWS_ENDPOINT_URL } = process.env;
-  return new URL(AWS_ENDPOINT_URL_EKS || AWS_ENDPOINT_URL || `https://eks.${region}.${getAwsDomain(region)}`);
 };

@@ -1,6 +1,13 @@
 import { runInStage } from "../aws/stage.ts";
 import { findRuleByNameOrPlugin } from "../catalogue/rule-names.ts";
-import { type Command, commonCommandOptions, type ParsedOptions, writeJson, writeOutput } from "../cli/command.ts";
+import {
+  type Command,
+  commonCommandOptions,
+  type ParsedOptions,
+  writeJson,
+  writeNote,
+  writeOutput,
+} from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
 import { clusterAccessOptions, parseDurationMilliseconds, readListOption, stageOption } from "../cli/options.ts";
@@ -65,7 +72,10 @@ export default {
   async run({ options }) {
     const project = await readDeploymentConfig(options);
     const stop = new AbortController();
-    const halt = () => stop.abort();
+    const halt = () => {
+      writeNote("interrupted; what is being changed is ended first, and a second signal ends the command at once");
+      stop.abort();
+    };
     // Mistakes in options are reported before AWS is called.
     const chosen = {
       ...project,
@@ -102,6 +112,8 @@ export default {
         job.progress.say(await deployStage(job, show));
       } finally {
         for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, halt);
+        // A call that has no answer yet would keep the process alive. The timer itself doesn't.
+        if (stop.signal.aborted) setTimeout(() => process.exit(), 1000).unref();
       }
       return 0;
     });

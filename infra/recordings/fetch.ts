@@ -9,7 +9,10 @@ import type { LocalRecordingWriter } from "./local-store.ts";
 /** Parses an address such as `s3://my-bucket/prod`. */
 export const parseS3Address = (address: string): { bucket: string; prefix: string } => {
   const [, bucket, prefix = ""] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(address) ?? [];
-  if (bucket === undefined) throw new Complaint(`--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`);
+  if (bucket === undefined)
+    throw new Complaint(
+      `--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"; the name of a bucket has 3 to 63 lower-case letters, digits, dots and hyphens`,
+    );
   return { bucket, prefix };
 };
 

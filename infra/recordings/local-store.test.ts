@@ -246,10 +246,10 @@ describe("recordings in a bucket", () => {
   ];
   for (const [address, expected] of addresses)
     it(`may be at ${address}`, () => assert.deepEqual(parseS3Address(address), expected));
-  for (const address of ["reviews", "s3:/reviews", "s3://", "s3://A/b", "https://a.example"])
+  for (const address of ["reviews", "s3:/reviews", "s3://", "s3://A/b", "s3://ab", "https://a.example"])
     it(`can't be at ${address}`, () =>
       assert.throws(() => parseS3Address(address), {
-        message: `--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"`,
+        message: `--from takes s3://BUCKET or s3://BUCKET/PREFIX, not "${address}"; the name of a bucket has 3 to 63 lower-case letters, digits, dots and hyphens`,
       }));
   it("recordings in a bucket may be limited by age", () => {
     assert.deepEqual(["90m", "24h", "7d"].map(parseAgeToMilliseconds), [5_400_000, 86_400_000, 604_800_000]);

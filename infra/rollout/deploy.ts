@@ -19,7 +19,13 @@ import {
 } from "./preparation.ts";
 import { readOrCreateKeyring, toPublicKeys } from "./stage/keyring.ts";
 import { completeLedger } from "./stage/ledger-table.ts";
-import { getPersonOrPipelineName, lockStage, type StageLock } from "./stage/lock.ts";
+import {
+  getPersonOrPipelineName,
+  lockStage,
+  requireNotInterrupted,
+  type StageLock,
+  stopWaitingWhenInterrupted,
+} from "./stage/lock.ts";
 import { openTargetCluster, requireOwnEntries } from "./targets.ts";
 import { moveEveryAlias } from "./versions/deploy-aliases.ts";
 import { publishVersions } from "./versions/new-versions.ts";
@@ -46,16 +52,18 @@ export const deployStage = async (
   show: (plan: DeploymentPlan) => Promise<void>,
   build = packageStage,
 ): Promise<string> => {
-  await createStageBucket(job);
-  return lockStage(job.stage, "postern deploy", async (lock) => {
-    const prepared = await prepareDeployment(job, await readOrCreateKeyring(job.stage.parameters), build);
+  const prepare = async () => prepareDeployment(job, await readOrCreateKeyring(job.stage.parameters), build);
+  await stopWaitingWhenInterrupted(createStageBucket(job), job.signal);
+  const act = async (lock: StageLock) => {
+    const prepared = await stopWaitingWhenInterrupted(prepare(), job.signal);
     await show(prepared.plan);
     const result = await (changesNothing(prepared.plan) ? completeRelease(prepared) : rollOut(prepared, lock));
     const unrepaired = prepared.plan.differences.filter(({ command }) => command !== undefined);
     if (unrepaired.length === 0) return result;
     const lines = [`${result}, but AWS is not as it was deployed:`, ...formatDifferences(unrepaired)];
     throw new Complaint(lines.join("\n"), 1);
-  });
+  };
+  return lockStage(job.stage, "postern deploy", act, { signal: job.signal });
 };
 
 /**
@@ -121,7 +129,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   const orphans = findOrphanedByCluster(prepared);
   /** Throws if the user has interrupted the command, or if another command has the lock. */
   const requireMayContinue = async () => {
-    if (job.signal?.aborted) throw new Complaint("interrupted; run the command again to continue", 1);
+    requireNotInterrupted(job.signal);
     await lock.check();
   };
   await repairDifferences(prepared);

@@ -128,7 +128,7 @@ export const startServer = async (
       );
     });
     if (reply === undefined) incoming.socket.destroy();
-    else response.writeHead(reply.status, reply.headers).end(reply.body);
+    else response.writeHead(reply.status, { "x-amzn-requestid": "stand-in", ...reply.headers }).end(reply.body);
   });
   const url = `http://127.0.0.1:${await listen(server)}`;
   return { url, stop: () => close(server) };

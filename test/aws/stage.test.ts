@@ -627,6 +627,8 @@ describe("an error of the AWS SDK", () => {
   it("an error of the AWS SDK is reported, with a remedy for a missing region", async () => {
     const sentence = "AWS: Region is missing; set AWS_REGION, or a region in the AWS profile";
     assert.equal(await reportError(new Error("Region is missing")), sentence);
+    const empty = 'Region not accepted: region="" is not a valid hostname component.';
+    assert.equal(await reportError(new Error(empty)), sentence);
     const denied = Object.assign(new Error("you may not"), { $metadata: {} });
     assert.equal(await reportError(denied), "AWS: you may not");
   });

@@ -605,7 +605,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
           proxy.faults.push({ status: 200, body });
           await assert.rejects(
             faulty.get(validating),
-            expectComplaint(/refuses to show the ValidatingWebhookConfiguration postern \(200\)/),
+            expectComplaint(/ has an answer \(200\) that is not from an API server: /),
           );
         }
         proxy.faults.push({ status: 404, body: "404 page not found" });

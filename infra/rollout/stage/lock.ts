@@ -53,6 +53,8 @@ export interface StageLock {
 interface StageLockOptions {
   /** Takes the lock even if another command has it. That command stops before its next change. */
   overriding?: boolean;
+  /** Is aborted when the user interrupts the command. */
+  signal?: AbortSignal | undefined;
   /** Runs the command without a lock if the stage has no bucket. */
   mayLackBucket?: boolean;
 }
@@ -65,10 +67,10 @@ export const lockStage = async <T>(
   stage: AwsStage,
   what: string,
   act: (lock: StageLock) => Promise<T>,
-  { overriding = false, mayLackBucket = false }: StageLockOptions = {},
+  { overriding = false, mayLackBucket = false, signal }: StageLockOptions = {},
 ): Promise<T> => {
   const { guard } = stage;
-  const takenLock = await takeStageLock(stage, what, overriding);
+  const takenLock = await takeStageLock(stage, what, { overriding, signal });
   if (takenLock === undefined && !mayLackBucket) {
     requireChangeableStack(stage.name, await stage.stack.readStatus());
     throw new Complaint(
@@ -89,7 +91,36 @@ export const lockStage = async <T>(
   } finally {
     // If one of several parallel changes has failed, `act` has ended before the others. The calls still check the lock:
     // it is released now, so the next check fails, and the other changes stop.
-    await lock.release();
+    const released = lock.release();
+    // AWS may be what doesn't answer. The lock then expires.
+    await (signal?.aborted ? Promise.race([released, wait(releaseMilliseconds, undefined, { ref: false })]) : released);
+  }
+};
+
+/** How long a command that was interrupted waits until its lock is released. */
+const releaseMilliseconds = 3000;
+
+/** Throws if the user has interrupted the command. */
+export const requireNotInterrupted = (signal: AbortSignal | undefined): void => {
+  if (signal?.aborted) throw new Complaint("interrupted; run the command again to continue", 1);
+};
+
+/** Waits for a result that may be lost. Throws at once when the user interrupts the command. */
+export const stopWaitingWhenInterrupted = async <T>(
+  result: Promise<T>,
+  signal: AbortSignal | undefined,
+): Promise<T> => {
+  if (signal === undefined) return result;
+  const interrupted = Promise.withResolvers<void>();
+  const end = () => interrupted.resolve();
+  if (signal.aborted) end();
+  signal.addEventListener("abort", end);
+  try {
+    await Promise.race([interrupted.promise, result]);
+    requireNotInterrupted(signal);
+    return await result;
+  } finally {
+    signal.removeEventListener("abort", end);
   }
 };
 
@@ -97,10 +128,11 @@ export const lockStage = async <T>(
 const takeStageLock = async (
   { stack }: AwsStage,
   what: string,
-  overriding: boolean,
+  { overriding, signal }: Pick<StageLockOptions, "overriding" | "signal">,
 ): Promise<StageLock | undefined> => {
-  const bucket = await stack.findBucket();
-  if (bucket === undefined || (await stack.readStatus()) === "DELETE_IN_PROGRESS") return undefined;
+  const bucket = await stopWaitingWhenInterrupted(stack.findBucket(), signal);
+  if (bucket === undefined) return undefined;
+  if ((await stopWaitingWhenInterrupted(stack.readStatus(), signal)) === "DELETE_IN_PROGRESS") return undefined;
   try {
     return await takeLock(openBucket(bucket), what, overriding);
   } catch (error) {

@@ -1,0 +1,114 @@
+import { Readable } from "node:stream";
+import { getAwsDomain } from "#lib/cluster/credentials.ts";
+import { maximumHttpsAnswerBytes } from "#lib/cluster/https-request.ts";
+import { toMap } from "#lib/json.ts";
+import { Complaint } from "../cli/complaint.ts";
+
+/** Any client of the AWS SDK. The types of middleware differ by service, so they are unknown here. */
+export interface AwsClient {
+  middlewareStack: { add(middleware: unknown, options: unknown): void };
+}
+export type SendToAws = (request: unknown) => Promise<unknown>;
+interface CallContext {
+  clientName?: string;
+  commandName?: string;
+}
+
+/** Seconds until the headers of an answer must be there, and then until its body must. */
+const answerSeconds = 30;
+
+/** What clients differ in. Each attempt of a call has the same limits. */
+interface AwsClientSettings {
+  maxAttempts: number;
+  retryMode?: "adaptive";
+  region?: string | undefined;
+}
+
+/** Opens a client of the AWS SDK. Its calls fail if an answer is late, too large or not from AWS. */
+export const openAwsClient = <T extends AwsClient>(
+  Client: new (settings: Omit<AwsClientSettings, "region"> & { region?: string; requestHandler: object }) => T,
+  { region, ...settings }: AwsClientSettings,
+): T => {
+  requireEndpointUrls();
+  const requestHandler = { requestTimeout: answerSeconds * 1000, throwOnRequestTimeout: true };
+  const client = new Client({ ...settings, ...(region && { region }), requestHandler });
+  client.middlewareStack.add(explainErrors, { step: "deserialize", priority: "high", name: "postern-errors" });
+  client.middlewareStack.add(checkAnswers, { step: "deserialize", priority: "low", name: "postern-answers" });
+  return client;
+};
+
+/** Throws if a variable with the address of AWS, such as AWS_ENDPOINT_URL, has no URL. */
+const requireEndpointUrls = (): void => {
+  for (const [name, value] of Object.entries(process.env))
+    if (name.startsWith("AWS_ENDPOINT_URL") && value && !/^https?:$/.test(URL.parse(value)?.protocol ?? ""))
+      throw new Complaint(`${name} is "${value}", which is no URL such as http://127.0.0.1:4566`);
+};
+
+/** Returns the URL of a service that is called without the SDK. The SDK uses the same variables. */
+export const findServiceUrl = (service: "EKS" | "SNS" | "STS", region: string): URL => {
+  requireEndpointUrls();
+  const { [`AWS_ENDPOINT_URL_${service}`]: serviceUrl, AWS_ENDPOINT_URL } = process.env;
+  return new URL(
+    serviceUrl || AWS_ENDPOINT_URL || `https://${service.toLowerCase()}.${region}.${getAwsDomain(region)}`,
+  );
+};
+
+/** Reads an answer before the SDK does. Throws if it is late, too large or not from AWS. */
+const checkAnswers =
+  (next: SendToAws, context: CallContext): SendToAws =>
+  async (request) => {
+    const { service, operation } = describeCall(context);
+    const late = new Complaint(`AWS: ${service} doesn't answer ${operation} within ${answerSeconds} s`, 3);
+    const result = await next(request).catch((error) => {
+      throw /requestTimeout/.test(error.message) ? late : error;
+    });
+    const { response } = result as { response: { statusCode: number; headers: object; body: Readable } };
+    const { statusCode: status, headers, body } = response;
+    if (!isFromAws(status, headers)) {
+      body.destroy();
+      // The SDK repeats a call that fails with a status such as 503.
+      const error = new Error(`the answer to ${operation} of ${service}, with the status ${status}, is not from AWS`);
+      throw Object.assign(error, { $metadata: { httpStatusCode: status } });
+    }
+    const timer = setTimeout(() => body.destroy(late), answerSeconds * 1000);
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    try {
+      for await (const chunk of body) {
+        bytes += chunk.length;
+        if (bytes > maximumHttpsAnswerBytes)
+          throw new Complaint(
+            `AWS: ${service} answers ${operation} with more than ${maximumHttpsAnswerBytes} bytes`,
+            3,
+          );
+        chunks.push(chunk);
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+    // The SDK takes the content of an S3 object only as a stream.
+    response.body = Readable.from(Buffer.concat(chunks));
+    return result;
+  };
+
+/** Reports whether an answer is from AWS, whose answers have the id of the request. A proxy answers with a page. */
+export const isFromAws = (status: number, headers: object): boolean =>
+  Object.keys(headers).some((name) => name.startsWith("x-amz")) ||
+  (status >= 300 && !/html/.test(String(toMap(headers)["content-type"])));
+
+/** Names service, operation and status in an error about an answer that the SDK can't read. */
+const explainErrors =
+  (next: SendToAws, context: CallContext): SendToAws =>
+  (request) =>
+    next(request).catch((error) => {
+      const status = toMap(toMap(error).$response).statusCode;
+      const { service, operation } = describeCall(context);
+      if (status !== undefined && (!("$fault" in error) || /^Unknown/.test(error.message)))
+        error.message = `${service} answers ${operation} with the status ${status} and a text that can't be read`;
+      throw error;
+    });
+
+const describeCall = ({ clientName = "", commandName = "" }: CallContext) => ({
+  service: clientName.replace(/Client$/, ""),
+  operation: commandName.replace(/Command$/, ""),
+});
