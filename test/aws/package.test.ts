@@ -181,8 +181,7 @@ describe("a package of 59 rules", () => {
 
   it("packaging uses the region of the AWS profile if the environment has none", async () => {
     const [folder = ""] = folders;
-    for (const file of ["infra/aws/stack.ts", "infra/cli/complaint.ts", "infra/cli/roots.ts", "infra/cli/terminal.ts"])
-      await cp(join(root, file), join(folder, file));
+    for (const part of ["infra/aws", "infra/cli"]) await cp(join(root, part), join(folder, part), { recursive: true });
     const config = join(folder, "config");
     await writeFile(config, "[default]\nregion = eu-north-1\n");
     const aws = { AWS_ACCESS_KEY_ID: "x", AWS_SECRET_ACCESS_KEY: "x", AWS_CONFIG_FILE: config };

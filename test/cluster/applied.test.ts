@@ -661,7 +661,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
           secret: [403, { message: "User: x is not authorized to perform: eks:DescribeCluster" }],
         };
         const [status, body] = answers[name ?? ""] ?? [404, { message: `No cluster found for name: ${name}.` }];
-        response.writeHead(status).end(JSON.stringify(body));
+        response.writeHead(status, { "x-amzn-requestid": "stand-in" }).end(JSON.stringify(body));
       });
       process.env.AWS_ENDPOINT_URL = "http://127.0.0.1:1";
       process.env.AWS_ENDPOINT_URL_EKS = `http://127.0.0.1:${await listen(eks)}`;
