@@ -80,7 +80,7 @@ describe("the bench under Lambda's runtime client", await needs("runtime client"
       1,
     );
     assert.deepEqual(
-      starts.map(({ name, asks, times }) => [name, asks, times.length]),
+      starts.map(({ name, readsCluster, times }) => [name, readsCluster, times.length]),
       [
         [undefined, true, 1],
         ["always-admit", false, 1],

@@ -50,8 +50,8 @@ interface ColdStart {
   /** The rule's name; undefined for a handler that only reads a cluster once. */
   name: string | undefined;
   bytes: number;
-  /** Whether the rule asks its cluster before it answers. */
-  asks: boolean;
+  /** Whether the rule reads its cluster before it answers. */
+  readsCluster: boolean;
   times: ComparedStarts;
 }
 
@@ -71,7 +71,7 @@ export const measureColdStarts = async (
     return verbs.length === 0 || (asksCluster(rule) && !verbs.includes("ledger"));
   });
   const starts = await compareColdStartsWithEmptyHandler(measurable, signer, folder, rounds);
-  return starts.map(({ name, bytes, asks, times }) => {
+  return starts.map(({ name, bytes, readsCluster, times }) => {
     const summary = summarizeStarts(times);
     // A handler without Postern, which reads the cluster once.
     if (name === undefined) return { what: "one read by hand", ...summary };
@@ -79,9 +79,9 @@ export const measureColdStarts = async (
     const hasScripts = measured !== undefined && listVerbs(measured).includes("cue");
     const hasExpressions = measured?.compileExpressions !== undefined;
     // The limits of the bundles' sizes.
-    const limitWithoutExpressions = !asks ? 27 : hasScripts ? 102 : 67;
+    const limitWithoutExpressions = !readsCluster ? 27 : hasScripts ? 102 : 67;
     return {
-      what: asks ? `${name}, asking` : name,
+      what: readsCluster ? `${name}, asking` : name,
       ...summary,
       limit: hasExpressions ? 1.6 : 1.5,
       kilobytes: { bundle: bytes / 1024, limit: hasExpressions ? 111 : limitWithoutExpressions },
@@ -116,7 +116,7 @@ export const summarizeStarts = (times: ComparedStarts): Pick<BenchResult, "ratio
 
 /**
  * Measures the times from the start of Node to the first answer: for the rules, for an empty handler, and for a handler
- * written by hand that reads a namespace of the cluster.
+ * written by hand that reads a namespace of the cluster. The latter is no rule, so its result has no `name`.
  */
 export const compareColdStartsWithEmptyHandler = async (
   catalogue: CatalogueRule[],
@@ -157,7 +157,7 @@ export const compareColdStartsWithEmptyHandler = async (
         caseThatAsks ? toBody(caseThatAsks.review) : buildPodReview(podReviewBytes),
       );
       await writeFile(join(folder, name, "event.json"), JSON.stringify(event));
-      return { name, bytes, asks: caseThatAsks !== undefined, handlerFolder: join(folder, name) };
+      return { name, bytes, readsCluster: caseThatAsks !== undefined, handlerFolder: join(folder, name) };
     }),
   );
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
@@ -166,7 +166,7 @@ export const compareColdStartsWithEmptyHandler = async (
     buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca),
   );
   const measuredHandlers = [
-    ...(casesThatAsk.size > 0 ? [{ ...readingHandler, name: undefined, asks: true }] : []),
+    ...(casesThatAsk.size > 0 ? [{ ...readingHandler, name: undefined, readsCluster: true }] : []),
     ...rules,
   ];
 
@@ -218,7 +218,7 @@ export const compareRuleWithEmptyHandler = async (
   return { bytes, times };
 };
 
-/** Measures the starts of event-rate-limit with an event, which changes a value in DynamoDB Local. */
+/** Compares starts of event-rate-limit, which changes a value in DynamoDB Local, with starts of an empty handler. */
 export const measureLedgerStarts = async (
   signer: WebhookUrlSigner,
   folder: string,
@@ -247,7 +247,7 @@ export const measureLedgerStarts = async (
   return {
     what: `${name}, with its ledger`,
     ...summarizeStarts(times),
-    limit: 1.8,
+    limit: 1.8, // The largest allowed ratio to the start of an empty handler.
     kilobytes: { bundle: bytes / 1024, limit: 67 },
   };
 };

@@ -42,7 +42,7 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 /** The program with the stand-ins for AWS and for clusters. It runs in a process of its own. */
 const hostProgram = join(root, "test/aws/fleet-process.ts");
 /**
- * Mutating rules are called one after the other: four rules with a timeout of 4 s stay within the 20 s that are safe.
+ * A write waits for each mutating rule, and once for all validating ones: 20 s, the longest wait that Postern deploys.
  */
 const [maxMutators, timeoutSeconds] = [4, 4];
 /** The number of clusters that are deployed at the same time. */

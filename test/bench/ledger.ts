@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { runNodeAndParseOutput } from "./processes/processes.ts";
 
-/** The milliseconds of reviews of event-rate-limit that change one bucket. */
+/** Milliseconds of reviews by event-rate-limit, which all take a token from the same token bucket in the ledger. */
 export interface LedgerTime {
   what: string;
   p50: number;

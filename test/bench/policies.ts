@@ -206,5 +206,5 @@ const measureEngineRatio = async (
       `they don't agree, and can't be compared: ${JSON.stringify([question, ourAnswer.denied, theirAnswer.denied])}`,
     );
   const time = (engine: ChildProgram) => async () => summarizeRatios((await evaluate(engine, 5)).nanoseconds).median;
-  return summarizeRatios(await measureRatiosInTurn(rounds, time(theirs), time(ours))).median;
+  return summarizeRatios(await measureRatiosInTurn(rounds, /* divisor */ time(theirs), time(ours))).median;
 };

@@ -15,9 +15,9 @@ import { measureMilliseconds, measureRatiosInTurn, type RatioSummary, summarizeR
 /** The cost of reads in a review. Cached answers need no network, and parallel reads need one round trip together. */
 export interface ClusterReadMeasurement {
   /** The ratio of a review whose three reads are cached to a review that reads nothing. */
-  warm: RatioSummary;
+  cachedOverNone: RatioSummary;
   /** The ratio of a review with three uncached reads in parallel to a review with one uncached read. */
-  sideBySide: RatioSummary;
+  parallelOverSingle: RatioSummary;
   /** Milliseconds of a review that reads over an open connection. */
   read: number;
   /** Milliseconds of a review that reads over a new connection. */
@@ -89,20 +89,21 @@ export const measureReviewsWithReads = async (
     };
   };
 
-  const [plain, warm] = [
+  const [withoutReads, withCachedReads] = [
     openReview(ruleWithoutReads, createUnconnectedCapabilities),
     openReview(createTripleReadRule({ maxAge: 3600 })),
   ];
-  const [single, several] = [openReview(createSingleReadRule(uncached)), openReview(createTripleReadRule(uncached))];
+  const withSingleRead = openReview(createSingleReadRule(uncached));
+  const withParallelReads = openReview(createTripleReadRule(uncached));
   // The functions are warmed up here, so the measurements have no warm-up rounds.
-  for (const act of [plain, warm]) await measureMilliseconds(act, 3000);
-  for (const act of [single, several]) await measureMilliseconds(act, 100);
-  const compare = async (one: () => Promise<void>, other: () => Promise<void>, times: number) =>
+  for (const act of [withoutReads, withCachedReads]) await measureMilliseconds(act, 3000);
+  for (const act of [withSingleRead, withParallelReads]) await measureMilliseconds(act, 100);
+  const compare = async (baseline: () => Promise<void>, subject: () => Promise<void>, times: number) =>
     summarizeRatios(
       await measureRatiosInTurn(
         rounds,
-        () => measureMilliseconds(one, times),
-        () => measureMilliseconds(other, times),
+        () => measureMilliseconds(baseline, times),
+        () => measureMilliseconds(subject, times),
         { warmUpRounds: 0 },
       ),
     );
@@ -110,9 +111,9 @@ export const measureReviewsWithReads = async (
   for (let round = 0; round < Math.min(rounds, 20); round++)
     firstReads.push(await measureMilliseconds(openReview(createSingleReadRule(uncached))));
   return {
-    warm: await compare(plain, warm, 200),
-    sideBySide: await compare(single, several, 10),
-    read: (await measureMilliseconds(single, 100)) / 100,
+    cachedOverNone: await compare(withoutReads, withCachedReads, 200),
+    parallelOverSingle: await compare(withSingleRead, withParallelReads, 10),
+    read: (await measureMilliseconds(withSingleRead, 100)) / 100,
     first: summarizeRatios(firstReads).median,
   };
 };

@@ -51,8 +51,8 @@ const canMeasureStarts = async (leaveOut: Context["leaveOut"]): Promise<boolean>
   const { createCpuShare } = await import("./cpu-share.ts");
   const missing = findMissingRuntimeClient();
   if (missing) leaveOut(`cold starts are left out, for ${missing}`);
-  using share = createCpuShare(256);
-  if (!share) leaveOut("a started function has a whole core, because no control group can be made here");
+  using trialShare = createCpuShare(/* megabytes */ 256);
+  if (!trialShare) leaveOut("a started function has a whole core, because no control group can be made here");
   return missing === undefined;
 };
 

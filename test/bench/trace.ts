@@ -62,10 +62,7 @@ export interface TraceKindMeasurement {
   mutatingRounds: number;
   /** The mutating calls, and one more if there are validating calls, which take place at the same time. */
   rounds: number;
-  /**
-   * Calls of a rule that was already called for the same write: after the rule itself had changed the object, and
-   * without such a change.
-   */
+  /** Further mutating calls of a rule for the same write: after a change by this rule, or only by others. */
   repeatedCalls: { afterOwnChange: number; withoutOwnChange: number };
   /** The rules that changed an object. */
   changing: string[];
@@ -83,13 +80,13 @@ export interface TraceWayMeasurement {
 
 export interface TraceMeasurement {
   title: string;
-  /** The ways to call the rules. */
+  /** The cost of the same writes for each way to call the rules: each rule alone, some rules as a group, and so on. */
   ways: TraceWayMeasurement[];
 }
 
 /** The network delays of a round's writes, in milliseconds. A round has four writes without a delay. */
 const delays = [0, 0, 0, 0, 5, 5, 20];
-/** Writes that call no webhook take little time, so they are measured in this many times as many rounds. */
+/** Writes that call no webhook are fast, so the number of their rounds is multiplied by this factor. */
 const silentRoundsFactor = 5;
 const groupName = "pod-defaults";
 
@@ -276,8 +273,8 @@ const send = async (client: TestClusterClient, { method, path, user, body, refus
 };
 
 /**
- * Reports whether the policies are in effect: they refuse a Pod without labels. The Pod is that of the first write for
- * which the trace states how many rules change the object. Without such a write, returns true.
+ * Reports whether the policies are in effect: they refuse a Pod without labels. Only writes of Pods have `changes`, so
+ * the first of these gives the Pod. Without one, no policy can be tried, and the function returns true.
  */
 const refusesUnlabelledPods = (admin: TestClusterClient, writes: TraceWrite[]) => {
   const [podWrite] = writes.filter(({ changes }) => changes);
@@ -300,7 +297,10 @@ const buildPolicy = ([name, [group, resource, expression]]: [string, Trace["poli
   ];
 };
 
-/** Counts the calls of writes from their reviews. A group's call counts once; its members' reviews don't count. */
+/**
+ * Returns averages for a write. Each mutating call is a round, because the API server makes one after the other; the
+ * validating calls, which it makes in parallel, are one round. Reviews of a group's members don't count as calls.
+ */
 const countCalls = (
   writes: AnsweredReviewFacts[][],
 ): Pick<TraceKindMeasurement, "calls" | "mutatingRounds" | "rounds" | "repeatedCalls" | "changing"> => {
