@@ -15,14 +15,14 @@ export interface SuiteEnd {
 export const isGood = ({ facts, steps }: Suite, { leftovers }: SuiteEnd): boolean =>
   leftovers?.length === 0 &&
   steps.every(({ isDone }) => isDone) &&
-  [...facts.values()].every(({ is, exceedsQuotas }) => is === "seen" || exceedsQuotas === true);
+  [...facts.values()].every(({ outcome, exceedsQuotas }) => outcome === "seen" || exceedsQuotas === true);
 
 /** Returns the report of a run in Markdown. */
 export const formatReport = async (suite: Suite, end: SuiteEnd): Promise<string> => {
   const { name, region, start, steps, facts, http, url } = suite;
   const minutes = (Date.now() - start) / 60_000;
   const { leftovers } = end;
-  const count = (is: string) => [...facts.values()].filter((fact) => fact.is === is).length;
+  const count = (outcome: string) => [...facts.values()].filter((fact) => fact.outcome === outcome).length;
   const sent = [http, url].map(({ traffic }) => traffic.sent);
   const versions = await readVersions();
   return [
@@ -56,7 +56,7 @@ export const formatReport = async (suite: Suite, end: SuiteEnd): Promise<string>
       ["fact", "", "what was seen"],
       allFacts.flatMap(({ id }) => {
         const fact = facts.get(id);
-        return fact ? [[id, fact.is === "seen" ? fact.is : `**${fact.is}**`, fact.sentence]] : [];
+        return fact ? [[id, fact.outcome === "seen" ? fact.outcome : `**${fact.outcome}**`, fact.sentence]] : [];
       }),
     ),
     "",

@@ -70,8 +70,8 @@ const deployBoth = async (suite: Suite): Promise<boolean> => {
 };
 
 /**
- * Runs the steps of the stage with the HTTP API. Both stages have got harmless traffic, which must trigger no alarm,
- * since `trafficStart`. It ends when the alarms have been read, because the next steps make alarms ring.
+ * Runs the steps of the stage with the HTTP API. From `trafficStart` on, both stages get harmless traffic, which must
+ * trigger no alarm. The traffic ends when the alarms have been read, because the next steps make alarms ring.
  */
 const exerciseHttp = async (suite: Suite, endHarmlessTraffic: () => Promise<unknown>, trafficStart: number) => {
   const { http } = suite;

@@ -128,15 +128,15 @@ export const deployAgain = (suite: Suite, stage: SuiteStage) =>
     return getLastLine(stderr);
   });
 
-/** Runs `postern status`, which calls every endpoint and reads every alarm, and fails if something is wrong. */
+/** Runs `postern status`, which fails if an endpoint or alarm is wrong. Reports its line about the cluster `suite`. */
 export const readStatus = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `status of ${stage.name}`, async () => {
     const { stdout } = await stage.mustRun("status");
-    const [, health = "no cluster"] = /^(cluster suite, .*)$/m.exec(stdout) ?? [];
-    return health;
+    const [, clusterLine = "no cluster"] = /^(cluster suite, .*)$/m.exec(stdout) ?? [];
+    return clusterLine;
   });
 
-/** Rolls the suite's rule back while reviews are sent. Then answers must state the version, such as "one". */
+/** Rolls the suite's rule back while reviews are sent. After the rollback, answers must state `version`. */
 export const rollBack = (suite: Suite, stage: SuiteStage, version: string) =>
   runStep(suite, `roll back ${stage.name} to version ${version}`, () =>
     runWithReviews(suite, stage, `rollback to ${version}`, async () => {

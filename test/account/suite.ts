@@ -4,7 +4,7 @@ import type { SentReview } from "./traffic.ts";
 
 /** The result of the check of a fact in docs/background/aws-facts.md. */
 export interface Observation {
-  is: "seen" | "differs" | "not seen";
+  outcome: "seen" | "differs" | "not seen";
   sentence: string;
   /** True if the account's quotas are too small to see the fact, which is no failure. */
   exceedsQuotas?: boolean;
@@ -42,6 +42,7 @@ export interface Measurements {
 export interface Suite {
   name: string;
   region: string;
+  /** The stage behind an HTTP API, and the stage whose functions have URLs of their own. */
   http: SuiteStage;
   url: SuiteStage;
   clients: Clients;
@@ -54,7 +55,7 @@ export interface Suite {
   log(line: string): void;
 }
 
-export const seen = (sentence: string): Observation => ({ is: "seen", sentence });
-export const differs = (sentence: string): Observation => ({ is: "differs", sentence });
-export const notSeen = (sentence: string): Observation => ({ is: "not seen", sentence });
+export const seen = (sentence: string): Observation => ({ outcome: "seen", sentence });
+export const differs = (sentence: string): Observation => ({ outcome: "differs", sentence });
+export const notSeen = (sentence: string): Observation => ({ outcome: "not seen", sentence });
 export const notWithinQuotas = (sentence: string): Observation => ({ ...notSeen(sentence), exceedsQuotas: true });

@@ -57,10 +57,10 @@ stages:
   test: { account: "123456789012", region: eu-west-1 }
 `;
 
-/** The results of the clients' writes. */
+/** The results of the clients' writes: how many notes were created, also by the text of `data.stamp` from the rule. */
 interface WriteCounts {
   created: number;
-  stamps: Record<string, number>;
+  createdByStamp: Record<string, number>;
   failures: string[];
 }
 
@@ -127,7 +127,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
    * to `act` and to other test files.
    */
   const writeMeanwhile = async (act: () => Promise<unknown>, clients = 4): Promise<WriteCounts> => {
-    const writeCounts: WriteCounts = { created: 0, stamps: {}, failures: [] };
+    const writeCounts: WriteCounts = { created: 0, createdByStamp: {}, failures: [] };
     let isOver = false;
     const connections = Array.from({ length: clients }, () =>
       createTokenClient(cluster.server, cluster.ca, cluster.getToken("jane")),
@@ -140,7 +140,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
         if (answer.code === 201) {
           writeCounts.created += 1;
           const stamp = String(Object(answer.body.data).stamp);
-          writeCounts.stamps[stamp] = (writeCounts.stamps[stamp] ?? 0) + 1;
+          writeCounts.createdByStamp[stamp] = (writeCounts.createdByStamp[stamp] ?? 0) + 1;
         } else writeCounts.failures.push(String(answer.body.message));
         await wait(100);
       }
@@ -219,7 +219,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
         assert.match(stderr, reason);
       });
       assert.deepEqual(writeCounts.failures, []);
-      assert.deepEqual(Object.keys(writeCounts.stamps), ["one"]);
+      assert.deepEqual(Object.keys(writeCounts.createdByStamp), ["one"]);
       assert.equal(getLiveAlias()?.version, "1");
     }
   });
@@ -285,8 +285,8 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
     assert.match(output, /release r\d+ is live in shop/);
     assert.deepEqual(writeCounts.failures, []);
     assert.ok(
-      (writeCounts.stamps.one ?? 0) > 0 && (writeCounts.stamps.two ?? 0) > 0,
-      JSON.stringify(writeCounts.stamps),
+      (writeCounts.createdByStamp.one ?? 0) > 0 && (writeCounts.createdByStamp.two ?? 0) > 0,
+      JSON.stringify(writeCounts.createdByStamp),
     );
     assert.equal(await readStamp("after-trial"), "two");
     versionWithStampTwo = getLiveAlias()?.version;
@@ -427,7 +427,7 @@ describe("the life of a stage", await needs("moto", "runtime client", "API serve
       await account.stopGateways();
       const writeCounts = await writeMeanwhile(() => wait(500));
       assert.deepEqual(writeCounts.failures, []);
-      assert.deepEqual(Object.keys(writeCounts.stamps), ["undefined"]);
+      assert.deepEqual(Object.keys(writeCounts.createdByStamp), ["undefined"]);
       await account.startGateways();
     });
   });

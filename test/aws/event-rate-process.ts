@@ -87,9 +87,9 @@ const measure = async (seconds: number): Promise<LedgerMeasurement> => {
       await measureLatency("a change in DynamoDB Local", openDynamoDbLedger, count),
     ];
     useDynamoDb(proxy.url);
-    // By clocks that are five times slower, 5000 events a second are 1000 in real time, so even a busy machine can send
-    // them. The returned function reads by how many milliseconds the clocks are late.
-    const readClockDelay = slowClocks(5);
+    // With this process's clocks slowed down, 5000 events a second are 1000 in real time, so a busy machine can send
+    // them, too. DynamoDB's clock must then be set back by the same delay.
+    const readClockDelay = slowClocks(/* factor */ 5);
     const rates: EventRate[] = [];
     for (const rate of [100, 1000, 5000])
       for (const qps of [10, rate]) {

@@ -19,17 +19,17 @@ export interface HistoryTask {
 }
 
 const program = fileURLToPath(new URL("history-process.ts", import.meta.url));
-/** Replaces null, which stands for an absent value in JSON, by undefined. */
-const toAbsent = (values: unknown[]) => values.map((value) => value ?? undefined);
+/** In JSON, null stands for a value that is absent from the ledger. */
+const convertNullToUndefined = (values: unknown[]) => values.map((value) => value ?? undefined);
 
-/** Runs a process of clients, and returns the history of its operations. */
+/** Runs a process whose clients change values of a ledger, and returns all their operations. */
 export const recordHistory = async (task: HistoryTask): Promise<Operation[]> => {
   const options = { maxBuffer: 256 * 1024 * 1024 };
   const { stdout } = await promisify(execFile)(process.execPath, [program, JSON.stringify(task)], options);
   const operations = stdout.trim().split("\n");
   return operations.map((line) => {
     const { read, wrote, ...operation } = JSON.parse(line);
-    return { ...operation, read: toAbsent(read), wrote: toAbsent(wrote) };
+    return { ...operation, read: convertNullToUndefined(read), wrote: convertNullToUndefined(wrote) };
   });
 };
 

@@ -10,14 +10,14 @@ const mostUnits: Units = { read: 3000, write: 1000 };
 interface ItemUse extends Units {
   second: number;
   /** The number of writes that have begun, also of those that have ended. */
-  begun: number;
-  /** The number of writes that have no answer yet. */
-  writing: number;
+  begunWrites: number;
+  /** The number of writes that have no answer yet, also in transactions. */
+  pendingWrites: number;
   /** The number of transactions that write and have no answer yet. */
-  transacting: number;
+  pendingWriteTransactions: number;
 }
 
-const unused: ItemUse = { read: 0, write: 0, second: 0, begun: 0, writing: 0, transacting: 0 };
+const unused: ItemUse = { read: 0, write: 0, second: 0, begunWrites: 0, pendingWrites: 0, pendingWriteTransactions: 0 };
 
 type Refusal = "throttled" | "conflicts";
 const refusals = { throttled: "ProvisionedThroughputExceededException", conflicts: "TransactionConflictException" };
@@ -25,9 +25,8 @@ const reasons = { throttled: "ThrottlingError", conflicts: "TransactionConflict"
 
 /**
  * Adds to DynamoDB Local three properties of DynamoDB: the time of a call, a limit of units for an item, and conflicts.
- * From its arrival to its answer, a transaction that writes or checks items conflicts with other writes of these items.
- * Any write conflicts with transactions that read its items. Of two requests in conflict, the one that arrived later is
- * cancelled. However, if a write arrives while a transaction reads its items, the transaction is cancelled:
+ * While a transaction writes or checks items, other writes of these items are cancelled. While a request writes items,
+ * transactions that read them are cancelled, also those that were reading when the write arrived:
  * https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-conflict-handling
  */
 export const createItemLimits = (): { chooseFault: ChooseFault; counts: Record<Refusal, number> } => {
@@ -46,21 +45,21 @@ export const createItemLimits = (): { chooseFault: ChooseFault; counts: Record<R
       use[kind] += countUnits(operation, item)[kind];
       return use;
     });
-    const begunBefore = itemUses.map((use) => use.begun);
+    const begunBefore = itemUses.map((use) => use.begunWrites);
 
     const isThrottled = itemUses.some((use) => use[kind] > mostUnits[kind]);
-    // A write conflicts with an earlier transaction that writes; the read of a transaction conflicts with any write.
-    const isLocked = itemUses.some(({ writing, transacting }) =>
-      kind === "write" ? transacting > 0 : isTransaction && writing > 0,
+    // Writes outside of transactions don't conflict with each other, and reads outside of transactions with nothing.
+    const isLocked = itemUses.some(({ pendingWrites, pendingWriteTransactions }) =>
+      kind === "write" ? pendingWriteTransactions > 0 : isTransaction && pendingWrites > 0,
     );
     const addWrite = (number: 1 | -1) => {
       for (const use of itemUses) {
-        use.writing += number;
-        use.transacting += isTransaction ? number : 0;
+        use.pendingWrites += number;
+        use.pendingWriteTransactions += isTransaction ? number : 0;
       }
     };
     if (kind === "write" && !isThrottled && !isLocked) {
-      for (const use of itemUses) use.begun++;
+      for (const use of itemUses) use.begunWrites++;
       addWrite(1);
       answered.then(() => addWrite(-1));
     }
@@ -69,7 +68,7 @@ export const createItemLimits = (): { chooseFault: ChooseFault; counts: Record<R
     await wait(isTransaction ? transactionTime : single);
     // A write began while the transaction read.
     const isOvertaken =
-      kind === "read" && isTransaction && itemUses.some((use, index) => use.begun > Number(begunBefore[index]));
+      kind === "read" && isTransaction && itemUses.some((use, index) => use.begunWrites > Number(begunBefore[index]));
     const hasConflict = isLocked || isOvertaken;
     if (!isThrottled && !hasConflict) return undefined;
     const refusal = isThrottled ? "throttled" : "conflicts";

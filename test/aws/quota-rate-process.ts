@@ -15,8 +15,8 @@ import { openRuleForRates, type SendReview, sendAtRate } from "./review-rates.ts
 import { slowClocks } from "./slow-clock.ts";
 import { findDynamoDb } from "./tools.ts";
 
-/** This process's clocks are slowed down: in real time, only an idle machine could send the highest rates. */
-const readClockDelay = slowClocks(5);
+/** Slows this process's clocks down, so that a busy machine can send the highest rates, too; returns their delay. */
+const readClockDelay = slowClocks(/* factor */ 5);
 /** Returns the fault that makes DynamoDB's clock as late as this process's clock. The ledger requires equal clocks. */
 const delayDynamoDbClock = () => ({ clockSkew: -readClockDelay() });
 /** The default quota of an account: 1000 functions may run at the same time. */
@@ -89,7 +89,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const send = createFunction(namespaceByQuota, { pods: 20 });
   proxy.setFaults(delayDynamoDbClock);
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
-  /** Stores reservations for objects that were deleted: "released" is the phase of a reservation after the deletion. */
+  /** Stores reservations of deleted objects. 10 pods are charged already: a release changes the sum only later. */
   const reserveForMissingObjects = async (count: number) => {
     const places = Array.from({ length: count }, (_, index) =>
       locate(namespace, benchCluster, `apps/deployments/${namespace}/gone-${index}`),
@@ -127,6 +127,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   return units;
 };
 
+/** Measures units of reviews, and rates of charges to 1 or 4 quotas. The proxy imitates DynamoDB's limits and times. */
 const measure = async (seconds: number): Promise<QuotaMeasurement> => {
   const tool = findDynamoDb();
   if ("missing" in tool) return { missing: tool.missing };

@@ -128,7 +128,7 @@ before(async () => {
   await checkout.rule("spin-notes", buildNoteRule(""), cases);
   await checkout.rule("leave-notes", buildNoteRule(""), cases);
   await checkout.rule("warn-notes", buildNoteRule('return "notes are out";'), cases);
-  // The commit "one" is the earlier version of the rules. Its `build` has no option --to.
+  // The commit "one" is the earlier version of the rules. Like an old Postern, its `build` has no option --to.
   const buildSource = await readFile(join(checkout.folder, "infra/commands/build.ts"), "utf8");
   await checkout.write("infra/commands/build.ts", buildSource.replace("    to: {", "    into: {"));
   const names = ["require-owner", "stamp-notes", "read-limits", "spin-notes", "leave-notes", "warn-notes"];
@@ -151,7 +151,8 @@ before(async () => {
   await runGit("add", "package-lock.json");
   await runGit("commit", "--quiet", "--message=locked");
   await runGit("tag", "locked");
-  // The last commit of the branch "main" can't be built, because a rule has no rule.ts.
+  // The last commit of the branch "main" can't be built, because a rule has no rule.ts. As commits of users may, it
+  // contains a link node_modules.
   await runGit("rm", "--quiet", "package-lock.json");
   await rm(join(checkout.folder, "functions/require-owner/rule.ts"));
   await runGit("add", "--force", "node_modules");

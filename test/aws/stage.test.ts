@@ -662,13 +662,14 @@ describe("lists of releases", () => {
       buildRelease(1, { rules: { a: buildVersion("10") } }),
     ];
     assert.deepEqual(listReleasedVersions(listed, "a"), ["10", "9"]);
-    const later = buildRelease(4, { rules: { a: buildVersion("12", "10", "7") }, withdrawn: ["a@10"] });
+    // All versions of release 4 come before version 9, which only release 2 has.
+    const later = buildRelease(4, { rules: { a: buildVersion("12", { earlier: ["10", "7"] }) }, withdrawn: ["a@10"] });
     assert.deepEqual(listReleasedVersions([later, ...listed], "a"), ["12", "7", "9", "10"]);
     assert.deepEqual(listReleasedVersions(listed, "b"), ["1"]);
     for (const rule of ["c", "constructor", "toString"]) assert.deepEqual(listReleasedVersions(listed, rule), []);
   });
 
-  const buildVersion = (version: string, ...earlier: string[]) => {
+  const buildVersion = (version: string, { earlier = [] }: { earlier?: string[] } = {}) => {
     return { version, logic: "", share: { rule: "a", clusters: {} }, phases: [], earlier };
   };
   for (const { direction, releases, expectedId } of rows.rollbacks)

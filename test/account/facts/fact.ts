@@ -33,6 +33,6 @@ export const checkFacts = async (suite: Suite, facts: Fact[], when: Fact["when"]
       ? notSeen("the run was stopped before")
       : await check(suite).catch((error: unknown) => notSeen(`the check fails: ${toSentence(error)}`));
     suite.facts.set(id, found);
-    suite.log(`${found.is.padEnd(8)} ${id}: ${found.sentence}`);
+    suite.log(`${found.outcome.padEnd(8)} ${id}: ${found.sentence}`);
   }
 };

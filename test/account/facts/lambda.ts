@@ -255,7 +255,7 @@ const concurrencyFacts: Fact[] = [
             "InvalidParameterValueException",
             "ResourceConflictException",
           );
-          if (refused.is === "differs") return refused;
+          if (refused.outcome === "differs") return refused;
           // The weights must be the reason of the refusal: without weights, Lambda accepts the call.
           const RoutingConfig = { AdditionalVersionWeights: {} };
           await lambda.updateAlias({ ...selectFunction(suite), Name, RoutingConfig });

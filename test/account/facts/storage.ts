@@ -108,7 +108,7 @@ const storageFacts: Fact[] = [
           () => call("DeleteTable", { TableName: ledger.name }),
           "ValidationException",
         );
-        if (refused.is !== "seen") return refused;
+        if (refused.outcome !== "seen") return refused;
         const isDeleted = await ledger.remove();
         return observe(isDeleted, `${refused.sentence} with deletion protection, deleted without`);
       } finally {

@@ -6,7 +6,8 @@ const version: string = "one";
 /** The global object. The check of rules forbids to name globalThis, but doesn't see this way to get the object. */
 const globalObject: typeof globalThis = Object.constructor("return globalThis")();
 
-interface Note {
+/** The ConfigMap of a review, with the fields that the rule uses. */
+interface ReviewedConfigMap {
   metadata?: { annotations?: Record<string, string>; labels?: Record<string, string> };
   data?: Record<string, string>;
 }
@@ -15,17 +16,17 @@ export default rule({
   summary: "Denies, fails, crashes or takes long, as an annotation of a ConfigMap says.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"], operations: ["CREATE"] }],
 
-  mutate(note: Note) {
-    act(note);
-    note.data = { ...note.data, version };
+  mutate(configMap: ReviewedConfigMap) {
+    act(configMap);
+    configMap.data = { ...configMap.data, version };
   },
 
-  validate(note: Note) {
-    return act(note);
+  validate(configMap: ReviewedConfigMap) {
+    return act(configMap);
   },
 });
 
-const act = ({ metadata: { annotations = {}, labels = {} } = {} }: Note): string | undefined => {
+const act = ({ metadata: { annotations = {}, labels = {} } = {} }: ReviewedConfigMap): string | undefined => {
   const { "postern.dev/act": action = "" } = annotations;
   // The version "bad" passes the rule's cases. It fails only for the reviews that the suite sends.
   if (action === "fail" || (version === "bad" && labels.from === "suite")) throw new Error("as the suite asked");
