@@ -18,27 +18,27 @@ import { listPluginPorts } from "./parity/plugins.ts";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const pluginRules = listPluginPorts(await readCatalogue());
 const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
-// The last argument of choosePart.
+// The last argument of choosePart: only a run of all tests leaves out parts of slow tests.
 const [runOfAllTests, otherRun] = [true, false];
 const tenths = Array.from({ length: 10 }, (_, index) => index);
 
-// A suite's turn, 0 or 1, decides which of the run's two minors the suite compares.
+// A suite's group, 0 or 1, decides which of the run's two minors the suite compares.
 describe("what a run compares with real API servers", () => {
   // With this variable, every comparison would use the minor that the variable states.
   delete process.env.POSTERN_KUBERNETES;
   const chooseMinorsOfRun = (seed: number) => chooseMinors({ seed });
-  const chooseMinorsOfTurn = (turn: 0 | 1, seed: number) => chooseMinors({ turn, seed });
+  const chooseMinorsOfGroup = (suiteGroup: 0 | 1, seed: number) => chooseMinors({ suiteGroup, seed });
 
-  for (const turn of [0, 1] as const)
-    it(`a suite that compares one minor compares every minor for some seed (turn ${turn})`, () => {
-      assert.deepEqual([...new Set(seeds.flatMap((seed) => chooseMinorsOfTurn(turn, seed)))].sort(), minors);
+  for (const group of [0, 1] as const)
+    it(`a suite that compares one minor compares every minor for some seed (group ${group})`, () => {
+      assert.deepEqual([...new Set(seeds.flatMap((seed) => chooseMinorsOfGroup(group, seed)))].sort(), minors);
     });
 
   it("a run compares two minors, and all suites of the run compare the same two", () => {
     for (const seed of seeds) {
       const allChosen = chooseMinorsOfRun(seed);
-      const chosenInBothTurns = [...chooseMinorsOfTurn(0, seed), ...chooseMinorsOfTurn(1, seed)];
-      assert.deepEqual(chosenInBothTurns.sort(), allChosen.toSorted());
+      const chosenInBothGroups = [...chooseMinorsOfGroup(0, seed), ...chooseMinorsOfGroup(1, seed)];
+      assert.deepEqual(chosenInBothGroups.sort(), allChosen.toSorted());
       assert.deepEqual(
         choosePluginRules(pluginRules, seed).map(([minor]) => minor),
         allChosen,
@@ -57,7 +57,7 @@ describe("what a run compares with real API servers", () => {
 
   it("a suite that compares a tenth of all fields compares each tenth in every minor for some seeds", () => {
     const partsAndMinors = seeds.flatMap((seed) =>
-      chooseMinorsOfTurn(1, seed).flatMap((minor) =>
+      chooseMinorsOfGroup(1, seed).flatMap((minor) =>
         tenths.filter(choosePart("fields", 10, seed, runOfAllTests)).map((index) => `${index} ${minor}`),
       ),
     );

@@ -11,15 +11,15 @@ const draw = (name: string, count: number, seed: number): number =>
 
 /**
  * Chooses a sixth of the rules by this run's seed, because the comparison of a rule with real API servers takes some
- * seconds. Two suites have the turns 0 and 1: each compares another sixth. `npm run parity` compares all rules as both
- * suites do.
+ * seconds. Suites of group 0 (cases of rules) and of group 1 (random requests) get different sixths. `npm run parity`
+ * compares every rule by both.
  */
 export const chooseSixth = <Listed extends { name: string }>(
   rules: readonly Listed[],
-  turn: 0 | 1,
+  suiteGroup: 0 | 1,
   seed = runSeed,
 ): Listed[] => {
-  const start = draw("sixth", 6, seed) + turn;
+  const start = draw("sixth", 6, seed) + suiteGroup;
   // The sum of the letters' codes divides the names into sixths, which stay as they are when another rule is added.
   return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), start) % 6 === 0);
 };
@@ -32,36 +32,36 @@ export const chooseOtherMinor = (seed = runSeed): string => {
 
 /** What decides which minors a suite compares. */
 interface MinorChoice {
-  /** The value of the environment variable with the size of a large run: it takes one minor, by default the newest. */
+  /** The environment variable that asks for a large run, which takes only one minor; undefined in other runs. */
   largeRun?: string | undefined;
-  /** Two suites have the turns 0 and 1: each compares one of the run's two minors, by the seed. */
-  turn?: 0 | 1;
+  /** By the seed, group 0 of the suites takes one of the run's two minors, and group 1 the other; by default both. */
+  suiteGroup?: 0 | 1;
   seed?: number;
 }
 
 /**
- * Returns the minors that a suite compares: the newest and another one. Two suites share them by their turns, 0 and 1:
- * each compares one of the two, or the minor of POSTERN_KUBERNETES if that is set. A large run compares only the minor
- * of POSTERN_KUBERNETES, by default the newest.
+ * Returns the minors that a suite compares: without `suiteGroup`, the newest and another one; with it, only one of the
+ * two, or the minor of POSTERN_KUBERNETES if that is set. In a large run, each suite compares only the minor of
+ * POSTERN_KUBERNETES, by default the newest.
  */
-export const chooseMinors = ({ largeRun, turn, seed = runSeed }: MinorChoice = {}): string[] => {
+export const chooseMinors = ({ largeRun, suiteGroup, seed = runSeed }: MinorChoice = {}): string[] => {
   const { POSTERN_KUBERNETES: wanted } = process.env;
-  if (largeRun !== undefined || (wanted && turn !== undefined)) return [wanted ?? newestMinor];
+  if (largeRun !== undefined || (wanted && suiteGroup !== undefined)) return [wanted ?? newestMinor];
   const chosen = [...new Set([newestMinor, chooseOtherMinor(seed)])];
-  if (turn === undefined) return chosen;
-  return chosen.filter((_, index) => index === (draw("turn", 2, seed) + turn) % chosen.length);
+  if (suiteGroup === undefined) return chosen;
+  return chosen.filter((_, index) => index === (draw("turn", 2, seed) + suiteGroup) % chosen.length);
 };
 
-/** Divides a sixth of the rules that replace plugins between the newest minor and the other one of this run. */
+/** Chooses a sixth of the rules that replace plugins: one half for the newest minor, one for the run's other minor. */
 export const choosePluginRules = <Listed extends { name: string }>(
   pluginRules: readonly Listed[],
   seed = runSeed,
 ): (readonly [minor: string, pluginRules: Listed[]])[] => {
-  const sixth = chooseSixth(pluginRules, 1, seed);
-  const offset = draw("ports", 2, seed);
-  return [newestMinor, chooseOtherMinor(seed)].map((minor, turn) => [
+  const sixth = chooseSixth(pluginRules, /* suiteGroup */ 1, seed);
+  const offset = draw("halves of the plugin rules", 2, seed);
+  return [newestMinor, chooseOtherMinor(seed)].map((minor, half) => [
     minor,
-    sixth.filter((_, index) => (index + offset) % 2 === turn),
+    sixth.filter((_, index) => (index + offset) % 2 === half),
   ]);
 };
 

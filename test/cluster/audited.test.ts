@@ -608,7 +608,7 @@ const defineKind = async (
   const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
   const { code, body: answer } = await admin({ method: "POST", path, body });
   assert.equal(code, 201, String(answer.message));
-  await waitUntil(`the API server does not serve ${kind}`, async () => {
+  await waitUntil(`the API server did not serve ${kind} in time`, async () => {
     const answers = await Promise.all(
       versions.map((version) => admin({ method: "GET", path: `/apis/${group}/${version}/${plural}` })),
     );

@@ -64,7 +64,7 @@ const generateManifest = (mayBeInvalid: boolean) => {
 
 const { POSTERN_RUNS } = process.env;
 
-for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 0 }))
+for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, suiteGroup: 0 }))
   describe(`the verdict of check for Kubernetes ${minor}`, await needsApiServer(minor), () => {
     const yaml = JSON.stringify({ rules, clusters: { local: { kubernetes: minor } } });
     let folder: string;

@@ -29,6 +29,7 @@ type Fields = Record<string, unknown>;
 /** For each struct of Kubernetes, such as PodSpec, the types of its fields by their names. */
 const fieldTypes: Record<string, Record<string, string>> = table.types;
 
+// Values for generated objects from defaults.test.yaml, the members that most objects get, and the cluster-wide kinds.
 const { valuesByMember, amounts, frequentMembers, clusterWide } = readRows<{
   valuesByMember: Record<string, unknown[]>;
   amounts: (string | number)[];
@@ -44,14 +45,14 @@ const words = ["", "a", "b", "app:1"];
  * `mayBeInvalid` is true, some values are invalid. Values at a large `depth` are small.
  */
 const createArbitrary = (type: string, member: string, depth: number, mayBeInvalid: boolean): Arbitrary<unknown> => {
-  const valid = createValidArbitrary(type.replace("?", ""), member, depth, mayBeInvalid);
+  const valid = createArbitraryOfType(type.replace("?", ""), member, depth, mayBeInvalid);
   if (!mayBeInvalid) return valid;
   const invalid = fc.constantFrom<unknown>(null, "x", 7, [], {}, true, [null]);
   return fc.oneof({ weight: 60, arbitrary: valid }, { weight: 1, arbitrary: invalid });
 };
 
-/** Returns an arbitrary for valid values of a type; with `mayBeInvalid`, their members may be invalid. */
-const createValidArbitrary = (
+/** Generates values with the JSON type of `type`; with `mayBeInvalid`, quantities and inner values may be invalid. */
+const createArbitraryOfType = (
   type: string,
   member: string,
   depth: number,
@@ -144,8 +145,8 @@ const createAnyObject = (minor: string, mayBeInvalid: boolean): Arbitrary<Fields
     );
 };
 
-/** Generates Pods and Deployments in which an API server changes fields after it has called the mutating webhooks. */
-const createUnpreparedObject = (): Arbitrary<Fields> => {
+/** Generates Pods and Deployments whose annotations and resources the API server changes after mutating webhooks. */
+const createObjectChangedAfterWebhooks = (): Arbitrary<Fields> => {
   const pickOrOmit = <T>(...values: T[]) => fc.constantFrom(undefined, ...values);
   const amounts = {
     cpu: pickOrOmit("1", "500m", "3"),
@@ -180,8 +181,8 @@ const createUnpreparedObject = (): Arbitrary<Fields> => {
   );
 };
 
-/** Returns the fields that the API server changes before it stores a pod: its annotations and pod-level resources. */
-const selectPreparedFields = ({ kind, metadata, spec }: Fields) => {
+/** Returns the fields that the API server changes after the mutating webhooks: a pod's annotations and resources. */
+const selectFieldsChangedAfterWebhooks = ({ kind, metadata, spec }: Fields) => {
   const { template, jobTemplate } = Object(spec);
   const pod = kind === "Pod" ? { metadata, spec } : Object(template ?? Object(jobTemplate).spec?.template);
   return { annotations: Object(pod.metadata).annotations, resources: Object(pod.spec).resources };
@@ -191,7 +192,7 @@ const toAnswer = (body: unknown) => ({ code: 0, warnings: [], body });
 
 const { POSTERN_RUNS } = process.env;
 
-for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 1 }))
+for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, suiteGroup: 1 }))
   describe(`an object with defaults of Kubernetes ${minor}`, await needsApiServer(minor), () => {
     let folder: string;
     let endpoints: Awaited<ReturnType<typeof openScriptedWebhookEndpoints>>;
@@ -257,7 +258,7 @@ for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 1 }))
     /** Returns the difference of the fields that the API server changes in an object before validation. */
     const comparePrepared = (object: KubernetesObject, seen: Fields | undefined): string | undefined => {
       if (seen === undefined) return undefined;
-      const [wanted, actual] = [seen, { ...prepareForStorage(object, minor) }].map(selectPreparedFields);
+      const [wanted, actual] = [seen, { ...prepareForStorage(object, minor) }].map(selectFieldsChangedAfterWebhooks);
       return isDeepStrictEqual(actual, wanted) ? undefined : formatAnswerDiff(toAnswer(wanted), toAnswer(actual));
     };
 
@@ -274,7 +275,7 @@ for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, turn: 1 }))
       ["a", "any object of the known kinds", createAnyObject(minor, false)],
       ["b", "objects with mistakes", createAnyObject(minor, true)],
       ["c", "objects as users write them", fc.oneof(createUsualObject(false), createUsualObject(true))],
-      ["d", "Pods and templates that change before validation", createUnpreparedObject()],
+      ["d", "Pods and templates that change before validation", createObjectChangedAfterWebhooks()],
     ] as const)
       it(`the object equals the object that the API server sends to webhooks: ${what}`, async () => {
         const seed = Number(process.env.POSTERN_SEED ?? randomInt(2 ** 31));

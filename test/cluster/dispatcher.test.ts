@@ -30,12 +30,12 @@ import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/wri
 
 // Sends random webhook configurations and writes to real API servers, of the newest minor and of another one. The calls
 // and responses of the API servers are compared with those of Postern's admission chain. The default seed is fixed,
-// because its 400 writes cover every case; each minor gets half of them. POSTERN_WRITES, the number of writes, and
-// POSTERN_SEED choose other writes, for the minor of POSTERN_KUBERNETES.
+// because its 400 writes cover every case; each minor gets half of them. POSTERN_WRITES asks for this number of writes,
+// in the minor of POSTERN_KUBERNETES. Only then, POSTERN_SEED chooses the writes.
 const { POSTERN_WRITES, POSTERN_SEED } = process.env;
 const minors = chooseMinors({ largeRun: POSTERN_WRITES });
 const writeCount = Number(POSTERN_WRITES ?? 400 / minors.length);
-const seed = Number((POSTERN_WRITES && POSTERN_SEED) ?? 20261121);
+const seed = Number((POSTERN_WRITES === undefined ? undefined : POSTERN_SEED) ?? 20261121);
 const writesPerSet = 50;
 const simultaneousWrites = 12;
 /** The key of the user's extra field that holds the word by which the test recognizes a write. */

@@ -36,7 +36,7 @@ const answers: Record<string, ReturnType<TestEndpointScript>[]> = {
     { body: '{"status": {"allowed": true}}' },
   ],
   failing: [{ code: 500, body: "" }],
-  // Without Retry-After, the call isn't repeated after 503, as it is after 500.
+  // After 500, the call is always repeated; after 503, only if the answer has Retry-After.
   closed: [{ code: 503, body: "" }],
   "approved-in-words": [{ body: '{"status": {"allowed": "true"}}' }],
   "with-a-number": [{ body: '{"status": {"allowed": true, "auditAnnotations": {"odd": 1}}}' }],

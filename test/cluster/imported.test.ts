@@ -80,6 +80,7 @@ describe("an imported postern.yaml", await needs("API server"), () => {
     importedYaml = stdout;
 
     const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
+    // The detector's webhook shows when the API server uses new webhook configurations.
     const { detector, stop } = await openScriptedWebhookEndpoints(certificate);
     stack.defer(stop);
     const { server, ca, getToken } = managed;

@@ -56,7 +56,8 @@ const definition = {
 };
 
 const { skip } = await needs("kubectl");
-for (const minor of chooseMinors({ turn: 0 }))
+// Of a run's two minors of Kubernetes, the suites of group 0 test one, and the suites of group 1 the other.
+for (const minor of chooseMinors({ suiteGroup: 0 }))
   describe(`kubectl apply in Kubernetes ${minor}`, skip ? { skip } : await needsApiServer(minor), () => {
     let cluster: TestCluster;
     before(async () => {

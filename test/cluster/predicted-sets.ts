@@ -183,7 +183,7 @@ const buildName = (base: string, end: string): string => {
   return length === undefined ? `${base}${end}` : base.padEnd(length, "x");
 };
 
-/** Generates steps, with an object's body and the end of its name (for buildName) instead of the object. */
+/** Generates steps: an object to create, as its body and the end of its name, and the verb of the `next` request. */
 const generateStep = ({
   objects,
   verbs,
@@ -222,7 +222,7 @@ const generateStep = ({
           nameEnd: edgeCase === "none" ? fc.constant("") : pickName(names),
         })
         .map(({ unusualField, next, nameEnd }) => {
-          const { subresource: [subresource, edit] = [], body } = source;
+          const { body, edits, subresource: [subresource, subresourceEdit] = [] } = source;
           const path = unusualField.path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part));
           const writesSubresource = next === "subresource";
           return {
@@ -230,7 +230,7 @@ const generateStep = ({
             isEdgeCase: edgeCase !== "none",
             next: writesSubresource && subresource === undefined ? "patch" : next,
             subresource: writesSubresource ? subresource : undefined,
-            edits: writesSubresource && edit ? [edit] : source.edits,
+            edits: writesSubresource && subresourceEdit ? [subresourceEdit] : edits,
             nameEnd,
           };
         });
@@ -254,8 +254,9 @@ export const generateSets = (tables: SetTables, count: number, seed: number): Ob
   return fc.sample(set, { seed, numRuns: count }).map(({ account, steps, ...parts }, index) => {
     const setName = `set-${index}`;
     const namespace = tables.namespaces[index] ?? parts.namespace;
-    // Most rows have no name: then the set gets a namespace that no other set uses.
+    // A row with a name is shared by sets, so surroundings there, such as a quota, would apply to several sets.
     const { name: namespaceName = setName } = namespace;
+    const isShared = namespaceName !== setName;
     const buildObject = (kind: string, name: string, fields: object) => {
       return { apiVersion: "v1", kind, metadata: { name, namespace: namespaceName }, ...fields };
     };
@@ -275,7 +276,7 @@ export const generateSets = (tables: SetTables, count: number, seed: number): Ob
     if (parts.parameters) surroundings.push(buildObject("ConfigMap", "limits", { data: { most: parts.parameters } }));
     return {
       namespace: { ...namespace, name: namespaceName },
-      surroundings: namespaceName === setName ? (surroundings as NamedObject[]) : [],
+      surroundings: isShared ? [] : (surroundings as NamedObject[]),
       steps: steps.map(({ body, nameEnd, ...step }, stepIndex): CreationStep => {
         const isNamespaced = body.kind !== "PersistentVolume" && body.kind !== "PriorityClass";
         const name = buildName(`${setName}-${stepIndex}`, nameEnd);

@@ -37,7 +37,7 @@ const { skip } = await needs("published manifests");
 const getName = ({ source, line }: Manifest) => `${relative(folder, source.name)}:${line}`;
 const getKind = ({ object }: Manifest) => `${object.apiVersion} ${object.kind}`;
 
-for (const minor of chooseMinors({ turn: 1 }))
+for (const minor of chooseMinors({ suiteGroup: 1 }))
   describe(`published manifests in Kubernetes ${minor}`, skip ? { skip } : await needsApiServer(minor), () => {
     let cluster: PredictedCluster;
     let kinds: KindIndex;

@@ -40,7 +40,7 @@ const rules = {
 type Row = TestClusterRequest & { code: number };
 /** The requests before and after the test sends three events at the same time. */
 const rows = readRows<{ beforeEvents: Row[]; afterEvents: Row[] }>(import.meta.filename);
-/** A Pod that is created until the gateway gets the first review. */
+/** A Pod that the test creates again and again (as a dry run), until the gateway gets a review of it. */
 const firstPod = {
   apiVersion: "v1",
   kind: "Pod",

@@ -155,7 +155,7 @@ const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => n
   return (time: number) => {
     while ((writes[certainCount]?.latest ?? time + 1) <= time) certainCount++;
     while ((writes[possibleCount]?.earliest ?? time + 1) <= time) possibleCount++;
-    // Writes that were certainly stored count even if their measured `earliest` is later than `latest`.
+    // After its `latest`, a write was certainly stored, whatever its `earliest` is, which may be measured too late.
     const possibleSums = sums.slice(certainCount, Math.max(certainCount, possibleCount) + 1);
     return { least: Math.min(...possibleSums), most: Math.max(...possibleSums) };
   };
@@ -164,8 +164,8 @@ const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => n
 const sum = (numbers: number[]) => numbers.reduce((left, right) => left + right, 0);
 
 /**
- * Returns an object's amounts from `start` to `end`, by the object's writes; undefined if they changed, are unknown, or
- * the object didn't exist.
+ * Returns the amounts that an object used, as quotas count them, all the time from `start` to `end`; undefined if they
+ * may have changed, or the object didn't exist. Each write was stored at an unknown time from `earliest` to `latest`.
  */
 export const findUnchanged = (writes: readonly StoredWrite[], start: number, end: number): Amounts | undefined => {
   const index = writes.findLastIndex(({ latest }) => latest <= start);

@@ -16,8 +16,8 @@ export const createObserver =
   };
 
 /**
- * Registers a webhook at a path of `url`, and waits until the API server calls the webhook. The API server calls it
- * after all other webhooks, so it gets objects with their changes. `seen` has the objects that the webhook got.
+ * Registers a webhook at a path of `url`, and waits until the API server calls it. The webhook adds objects to `seen`.
+ * The API server calls webhooks in the order of their names, so `witness` comes last and gets the others' changes.
  */
 export const registerWitness = async (
   admin: TestClusterClient,

@@ -98,8 +98,8 @@ describe("the package postern", () => {
 
   it("the package passes the tests of the rules that evaluate policies, and of a sixth of its rules", async () => {
     const rules = (await listRules()).map((name) => ({ name }));
-    const turn = 0;
-    const sixth = chooseSixth(rules, turn).map(({ name }) => name);
+    // All rules would take too long. Each run's seed chooses another sixth.
+    const sixth = chooseSixth(rules, /* suiteGroup */ 0).map(({ name }) => name);
     const stdout = await mustWork("test", ...new Set([...policyRules, ...sixth]));
     assert.match(stdout, /^(\d+) tests: \1 passed$/m);
   });

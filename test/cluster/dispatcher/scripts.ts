@@ -84,7 +84,7 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
   const admit: HookScript = ({ uid }, version) => respond(version, { uid, allowed: true, ...extras });
   const patchObject = ({ uid }: AdmissionRequest, version: string, operations: unknown) =>
     respond(version, { uid, allowed: true, ...extras, ...buildPatchFields(operations) });
-  // A number from 0 to 1 chooses the behaviour: below 0.05, the script denies.
+  // A number from 0 to 1 chooses the behaviour: for instance, a number below 0.05 makes the script deny.
   const choice = random.draw();
   if (choice < 0.05) {
     const status = random.pick(denials);
@@ -108,7 +108,9 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
       };
     return { what: "admits", answer: admit };
   }
+  if (choice < 0.3) return { what: "admits", answer: admit };
   if (choice > 0.94) {
+    // Some odd patches change an annotation, which is added to the object first.
     const { annotation = {}, patch } = random.pick(oddPatches);
     const buildOperations = (object: unknown) => [
       ...Object.entries(annotation).flatMap(([key, value]) => buildSetOperations(object, "annotations", key, value)),
@@ -122,7 +124,6 @@ export const createScript = (phase: Phase, random: Random): { what: string; answ
       },
     };
   }
-  if (choice < 0.3) return { what: "admits", answer: admit };
   const buildChange = random.pick(changes);
   const sourceCode = String(buildChange);
   const patchesDeletions = random.decide(0.1);

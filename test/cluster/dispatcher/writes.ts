@@ -88,7 +88,7 @@ export const listFixtureCalls = (): TestClusterRequest[] => [
   }),
 ];
 
-/** Returns the calls that create one object of each resource in each namespace. Writes update and delete them. */
+/** Returns the calls that create an object of each resource in each namespace, for later updates and deletions. */
 export const listObjectCalls = (random: Random): TestClusterRequest[] =>
   Object.keys(namespaces).flatMap((namespace) =>
     // Of several entries with the same resource, the Map keeps the last one.
