@@ -51,7 +51,7 @@ describe("policies in a guard", () => {
   for (const policyCase of benchPolicyCases) {
     const { id, operation, expect, object } = policyCase;
     if (operation === "CONNECT" || expect.policy === "rejected" || excludedCases.has(id)) continue;
-    it(`policies in a guard give the measured result: ${id}`, async () => {
+    it(`policies in a guard give the result that was measured with kinitiras: ${id}`, async () => {
       const { response, writes, text } = await sendCase(policyCase);
       if (expect.error) {
         assert.equal(response.status, 500, text);

@@ -48,7 +48,7 @@ const completeObject = (
   return namedMetadata ? { ...typed, metadata: namedMetadata, ...rest } : { ...typed, ...rest };
 };
 
-/** Returns the reason if a case is not a write that a guard can evaluate. */
+/** Returns the reason if a case can't be a write that a program sends through `guard`, which evaluates rules first. */
 const explainExclusion = (listed: CatalogueRule, entry: Case): string | undefined => {
   const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
   const phase = getCasePhase(entry);

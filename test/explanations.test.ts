@@ -33,13 +33,14 @@ test("`postern explain` prints what a policy does", async () => {
   assert.equal(code, 0);
   assert.equal(
     stdout,
-    `OverridePolicy default/add-anno-op-plaintext
-
-What it does:
-- On CREATE of v1 Pod with labels kinitiras.kcloudlabs.io/webhook=enabled in namespace default: adds /metadata/annotations/added-by with "op".
-
-docs/background/kinitiras-differences.md lists where kinitiras does something else.
-`,
+    [
+      "OverridePolicy default/add-anno-op-plaintext",
+      "",
+      "What it does:",
+      '- On CREATE of v1 Pod with labels kinitiras.kcloudlabs.io/webhook=enabled in namespace default: adds /metadata/annotations/added-by with "op".',
+      "",
+      "docs/background/kinitiras-differences.md lists where kinitiras does something else.\n",
+    ].join("\n"),
   );
 });
 

@@ -10,8 +10,8 @@ const largestBytes = 1.5 * 1024 * 1024;
 export interface LargestObject {
   path: Path;
   /**
-   * The part in which the elements differ from each other: "nothing" if they are all equal, or the path of a text, such
-   * as "key", or "a key of labels" if their map at the path `labels` has another key in each.
+   * The part in which the elements differ from each other: "nothing", "the text" if they are texts, the path of a text
+   * (such as "metadata.name"), or "a key of PATH" if each element's map at this path has another key.
    */
   differingPart: string;
   build(): object;
@@ -19,11 +19,11 @@ export interface LargestObject {
 
 /** Returns copies of an object that are as large as etcd can store: in each, one list or map has many elements. */
 export const listLargestObjects = (object: object): LargestObject[] =>
-  listContainers(object, []).flatMap(([path, container]) => {
-    const isList = Array.isArray(container);
-    const [first] = Object.values(container);
+  listMapsAndLists(object, []).flatMap(([path, mapOrList]) => {
+    const isList = Array.isArray(mapOrList);
+    const [first] = Object.values(mapOrList);
     // Only a map of texts can have many keys: the keys of other maps are the fields of their types.
-    if (first === undefined || (!isList && !Object.values(container).every((value) => typeof value === "string")))
+    if (first === undefined || (!isList && !Object.values(mapOrList).every((value) => typeof value === "string")))
       return [];
     const fill = (change: (index: number) => unknown) => () => {
       const room = largestBytes - Buffer.byteLength(JSON.stringify(object));
@@ -51,10 +51,10 @@ export const listLargestObjects = (object: object): LargestObject[] =>
     ];
   });
 
-const listContainers = (value: object, path: Path): [Path, object][] => [
+const listMapsAndLists = (value: object, path: Path): [Path, object][] => [
   [path, value],
   ...Object.entries(value).flatMap(([key, inner]) =>
-    isObject(inner) ? listContainers(inner, [...path, Array.isArray(value) ? Number(key) : key]) : [],
+    isObject(inner) ? listMapsAndLists(inner, [...path, Array.isArray(value) ? Number(key) : key]) : [],
   ),
 ];
 

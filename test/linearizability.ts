@@ -28,6 +28,7 @@ const splitByKeys = (history: readonly Operation[]): Operation[][] => {
   return [...Map.groupBy(history, ({ keys: [key = ""] }) => parts.get(key)).values()];
 };
 
+/** Searches with backtracking: places an operation, and if the search gets stuck, takes it back and tries another. */
 const hasOrder = (history: readonly Operation[]): boolean => {
   const operations = history.toSorted((left, right) => left.start - right.start);
   const random = createRandom(1);
@@ -61,7 +62,7 @@ const hasOrder = (history: readonly Operation[]): boolean => {
       if (start > earliestEnd) break;
       earliestEnd = Math.min(earliestEnd, end ?? earliestEnd);
       if (!keys.every((key, place) => values.get(key) === read[place])) continue;
-      // A read that fits may come now, because it changes nothing for the others.
+      // An operation that changes nothing never prevents another one, so no alternative needs to be tried.
       if (end !== undefined && wrote.every((value, place) => value === read[place])) return [index];
       next.push(index);
     }
@@ -69,7 +70,7 @@ const hasOrder = (history: readonly Operation[]): boolean => {
   };
 
   const tried = new Set<string>();
-  const order: { index: number; old: unknown[]; others: number[] }[] = [];
+  const order: { index: number; old: unknown[]; alternatives: number[] }[] = [];
   let next = listNext();
   while (unplaced > 0) {
     const index = next.pop();
@@ -77,7 +78,7 @@ const hasOrder = (history: readonly Operation[]): boolean => {
       const last = order.pop();
       if (!last) return false;
       move(last.index, last.old);
-      next = last.others;
+      next = last.alternatives;
       continue;
     }
     const { keys, wrote } = operations[index] as Operation;
@@ -89,7 +90,7 @@ const hasOrder = (history: readonly Operation[]): boolean => {
       continue;
     }
     tried.add(state);
-    order.push({ index, old, others: next });
+    order.push({ index, old, alternatives: next });
     next = listNext();
   }
   return true;

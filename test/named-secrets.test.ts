@@ -32,8 +32,9 @@ const readPath = (value: unknown, path: Path): unknown =>
   path.reduce<unknown>((inner, step) => (inner as Record<string, unknown>)[step], value);
 
 const named = { metadata: { name: "reads" } };
-/** Builds rules of three kinds, each of which reads the texts at these paths. */
-const readers: [what: string, build: (paths: Path[]) => { rule: Rule; settings: object }][] = [
+/** Builds a rule that reads the texts at these paths of an object. */
+type BuildReadingRule = (paths: Path[]) => { rule: Rule; settings: object };
+const readers: [what: string, build: BuildReadingRule][] = [
   [
     "a rule in TypeScript",
     (paths) => {
@@ -82,10 +83,10 @@ const readers: [what: string, build: (paths: Path[]) => { rule: Rule; settings: 
 ];
 
 /** Returns the recording of a review of an object with all these values, in which the rule reads each text. */
-const recordReads = async (planted: readonly PlantedText[], build: (typeof readers)[number][1]): Promise<Recording> => {
+const recordReads = async (planted: readonly PlantedText[], buildRule: BuildReadingRule): Promise<Recording> => {
   const spec = Object.fromEntries(planted.map(({ value }, index) => [`part${index}`, value]));
   const object = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "shop" }, spec };
-  const { rule, settings: chosen } = build(listTextPaths({ spec }));
+  const { rule, settings: chosen } = buildRule(listTextPaths({ spec }));
   const settings = mergeWithDefaults(rule.settings ?? {}, chosen);
   const lines: Promise<string>[] = [];
   const capabilities = createRecordedCapabilities({});

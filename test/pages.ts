@@ -287,6 +287,7 @@ const cloneCheckout = (clone: string): void => {
   mkdirSync(join(clone, "node_modules"));
   for (const name of readdirSync(join(root, "node_modules")))
     symlinkSync(join(root, "node_modules", name), join(clone, "node_modules", name));
+  // NODE_COMPILE_CACHE of the page's commands is this link to the cache of all tests, so that Node starts faster.
   symlinkSync(cacheVariables.NODE_COMPILE_CACHE, join(clone, ".compiled"));
   appendFileSync(join(clone, ".git/info/exclude"), ".compiled\n");
 };

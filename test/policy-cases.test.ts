@@ -67,7 +67,7 @@ describe("a policy's case", () => {
       const { policies, scripts } = Object(listed.rule.settings);
       return { rule: listed.name, settingsWithPolicies, policyCount: policies.length, scripts };
     });
-    // A policy that validates objects is only for the rule policy-validate. Only this rule is configured, too.
+    // Only policy-validate gets the policy, because the policy validates; and only its setting `scripts` was changed.
     const settingsWithPolicies = ["policies"];
     assert.deepEqual(found, [
       { rule: "policy-override", settingsWithPolicies, policyCount: 0, scripts: true },

@@ -36,7 +36,8 @@ process.env.POSTERN_SHARED = shared;
 process.on("exit", () => rmSync(shared, { recursive: true, force: true }));
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
 
-const listFiles = (tier: string) => globSync((tiers[tier] ?? "").split(/,(?![^{]*})/), { cwd }).sort();
+const commaOutsideBraces = /,(?![^{]*})/;
+const listFiles = (tier: string) => globSync((tiers[tier] ?? "").split(commaOutsideBraces), { cwd }).sort();
 /** Writes files that import the unit tests, because most of them take less time than the start of a process. */
 const groupUnitTests = (): string[] => {
   const imports = listFiles("unit").map((file) => `await import(${JSON.stringify(pathToFileURL(join(cwd, file)))});\n`);

@@ -134,7 +134,7 @@ const readPackage = (deployment: CatalogueDeployment) => async (): Promise<Stage
     wanted: {
       ...part.wanted,
       zip: Buffer.from(part.wanted.zip, "base64"),
-      environment: { ...part.wanted.environment, MARK: deployment.mark },
+      environment: { ...part.wanted.environment, MARK: deployment.mark }, // A new mark makes new versions of functions.
     },
   });
   return { ...rest, parts: parts.map(revive) };

@@ -275,8 +275,9 @@ const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?:
 const names = fc.constantFrom("a", "b", "c", "d");
 const cluster = fc.constantFrom(...clusters);
 /**
- * Generates steps. `forge` is the name of a Deployment for which an attacker sends a forged review. `commit` is the
- * index of a pending write that an API server stores, and `fail` the index of one that it never stores.
+ * Generates steps. `forge`: an attacker sends a forged review of this Deployment. `commit`: an API server stores the
+ * pending write with this index; `fail`: never. `pass`: this number of seconds passes. `recount`: the rule reads the
+ * cluster's objects, but not all without `isComplete`; with `isExpired`, the token for the next page expires.
  */
 const steps: fc.Arbitrary<Step> = fc.oneof(
   {

@@ -45,10 +45,11 @@ const simpleModule = (() => {
   const list = (...items: number[][]) => [items.length, ...items.flat()];
   const section = (id: number, body: number[]) => [id, body.length, ...body];
   const [i32, i64, end] = [0x7f, 0x7e, 0x0b];
+  const [ifStart, noResult, localGet, i32Const, i64Const, i32Eq] = [0x04, 0x40, 0x20, 0x41, 0x42, 0x46];
   const type = (from: number[], to: number[]) => [0x60, from.length, ...from, to.length, ...to];
   const exported = (name: string, kind: number, index: number) => [name.length, ...Buffer.from(name), kind, index];
   const functionBody = (...instructions: number[]) => [instructions.length + 2, 0, ...instructions, end];
-  const ifLengthIs = (length: number) => [0x20, 1, 0x41, length, 0x46, 0x04, 0x40];
+  const ifLengthIs = (bytes: number) => [localGet, /* object's length */ 1, i32Const, bytes, i32Eq, ifStart, noResult];
   const unreachable = [0x00];
   const endlessLoop = [0x03, 0x40, 0x0c, 0, end];
   const types = list(type([i32], [i32]), type([i32], [i64]), type([i32, i32, i32], [i64]));
@@ -57,9 +58,9 @@ const simpleModule = (() => {
   // `buffer` returns the address 4096, and `setUp` an empty text. A text is returned as its address in the upper 32
   // bits and its length in the lower ones. The text of `answer`, `simpleMemory`, has the address 0.
   const bodies = list(
-    functionBody(0x41, 0x80, 0x20),
-    functionBody(0x42, 0),
-    functionBody(...failures, 0x42, simpleMemory.length),
+    functionBody(i32Const, 0x80, 0x20),
+    functionBody(i64Const, 0),
+    functionBody(...failures, i64Const, simpleMemory.length),
   );
   // The sections have the types, the types of the functions, the memory, the exports and the functions.
   return Buffer.from([
