@@ -16,7 +16,7 @@ describe("lib/cel", await needs("CEL evaluator"), () => {
     it(`lib/cel evaluates ${pairs} generated expressions as kube-apiserver ${minor}'s packages do`, async () => {
       const evaluator = await startEvaluator(minor);
       try {
-        const { differences } = await compare(evaluator, { pairs, tasks: generateTasks(seed + index) });
+        const { differences } = await compare(evaluator, { taskCount: pairs, tasks: generateTasks(seed + index) });
         deepEqual(differences, []);
       } finally {
         await evaluator.stop();

@@ -65,7 +65,7 @@ const toComparable = (error: string | undefined) => {
   return position === undefined ? error : `${error?.replace(/ERROR: <input>.*/s, "")}${position}`;
 };
 
-/** Returns the kind of difference between two answers; undefined if they are equal. */
+/** Returns the kind of difference between two answers, if any. `issues` are the errors of an invalid expression. */
 export const findDifferenceKind = (upstream: Answer, postern: Answer): Kind | undefined => {
   if (postern.error?.startsWith("failure: ")) return "failure";
   if (upstream.issues !== postern.issues) {
@@ -74,6 +74,7 @@ export const findDifferenceKind = (upstream: Answer, postern: Answer): Kind | un
     // After the first syntax error, further errors depend on the parser.
     return position !== undefined && position === findSyntaxError(postern.issues) ? undefined : "issues";
   }
+  // `creation` is the error if a valid expression can't be compiled; `printed` is its type as some errors print it.
   if (upstream.creation !== postern.creation) return "creation";
   if (upstream.type !== postern.type || upstream.printed !== postern.printed) return "type";
   if (toComparable(upstream.error) !== toComparable(postern.error)) return "error";
@@ -88,18 +89,18 @@ const repetitions = 40;
 
 const batchSize = 256;
 
-/** Compares upstream's and Postern's answers to the next `pairs` tasks. */
+/** Compares upstream's and Postern's answers to the next `taskCount` tasks. */
 export const compare = async (
   evaluator: UpstreamEvaluator,
   {
-    pairs,
+    taskCount,
     tasks,
     report,
-  }: { pairs: number; tasks: Iterator<Task>; report?: (done: number, differences: number) => void },
+  }: { taskCount: number; tasks: Iterator<Task>; report?: (done: number, differences: number) => void },
 ): Promise<Comparison> => {
   const takeBatch = (size: number) => Array.from({ length: size }, (): Task => tasks.next().value);
   const comparison: Comparison = {
-    pairs,
+    pairs: taskCount,
     issues: 0,
     errors: 0,
     values: 0,
@@ -108,15 +109,15 @@ export const compare = async (
     known: new Map(),
     differences: [],
   };
-  let batch = takeBatch(Math.min(batchSize, pairs));
+  let batch = takeBatch(Math.min(batchSize, taskCount));
   let answers = evaluator.evaluate(batch);
-  for (let done = 0; done < pairs; ) {
+  for (let done = 0; done < taskCount; ) {
     const postern = batch.map((task) => evaluateTask(task, evaluator.minor));
     const currentBatch = batch;
     const upstream = await answers;
     done += batch.length;
     // The Go program evaluates the next tasks while these answers are compared.
-    batch = takeBatch(Math.min(batchSize, pairs - done));
+    batch = takeBatch(Math.min(batchSize, taskCount - done));
     answers = evaluator.evaluate(batch);
     const different = currentBatch.flatMap((task, index): Difference[] => {
       const [theirs, ours] = [upstream[index] as Answer, postern[index] as Answer];
@@ -147,7 +148,8 @@ export const compare = async (
 };
 
 /**
- * Returns the differences, but not those in which Postern's answer is one of upstream's several answers to the task.
+ * Returns only the differences in which no answer of upstream is Postern's. Upstream's answer may depend on Go's random
+ * order of map keys, so upstream answers each task several times.
  */
 const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly Difference[]) => {
   const answers = await evaluator.evaluate(
@@ -329,28 +331,28 @@ export const groupDifferences = async (
   return [...groups.values()].sort((one, other) => other.count - one.count);
 };
 
-/** Formats an answer for the report on a difference. */
+/** Formats an answer for the report on a difference. `issues` are the errors of an invalid expression. */
 const printAnswer = (answer: Answer) => {
-  const { issues, creation, error, value, type, cost } = answer;
+  const { issues, creation: compileError, error, value, type, cost } = answer;
   const rest = [type, cost === undefined ? "" : `cost ${cost}`].filter(Boolean).join(", ");
   if (issues !== undefined)
     return issues
       .split("\n")
       .filter((line) => !line.startsWith(" |"))
       .join("\n            ");
-  if (creation !== undefined) return `creation: ${creation}`;
+  if (compileError !== undefined) return `compile error: ${compileError}`;
   return `${error === undefined ? print(value).slice(0, 300) : `error: ${error.slice(0, 700)}`} (${rest})`;
 };
 
 /** Formats a difference: the expression, the values that it uses, and both answers. */
 const printDifference = ({ task, upstream, postern }: Difference): string => {
-  const { expression, mode, composed, variables } = task;
+  const { expression, mode, policyVariables: declared, variables } = task;
   const used = Object.entries(variables).filter(
     ([name]) => new RegExp(`\\b${name}\\b`).test(expression) && name !== "request",
   );
   return [
     `  ${expression}${mode === "validation" ? "" : `    (${mode})`}`,
-    ...composed.filter(({ name }) => expression.includes(name)).map((one) => `    ${one.name} = ${one.expression}`),
+    ...declared.filter(({ name }) => expression.includes(name)).map((one) => `    ${one.name} = ${one.expression}`),
     ...used.map(([name, value]) => `    ${name}: ${writeValue(value).slice(0, 250)}`),
     `    upstream: ${printAnswer(upstream)}`,
     `    postern:  ${printAnswer(postern)}`,
@@ -377,8 +379,9 @@ if (import.meta.main) {
   const { values } = parseArgs({
     options: {
       minor: { type: "string", default: newestMinor },
-      // The number of compared pairs: an expression and the object for which it is evaluated.
+      // How many pairs of an expression and an object to compare.
       pairs: { type: "string", default: "20000" },
+      // How many random texts to parse instead, to print which text takes longest.
       texts: { type: "string" },
       seed: { type: "string", default: "1" },
       expression: { type: "string" },
@@ -394,7 +397,7 @@ if (import.meta.main) {
   const evaluator = await startEvaluator(values.minor);
   if (values.expression !== undefined) {
     const { value: task } = generateTasks(Number(values.seed)).next();
-    const one = { ...task, expression: values.expression, mode: values.mode as Task["mode"], composed: [] };
+    const one = { ...task, expression: values.expression, mode: values.mode as Task["mode"], policyVariables: [] };
     const [upstream = {}] = await evaluator.evaluate([one]);
     const postern = evaluateTask(one, evaluator.minor);
     process.stdout.write(
@@ -404,7 +407,7 @@ if (import.meta.main) {
   } else {
     const start = Date.now();
     const comparison = await compare(evaluator, {
-      pairs: Number(values.pairs),
+      taskCount: Number(values.pairs),
       tasks: generateTasks(Number(values.seed)),
     });
     const seconds = (Date.now() - start) / 1000;

@@ -170,8 +170,9 @@ const run = ({ original, type }: Test): { reason: string } | { wrong: string } |
   const environment = { ...admission, variables, functions, macros: disableMacros ? [] : admission.macros };
   /** Returns the fault if an expression fails with this message, unless the test expects an error. */
   const fail = (message: string) => {
-    // Any expected error will do. But lib/cel may lack a name only if the test expects an error about a name.
-    const isExpected = evalError && (/undeclared/.test(evalError.errors[0].message) || !/undeclared/.test(message));
+    // If the test expects an error, any error will do, except that lib/cel lacks a name that the test doesn't miss.
+    const isAboutMissingName = (text: string) => text.includes("undeclared");
+    const isExpected = evalError && (!isAboutMissingName(message) || isAboutMissingName(evalError.errors[0].message));
     return isExpected ? undefined : { wrong: message };
   };
 
@@ -239,8 +240,8 @@ describe("the expressions of CEL's specification", await needs("CEL evaluator"),
     const tasks = [...new Set(tests.map(({ test }) => test.original.expr))]
       // Kubernetes knows the messages of protobuf itself, and lib/cel doesn't.
       .filter((expression) => !/google\.protobuf\.\w+\{/.test(expression))
-      .map((expression) => ({ ...base, expression, composed: [] }));
-    const { differences } = await compare(evaluator, { pairs: tasks.length, tasks: tasks.values() });
+      .map((expression) => ({ ...base, expression, policyVariables: [] }));
+    const { differences } = await compare(evaluator, { taskCount: tasks.length, tasks: tasks.values() });
     await evaluator.stop();
     assert.deepEqual(differences, []);
   });

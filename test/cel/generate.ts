@@ -22,7 +22,7 @@ export interface Task {
   /** The data, such as `object` and `request`. */
   variables: ValueObject;
   /** The variables of the policy. Later variables and the expression can use them. */
-  composed: readonly { name: string; expression: string }[];
+  policyVariables: readonly { name: string; expression: string }[];
 }
 
 type StaticType = { readonly name: string; readonly parameters: readonly StaticType[] };
@@ -707,7 +707,8 @@ const damage = (random: Random, text: string): string => {
   return characters.join("");
 };
 
-interface PolicyKind {
+/** An object of some kind, and expressions that policies for this kind use. */
+interface PolicySample {
   object: Value;
   expressions: readonly string[];
 }
@@ -722,10 +723,10 @@ const toValue = (value: unknown): Value => {
   return value as null | boolean | string;
 };
 
-const kinds: readonly PolicyKind[] = Object.values(
+const kinds: readonly PolicySample[] = Object.values(
   parse(readFileSync(new URL("policies.yaml", import.meta.url), "utf8"), { intAsBigInt: true }) as Record<
     string,
-    PolicyKind
+    PolicySample
   >,
 ).map(({ object, expressions }) => ({ object: toValue(object), expressions }));
 
@@ -792,7 +793,7 @@ const policyParameters: Value = {
   allowedRegistries: ["registry.corp/", "docker.io/"],
 };
 
-const policyVariables = [
+const usualPolicyVariables = [
   { name: "registry", expression: "'registry.corp/'" },
   { name: "containers", expression: "object.spec.containers" },
   { name: "images", expression: "variables.containers.map(c, c.image)" },
@@ -916,7 +917,7 @@ const createPolicyTask = (random: Random): Omit<Task, "id"> => {
       request: random.pick(requests),
       namespaceObject: random.decide(0.8) ? namespaceObject : null,
     },
-    composed: expression.includes("variables.") ? policyVariables : [],
+    policyVariables: expression.includes("variables.") ? usualPolicyVariables : [],
   };
 };
 
@@ -939,7 +940,7 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
     paths.set(getTypeName(value), [...(paths.get(getTypeName(value)) ?? []), path]);
   const isMutation = random.decide(0.2);
   const variables: { name: string; type: string }[] = [];
-  const composed: { name: string; expression: string }[] = [];
+  const policyVariables: { name: string; expression: string }[] = [];
   const create = (type: string, depth: number) =>
     createExpression(random, type, depth, {
       variables,
@@ -950,7 +951,7 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
   if (random.decide(0.15))
     for (const name of ["first", "second"]) {
       const type = random.pick(anyTypes);
-      composed.push({ name, expression: create(type, 3) });
+      policyVariables.push({ name, expression: create(type, 3) });
       variables.push({ name: `variables.${name}`, type });
     }
   const choice = random.draw();
@@ -964,7 +965,7 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
   const expression = createAnyExpression();
   return {
     expression,
-    mode: chooseMode(random, [expression, ...composed.map((one) => one.expression)].join(" ")),
+    mode: chooseMode(random, [expression, ...policyVariables.map((one) => one.expression)].join(" ")),
     variables: {
       object,
       oldObject: random.decide(0.3) ? null : createMap(random, 1, 4),
@@ -972,7 +973,7 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
       request: random.pick(requests),
       namespaceObject: random.decide(0.8) ? namespaceObject : null,
     },
-    composed,
+    policyVariables,
   };
 };
 

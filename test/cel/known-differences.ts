@@ -29,7 +29,8 @@ interface KnownDifference {
 const goTypes =
   /\*?cel\.Quantity|\*types\.(?:baseList|concatList|baseMap)|types\.Null|<nil>|\[\](?:interface \{\}|ref\.Val|string)|map\[\w+(?:\.\w+)?\](?:interface \{\}|ref\.Val)/g;
 
-const getText = ({ expression, composed }: Task) => [expression, ...composed.map((one) => one.expression)].join(" ");
+const getText = ({ expression, policyVariables }: Task) =>
+  [expression, ...policyVariables.map((one) => one.expression)].join(" ");
 
 /** Matches a name that begins with a dot. */
 const globalName = /(?<![\w.)\]?`}'"])\.[a-z_]/i;

@@ -25,10 +25,11 @@ export const generatePair = (
   typeMeta: { apiVersion: string; kind: string },
 ): { object: JsonMap; patch: JsonMap } => {
   const generator = new ObjectGenerator(random, schema.types);
-  const object = { ...toMap(generator.generate(schema.root, "object", 7)), ...typeMeta };
+  const maxDepth = 7;
+  const object = { ...toMap(generator.generate(schema.root, "object", maxDepth)), ...typeMeta };
   const choice = random.draw();
-  const patch = toMap(generator.generate(schema.root, choice < 0.1 ? "patch with atomic values" : "patch", 7));
-  // An object of a built-in kind must fit its Go type. A custom object may be older than its schema.
+  const patch = toMap(generator.generate(schema.root, choice < 0.1 ? "patch with atomic values" : "patch", maxDepth));
+  // A built-in object must fit its Go type. A custom object, always of example.org/v1, may be older than its schema.
   if (typeMeta.apiVersion === "example.org/v1" && random.decide(0.03)) spoil(random, object);
   for (let times = choice > 0.75 ? 1 + random.drawBelow(2) : 0; times > 0; times--) spoil(random, patch);
   return { object: { ...object, ...typeMeta }, patch };

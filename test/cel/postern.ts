@@ -64,15 +64,15 @@ const createCompiler = (mode: Task["mode"], minor: string): PolicyCompiler =>
     { paramKind: {} },
     {
       ...scopes[mode].options,
-      // The Go program evaluates stored expressions. Of the compared minors, only the newest accepts functions in them
-      // that new expressions may use only from the next minor on.
+      // The Go program evaluates expressions as stored ones, which may already use the next minor's new functions. Of
+      // the compared minors, only the newest has such functions.
       kubernetes: minor === newestMinor ? `1.${parseMinor(minor) + 1}` : minor,
     },
   );
 
 /** Returns the compiler for a task. A task that declares variables of a policy gets a compiler of its own. */
-const findCompiler = ({ mode, composed }: Task, minor: string): PolicyCompiler => {
-  if (composed.length > 0) return createCompiler(mode, minor);
+const findCompiler = ({ mode, policyVariables }: Task, minor: string): PolicyCompiler => {
+  if (policyVariables.length > 0) return createCompiler(mode, minor);
   const compiler = compilers.get(`${minor} ${mode}`) ?? createCompiler(mode, minor);
   compilers.set(`${minor} ${mode}`, compiler);
   return compiler;
@@ -80,10 +80,10 @@ const findCompiler = ({ mode, composed }: Task, minor: string): PolicyCompiler =
 
 /** Evaluates a task by lib/cel, and returns the answer in the form of upstream's answers. */
 const evaluate = (task: Task, minor: string): Answer => {
-  const { expression: text, mode, variables, composed } = task;
+  const { expression: text, mode, variables, policyVariables } = task;
   const { hasAuthorizer } = scopes[mode];
   const compiler = findCompiler(task, minor);
-  if (mode !== "condition") for (const { name, expression } of composed) compiler.addVariable(name, expression);
+  if (mode !== "condition") for (const { name, expression } of policyVariables) compiler.addVariable(name, expression);
   const expression = compiler.compile(text, undefined, hasAuthorizer);
   const { compiled } = expression;
   if ("error" in compiled)
@@ -102,7 +102,7 @@ const evaluate = (task: Task, minor: string): Answer => {
     return { results, cost: budgetSize - budget.left };
   };
   const exact = evaluateWithin(Number.MAX_SAFE_INTEGER);
-  // Upstream's costs are unsigned: a cost below 0 becomes nearly 2^64, which only a larger budget allows.
+  // Upstream's costs are unsigned, so lib/cel turns a cost below 0 into nearly 2^64. That exhausts the exact budget.
   const { results, cost } = "exhausted" in exact.results ? evaluateWithin(2 ** 65) : exact;
   const [result] = "exhausted" in results ? [] : results;
   const answer = { type, ...(printed !== type && { printed }), cost };

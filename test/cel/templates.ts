@@ -193,15 +193,15 @@ export const templates: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Templates for values of any type, `T`. `K` is a type of keys, `N` a type of numbers, `C` a type whose values can be
- * compared, and `S` a type whose values can be added. `$index` is an int, so `$N` is sometimes a wrong index.
+ * Templates for values of any type, `T`. `K` is a type of keys, and `N` is int, uint or double. An index must be an
+ * int: `$index` is one, and `$N` often isn't.
  */
 export const anyTemplates: readonly string[] = list`
   $bool ? $T : $T  $dyn ? $T : $T  ($T)  [$T][0]  $list(T)[$index]  $list(T)[$N]  {'a': $T}.a  {'a': $T}['a']
   $map(K,T)[$K]  $optional(T).value()  $optional(T).orValue($T)  $list(T).first().orValue($T)
   $optional(optional(T)).value().orValue($T)
 `;
-/** Templates for the types that `min` and `max` take. */
+/** Templates for types whose values can be compared, `C`, or added, `S`. */
 export const orderedTemplates: readonly string[] = list`$list(C).min()  $list(C).max()`;
 export const summableTemplates: readonly string[] = list`$list(S).sum()`;
 

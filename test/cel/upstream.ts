@@ -96,8 +96,8 @@ export const startEvaluator = async (minor: string): Promise<UpstreamEvaluator> 
     minor,
     evaluate: (tasks, repeat = 1) =>
       send(
-        tasks.map(({ expression, mode, composed, variables }) => {
-          const head = JSON.stringify({ expression, mode, composed, repeat }).slice(1, -1);
+        tasks.map(({ expression, mode, policyVariables, variables }) => {
+          const head = JSON.stringify({ expression, mode, composed: policyVariables, repeat }).slice(1, -1);
           return `${head},"variables":${writeValue(variables)}`;
         }),
       ),

@@ -206,7 +206,7 @@ describe("a control plane", await needs("API server", "scheduler"), () => {
     const served = await serveTestRules(catalogue, buildConfig("Ignore"), {
       certificate,
       openCapabilities: createLiveCapabilities({ local: connection }, { openLedger: () => ledger }),
-      before: (_, handler) => endpoints.wrap(handler),
+      wrapHandler: (_, handler) => endpoints.wrap(handler),
     });
     stack.defer(served.stop);
     const signer = createTestSigner(1);

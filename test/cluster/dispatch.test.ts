@@ -290,7 +290,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
       );
       const yaml = `rules: { ${cases.map(({ name, policy }) => `${name}: { failurePolicy: ${policy} }`).join(", ")} }`;
       postern = await startServing(rules, yaml, {
-        before: (name, handler) => changedRequests[name.replace(/-[a-z]+$/, "")]?.(handler) ?? handler,
+        wrapHandler: (name, handler) => changedRequests[name.replace(/-[a-z]+$/, "")]?.(handler) ?? handler,
       });
       await postern.apply();
     });
@@ -483,7 +483,7 @@ describe("a real API server that calls Postern", await needs("API server"), () =
     const released = Promise.withResolvers<void>();
     let isHanging = false;
     const postern = await startServing(rules, yaml, {
-      before: (_, handler) => async (received) => {
+      wrapHandler: (_, handler) => async (received) => {
         if (isHanging) await released.promise;
         return handler(received);
       },

@@ -97,7 +97,7 @@ for (const minor of chooseMinors({ largeRun: POSTERN_RUNS, suiteGroup: 1 }))
       const withoutHarmful = { ...mutatingPolicySet, policies: keepHarmless(mutatingPolicySet.policies, minor) };
       const mutating: Partial<PolicySet> = isOn
         ? {}
-        : { policies: [], readinessPolicyAndBinding: [], refusedKinds: [] };
+        : { policies: [], readinessPolicyAndBinding: [], kindsRefusedByReadinessPolicy: [] };
       await createPolicies(admin, { ...addVersionedCondition(withoutHarmful), ...mutating, neededObjects }, minor);
       initialObjects = await cluster.readLists(tables.state);
     });

@@ -60,7 +60,7 @@ describe("a relay between an API server and the gateway", await needs("API serve
     const certificate = await readOrCreateServerCertificate(join(folder, keys), "127.0.0.1");
     return serveTestRules(catalogue, yaml, {
       certificate,
-      before: (_, handler) => async (review) => {
+      wrapHandler: (_, handler) => async (review) => {
         await reviewGate;
         return handler(review);
       },

@@ -64,8 +64,8 @@ const buildSchemas = (documents: SchemaDocuments): Record<string, ValueType> => 
 const nameType = (definition: string): string => definition.split(".").slice(-3).join(".");
 
 /**
- * Returns the apiVersion and kind of a type, such as `apps/v1/Deployment`, if requests can have objects of it. Upstream
- * finds a kind only in the document of its group and version.
+ * Returns the apiVersion and kind of a type, such as `apps/v1/Deployment`, if requests can have objects of it. Like the
+ * API server, finds a kind only in the OpenAPI document of its group and version, which is published at `path`.
  */
 const findKind = (schema: JsonMap, path: string): string | undefined => {
   const { allOf } = toMap(toMap(schema.properties).metadata);

@@ -16,6 +16,7 @@ const answer = (code: number, body: object, warnings: string[] = [], audit = {})
   const call = { method: "GET", path: "/", user: "admin" } as const;
   return toComparable({ call, answer: { code, body: { ...body }, warnings }, audit, name: "s0" }, "s0");
 };
+/** Upstream's and the rule's answer to a request. An earlier answer of the rule may explain why they differ. */
 type AnswerPair = [
   wanted: ComparableServerAnswer,
   actual: ComparableServerAnswer,

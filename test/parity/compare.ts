@@ -30,7 +30,7 @@ const serverFields: Record<string, string> = {
  * Values that are compared even in the fields of `serverFields`: if one server's answer has such a value, the other
  * server's answer must have it, too.
  */
-const comparedValues = new Set(["None", ""]);
+const nonRandomValues = new Set(["None", ""]);
 
 /** The part of an answer that must be equal on two servers. */
 export interface ComparableServerAnswer {
@@ -48,8 +48,9 @@ export const toComparable = (
   { answer, name, audit = {} }: RequestWithAnswer,
   sequence: string,
 ): ComparableServerAnswer => {
+  // The values of fields such as `uid` differ by chance, except "None" (a Service without an address) and "".
   const json = JSON.stringify([answer.body, selectAuditAnnotations(audit)], (key, value) =>
-    Object.hasOwn(serverFields, key) && value !== undefined && !comparedValues.has(value) ? "?" : value,
+    Object.hasOwn(serverFields, key) && value !== undefined && !nonRandomValues.has(value) ? "?" : value,
   );
   const comparableJson = replaceNames(
     json.replace(/admission webhook \\"[^"]+\\" denied the request: /g, ""),
@@ -105,14 +106,14 @@ const joinFailures = (values: readonly string[]): string =>
   );
 
 const sortByPolicy = <T>(values: readonly T[], getPolicy: (value: T) => string | undefined): T[] =>
-  values.toSorted((one, other) => compareText(getPolicy(one) ?? "", getPolicy(other) ?? ""));
+  values.toSorted((one, other) => compareAsJson(getPolicy(one) ?? "", getPolicy(other) ?? ""));
 
 type Body = Record<string, unknown>;
 
 /** Sorts the lists in an answer whose order is random; each key says why. */
 const orderings: Record<string, (body: Body) => Body> = {
   "a list is sorted by names, some of which the API server generated": (body) =>
-    Array.isArray(body.items) ? { ...body, items: body.items.map(sortManagers).toSorted(compareText) } : body,
+    Array.isArray(body.items) ? { ...body, items: body.items.map(sortManagers).toSorted(compareAsJson) } : body,
 
   "field managers are sorted by the second in which they wrote": (body) => sortManagers(body),
 
@@ -131,7 +132,7 @@ const orderings: Record<string, (body: Body) => Body> = {
       [];
     if (start === undefined || list === undefined) return body;
     const faults = list.split(/, (?=minimum |maximum |\S+ max limit to request ratio )/);
-    return { ...body, message: `${start}[${sortRuns(faults, getFaultKind).join(", ")}]` };
+    return { ...body, message: `${start}[${sortWithinKinds(faults, getFaultKind).join(", ")}]` };
   },
 
   "the conflicting field managers are listed in Go's random order of maps": (body) =>
@@ -154,7 +155,7 @@ const orderings: Record<string, (body: Body) => Body> = {
 const getFaultKind = (fault: string) => /(minimum|maximum|ratio).* per \w+/.exec(fault)?.[0].replace(/ \S+ usage/, "");
 
 /** Sorts each run of neighbouring texts of the same kind, because upstream returns them in random order. */
-const sortRuns = (texts: string[], getKind: (text: string) => unknown): string[] => {
+const sortWithinKinds = (texts: string[], getKind: (text: string) => unknown): string[] => {
   const runs: string[][] = [];
   for (const text of texts) {
     const last = runs.at(-1);
@@ -179,24 +180,24 @@ const listCauses = ({ details }: Body): Cause[] | undefined => {
 };
 
 const sortCauses = (body: Body): Body => {
-  const causes = listCauses(body)?.toSorted(compareText);
+  const causes = listCauses(body)?.toSorted(compareAsJson);
   return { ...body, details: { ...Object(body.details), causes } };
 };
 
 const sortManagers = (object: Body): Body => {
   const { managedFields } = Object(object.metadata);
   if (!Array.isArray(managedFields)) return object;
-  return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(compareText) } };
+  return { ...object, metadata: { ...Object(object.metadata), managedFields: managedFields.toSorted(compareAsJson) } };
 };
 
 /**
- * Replaces generated names of objects in an answer by `<sequence>-?`, because their suffixes are random. The object of
- * a sequence has the sequence's name or a generated one.
+ * Replaces generated names of objects in an answer by `<requestedName>-?`, because their suffixes are random. A client
+ * requests a name for an object, or lets the API server generate one that begins with it.
  */
-const replaceNames = (text: string, objectName: string, sequence: string) =>
-  (objectName === sequence ? text : text.replaceAll(objectName, `${sequence}-?`)).replaceAll(
-    new RegExp(`\\b${sequence}-[bcdfghjklmnpqrstvwxz2456789]{5}\\b`, "g"),
-    `${sequence}-?`,
+const replaceNames = (text: string, objectName: string, requestedName: string) =>
+  (objectName === requestedName ? text : text.replaceAll(objectName, `${requestedName}-?`)).replaceAll(
+    new RegExp(`\\b${requestedName}-[bcdfghjklmnpqrstvwxz2456789]{5}\\b`, "g"),
+    `${requestedName}-?`,
   );
 
 /** An intended difference between the answers of a plugin and of the rule that reimplements it, with the reason. */
@@ -493,6 +494,7 @@ const isAccessReview = ({ code, body }: ComparableServerAnswer) =>
 const deleteTopologyLabels = (answer: ComparableServerAnswer): unknown =>
   JSON.parse(JSON.stringify(answer), (key, value) => {
     if (/^(f:)?topology\.kubernetes\.io\/(zone|region)$/.test(key)) return undefined;
+    // In managedFields, `f:` stands before the name of a field, and the key "." stands for the map itself.
     const isEmptied =
       /^(f:)?(labels|metadata)$/.test(key) && Object.keys(Object(value)).every((inner) => inner === ".");
     return isEmptied ? undefined : value;
@@ -531,23 +533,24 @@ const splitDiffs = (answer: ComparableServerAnswer) => {
     return text
       .replace(/(?<= value: )(\[\]|\{\})/g, "null")
       .replace(/(?<= value: [\w.*[\]]+)\{\}/g, "(nil)")
-      .replace(innerDiff, "\n(a diff)");
+      .replace(goStructDiff, "\n(a diff)");
   });
   return { diffs, rest };
 };
 /**
- * Matches a diff of Go's structures in a text of Kubernetes 1.33. It leaves out unchanged fields, so it isn't compared.
+ * Matches a diff of two Go structures in a message of Kubernetes 1.33. Two such diffs can't be compared, because each
+ * leaves out the unchanged fields.
  */
-const innerDiff = /\n {2}[\w.]+\{\n[\s\S]*?\n {2}\}(?=\n|$)/g;
+const goStructDiff = /\n {2}[\w.]+\{\n[\s\S]*?\n {2}\}(?=\n|$)/g;
 
 /**
- * Reports whether two diffs of the same old object lead to the same new object. `wanted` may have empty lists or maps
- * where `actual` has null.
+ * Reports whether two diffs of the same old object lead to the same new object. Old lines that only one diff shows are
+ * used for both. `wanted` may have empty lists or maps where `actual` has null.
  */
 const isSameResult = (wanted: string, actual: string): boolean => {
-  const oldLines = new Map([...listOldLines(wanted), ...listOldLines(actual)]);
-  const length = Math.max(0, ...oldLines.keys());
-  const [one, other] = [wanted, actual].map((diff) => buildNewLines(diff, oldLines, length));
+  const oldLinesByNumber = new Map([...listOldLines(wanted), ...listOldLines(actual)]);
+  const lastNumber = Math.max(0, ...oldLinesByNumber.keys());
+  const [one, other] = [wanted, actual].map((diff) => buildNewLines(diff, oldLinesByNumber, lastNumber));
   if (!one || !other || one.length !== other.length) return false;
   return one.every((line, index) => [line, line.replace(/(\[\]|\{\})(?=,?$)/, "null")].includes(other[index] ?? ""));
 };
@@ -601,16 +604,15 @@ const sortTolerations = (
     if (key !== "spec" || typeof value.runtimeClassName !== "string" || !Array.isArray(value.tolerations)) return value;
     const tolerations = drop(value.tolerations)
       .map((one: unknown) => replace(one, value.runtimeClassName))
-      .toSorted(compareText);
+      .toSorted(compareAsJson);
     return { ...value, tolerations };
   });
 
 const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
 /**
- * Replaces the toleration of 300 seconds that DefaultTolerationSeconds adds by that of the RuntimeClass `impatient`,
- * which surroundings.yaml has. The plugin adds its toleration before RuntimeClass adds this one, and the rule is called
- * later.
+ * Replaces the toleration that the plugin DefaultTolerationSeconds adds by that of the RuntimeClass `impatient`. The
+ * plugin adds its own before RuntimeClass adds this one; the rule is called later, finds this one and adds none.
  */
 const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
   const key = "node.kubernetes.io/not-ready";
@@ -628,7 +630,7 @@ const toCanonicalJson = (value: unknown): string =>
       : inner,
   );
 
-const compareText = (one: unknown, other: unknown) => {
+const compareAsJson = (one: unknown, other: unknown) => {
   const [left, right] = [toCanonicalJson(one), toCanonicalJson(other)];
   return left < right ? -1 : Number(left > right);
 };
@@ -665,11 +667,11 @@ export const comparePluginAndPortAnswers = (
   { earlierActual = [], earlierWanted = [], denials = [] }: ComparisonContext = {},
 ): ParityComparisonResult => {
   // Upstream's audit annotation may have only one of several failures; then the rule's other failures are added to it.
-  const completed = addFailuresOfRule(wanted, actual, minor);
-  // If several policies deny a request, upstream returns one of their denials at random, and so does the rule. If
-  // upstream's denial is one of those of the rule, then any of them is accepted.
-  const isDenialOfRule = denials.some((denial) => isSame(addFailuresOfRule(wanted, denial, minor), denial));
-  const acceptedAnswers = isDenialOfRule ? [completed, ...denials] : [completed];
+  const completeUpstream = (ofRule: ComparableServerAnswer) => addFailuresOfRule(wanted, ofRule, minor);
+  // If several policies deny a request, upstream returns one denial at random, and so does the rule: one of `denials`.
+  // If upstream's denial is one of `denials`, too, then any of them is accepted.
+  const isDenialOfRule = denials.some((denial) => isSame(completeUpstream(denial), denial));
+  const acceptedAnswers = [completeUpstream(actual), ...(isDenialOfRule ? denials : [])];
   if (acceptedAnswers.some((answer) => isSame(answer, actual))) return { verdict: "equal" };
   const known = knownDifferences.find(
     ({ rules, since = { "1.0": true }, isInAudit, explains }) =>

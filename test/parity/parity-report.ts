@@ -134,6 +134,7 @@ const buildCaseRow = ({ rule, cases, asStated, notSent, pluginComparison, outcom
   rule,
   ...[cases, asStated, notSent.length].map(String),
   pluginComparison ? String(pluginComparison.equal + sumCounts(pluginComparison.known)) : "-",
+  // The number of recorded answers of a removed plugin that the rule gives, too.
   outcomes ? String(outcomes.asStated) : "-",
 ];
 
@@ -256,8 +257,9 @@ const describeRequestResults = ({ runs, requests, seed, names }: ParityRuns, old
       return oldRow[headings.findIndex((heading) => toMinor(heading) === minor)] ?? "-";
     });
     const resultOfNewest = findResult(newest ?? "");
-    const calls =
-      resultOfNewest || oldRow.length === 0 ? buildCallCells(resultOfNewest) : oldRow.slice(-columns.length);
+    // If the newest minor wasn't compared, the cells about calls stay as they are; without old cells, they become "-".
+    const keepsCalls = resultOfNewest === undefined && oldRow.length > 0;
+    const calls = keepsCalls ? oldRow.slice(-callColumns.length) : buildCallCells(resultOfNewest);
     return cells.every((cell) => cell === "-") ? [] : [[name, ...cells, ...calls]];
   });
   const comparedMinors = compared.map(([minor]) => minor);
@@ -266,7 +268,7 @@ const describeRequestResults = ({ runs, requests, seed, names }: ParityRuns, old
   return [
     "## Generated requests",
     `This command sends the same ${requests} generated requests for each rule to two API servers. One has the compiled-in plugin,\nand the other one calls the rule instead.\n\n    ${command}\n\n- A cell such as \`884 / 116 / 0\` counts 884 equal answers, 116 answers with a known difference, and no answer with an\n  unexplained difference. "-" means that this version has no such plugin.\n- Two answers are equal if their status, object, message, details, warnings and audit annotations are equal.\n- The last four columns are about ${compared.at(-1)?.[1]}.`,
-    toMarkdown([ruleHeading, ...compared.map(([, version]) => version), ...columns], table),
+    toMarkdown([ruleHeading, ...compared.map(([, version]) => version), ...callColumns], table),
     ...(reasons.length > 0 ? [`### ${knownTitle}\n\n${reasons.join("\n")}`] : []),
   ].join("\n\n");
 };
@@ -352,7 +354,7 @@ const listItems = (text: string, title: string): string[] =>
     .filter((line) => line.startsWith("- ")) ?? [];
 
 const ruleHeading = "rule (equal answers / known differences / unexplained differences)";
-const columns = [
+const callColumns = [
   "calls of the rule",
   "calls that refused or changed something",
   "calls without matchConditions",

@@ -123,7 +123,7 @@ export const measureParity = async (
   stack.defer(stop);
   const denials = createDenialCollector();
   const open = async (ports: PluginPort[]) => {
-    const host = { certificate, openCapabilities: openCapabilities(), before: denials.observe };
+    const host = { certificate, openCapabilities: openCapabilities(), wrapHandler: denials.observe };
     const served = await serve(ports, host, { settings, minor }, detector);
     stack.defer(served.stop);
     return served;

@@ -24,8 +24,8 @@ export interface PortComparisonConfig {
    * True if all other plugins are off. The API server calls webhooks late: after the compared plugin come the other
    * plugins, then the rule. If another plugin refuses or changes an object, the answers differ only for this reason.
    */
-  alone?: true;
-  /** With `alone`: further admission plugins that are on. */
+  otherPluginsOff?: true;
+  /** With `otherPluginsOff`: further admission plugins that are on. */
   keptPlugins?: readonly string[];
   /** Additional command-line flags of both kube-apiservers. */
   flags?: readonly string[];

@@ -32,7 +32,7 @@ export interface TestRuleServerOptions {
   certificate: ServerCertificate;
   openCapabilities?(cluster: string, milliseconds: number): Capabilities;
   /** Returns the handler that is called instead of a rule's handler, and that may itself call the rule's handler. */
-  before?(name: string, handler: GatewayHandler): GatewayHandler;
+  wrapHandler?(name: string, handler: GatewayHandler): GatewayHandler;
 }
 
 /** Options of a test's webhook configurations: their name, the cluster and the key in their URLs, and their entries. */
@@ -56,7 +56,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   /** Replaces postern.yaml and the public keys, from the next request on. */
   const serve = (text: string, publicKeys = defaultSigner.publicKey) => {
     config = parseConfig(text, rules);
-    const { openCapabilities = createUnconnectedCapabilities, before = (_, handler) => handler } = host;
+    const { openCapabilities = createUnconnectedCapabilities, wrapHandler = (_, handler) => handler } = host;
     const collectReport = (report: AnsweredReviewFacts) => void reports.push(report);
     const handlers = listServedRulesAndGroups(config, rules).map((listed) => {
       const endpoint = createListedEndpoint(config, listed, {
@@ -64,7 +64,7 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
         openCapabilities,
         writeLogLine: collectReport,
       });
-      return [listed.name, before(listed.name, createGatewayHandler(endpoint))] as const;
+      return [listed.name, wrapHandler(listed.name, createGatewayHandler(endpoint))] as const;
     });
     gateway.serve(new Map(handlers));
   };
@@ -183,8 +183,8 @@ export const applyConfigurations = async (
   }
   await waitUntil("the API server did not call by the new webhooks", async () => {
     const { code, warnings } = await detector.sendProbe(admin);
-    // If a mutating entry refuses the probe, the API server calls no validating configuration. So after a refusal, a
-    // configuration that has no entry but the detector's need not be in use.
+    // If a mutating entry refuses the probe, the API server calls no validating configuration. Then a configuration
+    // with only the detector's entry isn't awaited: it has no effect.
     const mustBeInUse = ({ body }: (typeof announced)[number]) => code < 300 || body.webhooks.length > 1;
     return announced.filter(mustBeInUse).every(({ word }) => warnings.includes(word));
   });

@@ -78,6 +78,7 @@ export const sendSequence = async (
     const paths = { namespacePath, namespace, collection, object };
     const isKindStored = kind !== "localsubjectaccessreviews";
     const context = { ...paths, isKindStored, name, objectName, generateName, readStored, first: steps[0] };
+    // An existing object is used by several sequences, so it must not be changed.
     const built = await buildCall(existingObject === undefined ? step : { ...step, dryRun: true }, context);
     const call = await replaceUidPlaceholders(built, as("admin"));
     // A closed connection counts as an answer with code 0: a panic of the API server closes the connection.

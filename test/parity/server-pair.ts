@@ -69,7 +69,7 @@ export const bootParityServerPair = async (
   );
   const plugins = await listPlugins(binaries);
   const keptPlugins = [plugin, ...webhookPlugins, ...(config.keptPlugins ?? [])];
-  const disabledPlugins = plugins.defaultOn.filter((other) => config.alone && !keptPlugins.includes(other));
+  const disabledPlugins = plugins.defaultOn.filter((other) => config.otherPluginsOff && !keptPlugins.includes(other));
   const commonOptions = {
     store: await getPreparedStore(binaries),
     flags: [...flags, ...(config.flags ?? [])],
@@ -126,8 +126,8 @@ const isCustomKind = ({ kind }: KubernetesObject) => kind === "CustomResourceDef
 const policySets = { validating: validatingPolicySet, mutating: mutatingPolicySet };
 
 /** Builds an object of each kind that a set's last policy refuses. Once they are refused, all policies are in use. */
-const buildRefusedObjects = ({ refusedKinds }: PolicySet) =>
-  refusedKinds.map((kind) => ({
+const buildRefusedObjects = ({ kindsRefusedByReadinessPolicy }: PolicySet) =>
+  kindsRefusedByReadinessPolicy.map((kind) => ({
     ...kind,
     metadata: { generateName: "last-", namespace: "default", labels: { policy: "last" } },
   }));

@@ -106,7 +106,7 @@ export const createNeededObjects = async (
   lacks.push(...(await describeAnswersUnlikeCase(admin, entry)));
 
   let last = "";
-  for (const one of listPresentObjects(entry).toSorted(compareAge)) {
+  for (const one of listPresentObjects(entry).toSorted(compareForCreation)) {
     if (isNamespace(one)) continue;
     const { creationTimestamp, deletionTimestamp } = Object(one.metadata);
     // Stored creation times are whole seconds. If the recorded times of this object and the previous one differ, this
@@ -177,20 +177,20 @@ const describeAnswersUnlikeCase = async (admin: TestClusterClient, { needs = {},
     const added = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
     return missing.length + added.length > 0 ? [`${groupVersion} has other resources here`] : [];
   });
-  // In the test's clusters, every user has every right, so only an invalid name is refused (422).
-  const created = refused.map(async ({ resource, name }) => {
+  // The API server must refuse these objects, too. As every user has every right, it can do so only for the name (422).
+  const refusals = refused.map(async ({ resource, name }) => {
     const path = `/api/v1/${resource}?dryRun=All`;
     const { code } = await admin({ method: "POST", path, body: { metadata: { name } } });
     return code === 422 ? [] : [`${resource} "${name}" can be created in the test, but not in the case`];
   });
-  return (await Promise.all([...created, ...reviewed, ...listed])).flat();
+  return (await Promise.all([...refusals, ...reviewed, ...listed])).flat();
 };
 
 /**
- * Compares objects by age, then by name. Plugins read objects mostly in the order in which they were created, and rules
- * read them in the order of their names.
+ * Puts a case's objects into the order in which the test creates them: by their recorded creation times, else by name.
+ * Plugins mostly read objects in the order of creation, rules in the order of names: without times, both are the same.
  */
-const compareAge = (one: RecordedObject, other: RecordedObject) => {
+const compareForCreation = (one: RecordedObject, other: RecordedObject) => {
   const [first = "", second = ""] = [one, other].map(({ metadata }) => {
     return `${Object(metadata).creationTimestamp ?? ""} ${metadata.name}`;
   });

@@ -68,10 +68,7 @@ export const buildCaseRequest = async (
   if (entry.dryRun || (isNamespace && operation === "DELETE")) query.set("dryRun", "All");
   if (operation === "DELETE") query.set("gracePeriodSeconds", "0");
   const completeBody = (object: KubernetesObject, { apiVersion, kind }: ResourceInfo): JsonMap =>
-    replaceServerFields(
-      { apiVersion, kind, metadata: nameMember, ...addApiRequiredFields({ ...object, kind }, namespace) },
-      nameMember,
-    );
+    replaceServerFields({ apiVersion, kind, ...addApiRequiredFields({ ...object, kind }, namespace) }, nameMember);
   const existing = mayBeCreated ? getExistingObject(entry, subResource) : undefined;
   return {
     user: request.userInfo,

@@ -103,8 +103,8 @@ const getNamespaceLabels = (
 };
 
 /**
- * Returns a rule without `authorizedBy` and `checkSettings`. In these clusters every user has every right, so a rule
- * with `authorizedBy` would never be called. `checkSettings` would refuse settings that name clusters of other cases.
+ * Returns a rule without `authorizedBy`, which exempts users who have a right: here every user has every right. Also
+ * removes `checkSettings`, which would refuse settings that name clusters of other cases.
  */
 const adaptToSetups = (listed: CatalogueRule): CatalogueRule => {
   const { authorizedBy: _, checkSettings: __, ...rule } = listed.rule;
@@ -195,9 +195,8 @@ const buildManifests = (
   { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,
 ): WebhookManifests => {
-  // In postern.yaml, each setup is a cluster with the name of the setup. Only the setup of a group of ports has no
-  // phase: it calls all variants of the rules. A setup for cases without a variant calls the rule as if it had no
-  // variants.
+  // A setup for cases calls one variant or, for cases without a variant, the rule as if it had none. A setup without a
+  // phase, for the comparison with plugins, calls all variants. In postern.yaml, each setup is a cluster.
   const withoutVariants = phase !== undefined && variant === undefined;
   const manifests = build({ name, cluster: name, withoutVariants }).flatMap((manifest): WebhookManifests => {
     if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];

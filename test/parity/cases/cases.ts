@@ -50,7 +50,7 @@ export interface RealServerCaseResults {
   differences: CaseDifference[];
 }
 
-/** Results of a rule's cases. `outcomes` has those of more cases, recorded from a plugin that Kubernetes removed. */
+/** Results of a rule's cases and, in `outcomes`, of cases that record answers of a plugin that Kubernetes removed. */
 export interface RuleCaseResults extends RealServerCaseResults {
   outcomes?: RealServerCaseResults;
 }
@@ -94,6 +94,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
   await installKinitirasPolicyCrds(ours.admin);
+  // A setup is rules with settings. The key of the setup with the settings of a plugin server is that server's name.
   const setups = buildWebhookSetups(all, groups);
   const served = await serveSetups(setups, rules, binaries.minor, ours);
   opening.defer(served.stop);
@@ -109,10 +110,10 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     const whyNotCompared =
       portOfPlugin &&
       (explainMissingUpstreamServer(portOfPlugin, plugins.all, binaries) ?? explainIncomparable(portOfPlugin));
-    const group = portOfPlugin && whyNotCompared === undefined ? getPluginServerName(portOfPlugin) : undefined;
-    const pluginServer = group === undefined ? undefined : upstream.get(group);
+    const setupKey = portOfPlugin && whyNotCompared === undefined ? getPluginServerName(portOfPlugin) : undefined;
+    const pluginServer = setupKey === undefined ? undefined : upstream.get(setupKey);
     const comparedPlugin =
-      portOfPlugin && group !== undefined && pluginServer ? { portOfPlugin, setupKey: group, pluginServer } : undefined;
+      portOfPlugin && setupKey !== undefined && pluginServer ? { portOfPlugin, setupKey, pluginServer } : undefined;
     return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, whyNotCompared, comparedPlugin });
   };
   const running = opening.move();
@@ -158,19 +159,19 @@ const checkRule = async (
   await served.callOnly([...setups, ...(comparedPlugin ? [getSetup(comparedPlugin.setupKey)] : [])]);
   for (const [index, stated] of cases.entries()) {
     const { name } = stated;
-    const entry = { ...stated, kubernetes: minor };
-    const reason = await explainUnsendable(listed, stated, entry);
+    const caseOfMinor = { ...stated, kubernetes: minor };
+    const reason = await explainUnsendable(listed, stated, caseOfMinor);
     if (reason !== undefined) {
       results.notSent.push({ name, reason });
       continue;
     }
-    const setup = getSetup(buildCaseSetupKey(listed, entry));
+    const setup = getSetup(buildCaseSetupKey(listed, caseOfMinor));
     const namespace = getCaseNamespace(listed, index);
     const prepareAnswers = async (_: TestClusterClient, stored: object) => {
-      served.setAnswers(setup, insertStoredUid(entry.needs ?? {}, entry.oldObject, stored));
+      served.setAnswers(setup, insertStoredUid(caseOfMinor.needs ?? {}, caseOfMinor.oldObject, stored));
       return async () => {};
     };
-    const question = { listed, entry, namespace, labels: setup.labels };
+    const question = { listed, entry: caseOfMinor, namespace, labels: setup.labels };
     const finding = await checkCaseAgainstApiServer(
       served.caseServer,
       { ...question, prepare: prepareAnswers },
@@ -183,15 +184,15 @@ const checkRule = async (
     if (finding.diff === undefined) results.asStated += 1;
     else results.differences.push({ name, from: "case", diff: finding.diff });
 
-    if (!comparedPlugin || !pluginComparison || !hasPluginEquivalentSettings(comparedPlugin.portOfPlugin, entry))
+    if (!comparedPlugin || !pluginComparison || !hasPluginEquivalentSettings(comparedPlugin.portOfPlugin, caseOfMinor))
       continue;
     const { pluginServer, setupKey } = comparedPlugin;
-    const moved = { ...question, entry: renameNamespaces(entry, namespace) };
+    const moved = { ...question, entry: renameNamespaces(caseOfMinor, namespace) };
     const comparison = await compareCaseWithUpstreamPlugin(
       served.caseServer,
       pluginServer,
       moved,
-      finding.shape,
+      finding.buildBody,
       setupKey,
     );
     if (comparison.leftOut !== undefined) pluginComparison.leftOut.push({ name, reason: comparison.leftOut });

@@ -18,9 +18,9 @@ import {
 
 /**
  * Either the reason why the API server can't send the case to the rule, or the difference between the API server's
- * answer and the case; without a difference, `diff` is absent. `shape` is the builder of the body that was sent.
+ * answer and the case; without a difference, `diff` is absent. `buildBody` is the builder of the body that was sent.
  */
-export type UnsendableReasonOrCaseDiff = { reason: string } | { diff?: string; shape: CaseBodyBuilder };
+export type UnsendableReasonOrCaseDiff = { reason: string } | { diff?: string; buildBody: CaseBodyBuilder };
 
 /**
  * Sends a case to the API server and compares the answer. A case may omit fields that the stored object has. So if the
@@ -43,7 +43,7 @@ export const checkCaseAgainstApiServer = async (
  * bodies until one is accepted. This shows whether the API server sends the case to webhooks at all.
  */
 const checkCaseWith = async (
-  shapes: readonly CaseBodyBuilder[],
+  bodyBuilders: readonly CaseBodyBuilder[],
   server: ObservedTestServer,
   question: CaseToSend,
   setup: string,
@@ -51,46 +51,46 @@ const checkCaseWith = async (
   const { listed, entry } = question;
   const phase = getCasePhase(entry);
   const given = entry[phase] ?? {};
-  const tries: { shape: CaseBodyBuilder; withoutRule: SentCaseWithReviews }[] = [];
-  for (const shape of shapes)
+  const tries: { buildBody: CaseBodyBuilder; withoutRule: SentCaseWithReviews }[] = [];
+  for (const buildBody of bodyBuilders)
     if (!tries.some(({ withoutRule }) => isAccepted(withoutRule.answer)))
-      tries.push({ shape, withoutRule: await sendCase(server, question, given, shape) });
-  // If no body is accepted, a body that webhooks got is used: the API server refuses it only after them.
-  const best =
-    tries.find(({ withoutRule }) => isAccepted(withoutRule.answer)) ??
-    tries.find(({ withoutRule }) => withoutRule.seen[phase]);
-  if (best && !best.withoutRule.seen[phase] && isAccepted(best.withoutRule.answer))
+      tries.push({ buildBody, withoutRule: await sendCase(server, question, given, buildBody) });
+  const accepted = tries.find(({ withoutRule }) => isAccepted(withoutRule.answer));
+  if (accepted && !accepted.withoutRule.seen[phase])
     return { reason: "the API server sends such a request to no webhook" };
-  if (!best?.withoutRule.seen[phase]) return { reason: getFirstMessageLine(tries[0]?.withoutRule.answer.body) };
+  // If no body is accepted, one that the API server refuses only after it has called the webhooks is used.
+  const usable = accepted ?? tries.find(({ withoutRule }) => withoutRule.seen[phase]);
+  if (!usable) return { reason: getFirstMessageLine(tries[0]?.withoutRule.answer.body) };
 
-  const { shape, withoutRule } = best;
-  const withRule = await sendCase(server, question, given, shape, setup);
+  const { buildBody, withoutRule } = usable;
+  const withRule = await sendCase(server, question, given, buildBody, setup);
   // If a mutating webhook refuses an object before its validation, the API server's own warnings may be missing.
   const isRefusedEarly = phase === "mutate" && entry.refused !== undefined;
   const serverWarnings = withoutRule.answer.warnings.filter(
     (text) => !isRefusedEarly || withRule.answer.warnings.includes(text),
   );
   const warnings = [...serverWarnings, ...(entry.warnings ?? [])];
-  const becomes = entry.becomes && (await sendCase(server, question, entry.becomes, shape));
+  const becomes = entry.becomes && (await sendCase(server, question, entry.becomes, buildBody));
   const isRefusalExpected = entry.refused !== undefined;
   const wanted = isRefusalExpected
     ? toExpectedRefusal(listed, entry, warnings)
     : { ...toStored(becomes ?? withoutRule), warnings };
   const actual = isRefusalExpected && !isAccepted(withRule.answer) ? toActualRefusal(withRule) : toStored(withRule);
-  if (isDeepStrictEqual(wanted, actual)) return { shape };
+  if (isDeepStrictEqual(wanted, actual)) return { buildBody };
 
   // An API server drops fields that its version doesn't know, so they never reach the rule.
   const [droppedField] = findFieldsOnlyInFirst(given, withoutRule.seen[phase]?.object);
   if (droppedField) return { reason: `the API server drops ${formatPath(droppedField)}` };
   const added = await findAddedFieldThatExplains(question, withoutRule, withRule);
-  return added ? { reason: `the API server always adds ${added}` } : { shape, diff: formatAnswerDiff(wanted, actual) };
+  return added
+    ? { reason: `the API server always adds ${added}` }
+    : { buildBody, diff: formatAnswerDiff(wanted, actual) };
 };
 
 /**
- * Returns an answer with the stored object, or with the object that validation refused (code 422): the observer has
- * seen it, as the last mutating webhook. The object's managedFields are removed: they have the fields that a client
- * sends, but not those that a webhook sets. So they differ even if a rule sets exactly what the test sends as the
- * expected object.
+ * Returns an answer with the stored object, or with the object that validation refused (code 422), as the observer, the
+ * last mutating webhook, saw it. The managedFields are removed: they list the fields of the expected object, which the
+ * test sends as a client, but not the same fields if a rule sets them.
  */
 const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableServerAnswer => {
   const { answer } = turn;
@@ -120,8 +120,8 @@ const findAddedFieldThatExplains = async (
   withRule: SentCaseWithReviews,
 ): Promise<string | undefined> => {
   const phase = getCasePhase(entry);
-  // The review that the rule got, as the observer saw it. The observer is called after a mutating rule, so it sees the
-  // object that such a rule got only in the request for which the rule wasn't called.
+  // The review that the rule got, as the observer saw it. The observer is called after a mutating rule, so it sees what
+  // such a rule got only in the request that was sent without the rule.
   const received = phase === "mutate" ? withoutRule.seen.mutate : withRule.seen.validate;
   const review = buildReview(listed, entry);
   if (entry.becomes || !received) return;

@@ -20,7 +20,7 @@ export const restrictWebhooksToCaseSetup = (name: string, manifests: WebhookMani
   addCondition(`"${name}" in ${buildExtraExpression(setupKey)}`, manifests);
 
 const addCondition = (expression: string, manifests: WebhookManifests) => {
-  const condition = { name: "is-asked", expression };
+  const condition = { name: "is-from-this-test", expression };
   return manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
     webhooks: webhooks.map((one) => ({ ...one, matchConditions: [condition, ...(one.matchConditions ?? [])] })),
@@ -107,15 +107,15 @@ export const getFirstMessageLine = ({ message, text }: Record<string, unknown> =
     .split("\n")[0] ?? "";
 
 /**
- * Creates the object that a case's request needs, sends the request, and deletes the object. Only the webhooks of
- * `setup` are called.
+ * Creates the object that a case's request needs, sends the request, and deletes the object. Only the webhooks of the
+ * setup with this name are called.
  */
 export const sendCase = async (
   server: ObservedTestServer,
   question: CaseToSend,
   object: KubernetesObject,
-  shape: CaseBodyBuilder,
-  setup?: string,
+  buildBody: CaseBodyBuilder,
+  setupName?: string,
 ): Promise<SentCaseWithReviews> => {
   const { admin } = server;
   const request = await buildCaseRequest(question.listed, question.entry, question.namespace, admin);
@@ -125,7 +125,7 @@ export const sendCase = async (
 
   const stored = method === "PUT" ? (await admin({ method: "GET", path })).body : {};
   const cleanUp = await question.prepare?.(admin, stored);
-  const sent = await sendCaseAndObserveReviews(server, request, shape(request.body(object), stored), setup);
+  const sent = await sendCaseAndObserveReviews(server, request, buildBody(request.body(object), stored), setupName);
   // The answer to a subresource may be only a Status of success, so the changed object itself is read.
   if (sent.answer.code === 201 && sent.answer.body.kind === "Status" && request.storedObjectPath)
     sent.answer = { ...sent.answer, body: (await admin({ method: "GET", path: request.storedObjectPath })).body };

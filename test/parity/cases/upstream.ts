@@ -143,8 +143,8 @@ export const compareCaseWithUpstreamPlugin = async (
   ours: ObservedTestServer,
   upstream: TestClusterClient,
   question: CaseToSend,
-  shape: CaseBodyBuilder,
-  setup: string,
+  buildBody: CaseBodyBuilder,
+  setupName: string,
 ): Promise<UpstreamComparison> => {
   const { listed, entry } = question;
   const given = entry[getCasePhase(entry)] ?? {};
@@ -155,10 +155,10 @@ export const compareCaseWithUpstreamPlugin = async (
     lacks.set(admin, created.lacks);
     return created.deleteAll;
   };
-  const sendUpstream = () => sendCase({ admin: upstream }, { ...question, prepare: createNeeded }, given, shape);
+  const sendUpstream = () => sendCase({ admin: upstream }, { ...question, prepare: createNeeded }, given, buildBody);
   const [wanted, actual] = await Promise.all([
     sendUpstream(),
-    sendCase(ours, { ...question, prepare: createNeeded }, given, shape, setup),
+    sendCase(ours, { ...question, prepare: createNeeded }, given, buildBody, setupName),
   ]);
   const answerOfRule = toComparable(actual, actual.name);
   const minor = entry.kubernetes ?? newestMinor;
@@ -187,17 +187,18 @@ export const compareCaseWithUpstreamPlugin = async (
     comparison = { ...comparison, verdict: "known", reason: explanation.reason };
 
   const isRefused = String(actual.answer.body.message).startsWith("admission webhook ");
-  const isAsExpected = isRefused === (entry.refused !== undefined);
-  if (comparison.verdict !== "different" && isAsExpected) return comparison;
+  const isRuleAsStated = isRefused === (entry.refused !== undefined);
+  if (comparison.verdict !== "different" && isRuleAsStated) return comparison;
   const { code, body } = wanted.answer;
   // The name of the namespace ends with the number of the case, which changes if cases are added before it.
   const message = getFirstMessageLine(body).replaceAll(question.namespace, "…");
-  const fault = code === 500 && isAsExpected ? `the plugin answers 500: ${message}` : undefined;
+  // A case in which the plugin itself fails is left out if the rule answers as the case states.
+  const pluginFailure = code === 500 && isRuleAsStated ? `the plugin answers 500: ${message}` : undefined;
   const [ourLacks = [], upstreamLacks = []] = [ours.admin, upstream].map((one) => lacks.get(one));
   // A case is left out if objects could not be created for it. But if both servers lack the same objects, that doesn't
   // explain why they answer differently.
   const isUnexplained = comparison.verdict === "different" && isDeepStrictEqual(ourLacks, upstreamLacks);
   const missingObject = isUnexplained ? undefined : (ourLacks[0] ?? upstreamLacks[0]);
-  const leftOut = missingObject ?? fault ?? (varies ? "upstream's answers vary" : undefined);
+  const leftOut = missingObject ?? pluginFailure ?? (varies ? "upstream's answers vary" : undefined);
   return { ...comparison, ...(leftOut !== undefined && { leftOut }) };
 };

@@ -10,10 +10,10 @@ import {
 } from "./certificate-requests.ts";
 import { assignUser, buildPatchStep, buildScenario, deleteNowStep, generateCreateStep } from "./scenario-parts.ts";
 import {
+  addSometimes,
   type FieldEdit,
   generateFieldEdit,
   pickOne,
-  presentOrAbsent,
   type RequestSequence,
   type RequestUser,
   type SequenceRequest,
@@ -60,8 +60,8 @@ const buildChange = (...edits: Arbitrary<FieldEdit>[]) =>
 const buildSubresourceChange = (subresource: string, ...edits: Arbitrary<FieldEdit>[]) =>
   assignUser(tenant, buildPatchStep(pickOne("json", "merge"), subresource, ...edits));
 /**
- * Builds sequences about an object that mostly `admin` creates, who has every right, and mostly users with fewer rights
- * change. The name of the object begins with `namePrefix`.
+ * Builds sequences about an object whose name begins with `namePrefix`. Mostly `admin`, who has every right, creates
+ * the object, and mostly users with fewer rights change it.
  */
 const buildTenantScenario = (
   kind: RequestSequence["kind"],
@@ -95,7 +95,7 @@ export const generateSigningRequestObject = (signerName: Arbitrary<string>, requ
 /** Generates ClusterTrustBundles of a signer. */
 const buildTrustBundle = (signerName: string | undefined) =>
   fc
-    .record({ trustBundle: pickOne(...bundles), finalizers: presentOrAbsent(pickOne(["example.com/keep"])) })
+    .record({ trustBundle: pickOne(...bundles), finalizers: addSometimes(pickOne(["example.com/keep"])) })
     .map(({ trustBundle, finalizers }): JsonMap => {
       const [apiVersion, kind] = ["certificates.k8s.io/v1beta1", "ClusterTrustBundle"];
       const spec = { trustBundle, ...(signerName !== undefined && { signerName }) };

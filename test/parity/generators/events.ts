@@ -1,8 +1,8 @@
 import fc, { type Arbitrary } from "fast-check";
 import {
-  generateWholeObjects,
+  addSometimes,
+  generateObjects,
   pickOne,
-  presentOrAbsent,
   type RequestSequence,
   requestOptions,
   type SequenceRequest,
@@ -17,15 +17,13 @@ import {
  */
 const manyEvents: Arbitrary<RequestSequence> = fc
   .tuple(
-    generateWholeObjects({
+    generateObjects({
       kind: pickOne("Pod", "Node"),
-      name: presentOrAbsent(pickOne("a", "b")),
-      apiVersion: presentOrAbsent(pickOne("v1")),
+      name: addSometimes(pickOne("a", "b")),
+      apiVersion: addSometimes(pickOne("v1")),
       uid: fc.noBias(fc.uuid()),
     }),
-    presentOrAbsent(
-      generateWholeObjects({ component: presentOrAbsent(pickOne("kubelet")), host: presentOrAbsent(pickOne("n1")) }),
-    ),
+    addSometimes(generateObjects({ component: addSometimes(pickOne("kubelet")), host: addSometimes(pickOne("n1")) })),
     fc.array(requestOptions, { minLength: 2, maxLength: 5 }),
   )
   .map(([reference, source, [first, ...others]]): RequestSequence => {

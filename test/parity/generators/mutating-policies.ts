@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import { buildScenario, generateCreateStep } from "./scenario-parts.ts";
-import { generateWholeObjects, omitUndefinedMembers, pickOne, presentOrAbsent } from "./steps.ts";
+import { addSometimes, generateObjects, omitUndefinedMembers, pickOne } from "./steps.ts";
 import {
   buildKindDefinition,
   buildPolicyWithBinding,
@@ -245,13 +245,13 @@ const toMutation = (expression: string) =>
     ? { patchType: "ApplyConfiguration", applyConfiguration: { expression } }
     : { patchType: "JSONPatch", jsonPatch: { expression } };
 /** Generates the `matchResources` of a binding. */
-const matchResources = presentOrAbsent(
+const matchResources = addSometimes(
   pickOne<object>(
     { objectSelector: { matchLabels: { app: "x" } } },
     { namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "default" } } },
     { resourceRules: [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["CREATE"] }] },
   ),
-  "1:3",
+  "in 1 of 4",
 );
 
 /** The number of policies. Each has a webhook entry, and the API server checks all entries for each request. */
@@ -270,9 +270,9 @@ const policies = Array.from({ length: count }, (_, index) => {
       paramRef: pickOne(paramRef),
       failurePolicy: pickOne("Fail", "Fail", "Ignore", undefined),
       reinvocationPolicy: pickOne("Never", "IfNeeded"),
-      matchConditions: presentOrAbsent(
+      matchConditions: addSometimes(
         fc.uniqueArray(pickOne(...kind.conditions, ...anyConditions), { minLength: 1, maxLength: 2 }),
-        "1:2",
+        "in 1 of 3",
       ),
       mutations: fc.array(pickOne(...expressions), { minLength: 1, maxLength: 3 }).map((picked) => picked.flat()),
       matchResources,
@@ -407,7 +407,7 @@ export const mutatingPolicySet: PolicySet = {
   readinessPolicyAndBinding,
   readinessMessage: "nonexistent key: 2",
   neededObjects: [gadgetKind, ...validatingPolicySet.neededObjects],
-  refusedKinds: [
+  kindsRefusedByReadinessPolicy: [
     { apiVersion: "v1", kind: "ConfigMap" },
     { apiVersion: "apps/v1", kind: "Deployment" },
     { apiVersion: "example.com/v1", kind: "Gadget" },
@@ -420,24 +420,24 @@ const buildMetadata = (kind: MutatedKind) => {
   const labels = fc
     .tuple(
       pickOne(...indexes.map((index) => `m${index}`), ...Array(8).fill(pairLabel)),
-      presentOrAbsent(pickOne("x", "y"), "2:1"),
+      addSometimes(pickOne("x", "y"), "in 2 of 3"),
     )
     .map(([label, app]) => omitUndefinedMembers({ [label]: "on", app }));
-  return generateWholeObjects({ labels });
+  return generateObjects({ labels });
 };
 const number = pickOne("1", "2", "3", "many");
 /** Generates ConfigMaps whose labels choose policies. */
-const configMap = generateWholeObjects({
+const configMap = generateObjects({
   apiVersion: pickOne("v1"),
   kind: pickOne("ConfigMap"),
   metadata: buildMetadata(configMaps),
-  data: presentOrAbsent(
-    generateWholeObjects({
-      a: presentOrAbsent(number, "5:1"),
-      b: presentOrAbsent(pickOne("yes", "no")),
-      c: presentOrAbsent(number),
+  data: addSometimes(
+    generateObjects({
+      a: addSometimes(number, "in 5 of 6"),
+      b: addSometimes(pickOne("yes", "no")),
+      c: addSometimes(number),
     }),
-    "7:1",
+    "in 7 of 8",
   ),
 });
 const ports = pickOne(
@@ -450,8 +450,8 @@ const deployment = fc
   .record({
     metadata: buildMetadata(deployments),
     replicas: pickOne(1, 3, 5),
-    ports: presentOrAbsent(ports),
-    env: presentOrAbsent(pickOne([{ name: "E", value: "0" }], [{ name: "A" }, { name: "E" }])),
+    ports: addSometimes(ports),
+    env: addSometimes(pickOne([{ name: "E", value: "0" }], [{ name: "A" }, { name: "E" }])),
     hasSidecar: pickOne(true, false),
   })
   .map(({ metadata, replicas, ports, env, hasSidecar }) => {
@@ -463,18 +463,18 @@ const deployment = fc
     return { apiVersion: "apps/v1", kind: "Deployment", metadata, spec };
   });
 /** Generates custom resources whose labels choose policies. */
-const gadget = generateWholeObjects({
+const gadget = generateObjects({
   apiVersion: pickOne("example.com/v1"),
   kind: pickOne("Gadget"),
   metadata: buildMetadata(gadgets),
-  spec: generateWholeObjects({
-    size: presentOrAbsent(pickOne(1, 2), "3:1"),
-    mixed: presentOrAbsent(pickOne<unknown>(1, "1%")),
-    tags: presentOrAbsent(pickOne(["red"], ["red", "blue"], []), "3:1"),
-    steps: presentOrAbsent(pickOne(["a"], [])),
-    granular: presentOrAbsent(pickOne({ a: "0", z: "9" })),
-    any: presentOrAbsent(pickOne<object>({ n: 1, m: 2 }, { list: [0] }, { long: 9007199254740993n })),
-    parts: presentOrAbsent(
+  spec: generateObjects({
+    size: addSometimes(pickOne(1, 2), "in 3 of 4"),
+    mixed: addSometimes(pickOne<unknown>(1, "1%")),
+    tags: addSometimes(pickOne(["red"], ["red", "blue"], []), "in 3 of 4"),
+    steps: addSometimes(pickOne(["a"], [])),
+    granular: addSometimes(pickOne({ a: "0", z: "9" })),
+    any: addSometimes(pickOne<object>({ n: 1, m: 2 }, { list: [0] }, { long: 9007199254740993n })),
+    parts: addSometimes(
       pickOne<object[]>(
         [{ name: "p" }],
         [
@@ -483,7 +483,7 @@ const gadget = generateWholeObjects({
         ],
         [{ name: "q", count: 3 }],
       ),
-      "4:1",
+      "in 4 of 5",
     ),
   }),
 });

@@ -12,11 +12,11 @@ import {
   generateCreateStep,
 } from "./scenario-parts.ts";
 import {
+  addSometimes,
   type FieldEdit,
   generateFieldEdit,
-  generateWholeObjects,
+  generateObjects,
   pickOne,
-  presentOrAbsent,
   type RequestSequence,
   type RequestUser,
   requestOptions,
@@ -51,16 +51,16 @@ const referToUid = (path: string) => `uid of ${path}`;
 const referToNodeUid = (name: string) => referToUid(`/api/v1/nodes/${name}`);
 const referToPodUid = (name: string) => referToUid(`/api/v1/namespaces/default/pods/${name}`);
 
-const kubelet = pickOne<RequestUser>(...Array<RequestUser>(8).fill("system:node:n1"), "admin", "jane");
+const mostlyKubelet = pickOne<RequestUser>(...Array<RequestUser>(8).fill("system:node:n1"), "admin", "jane");
 const buildChange = (...edits: Arbitrary<FieldEdit>[]) =>
-  assignUser(kubelet, buildPatchStep(pickOne("merge"), undefined, ...edits));
+  assignUser(mostlyKubelet, buildPatchStep(pickOne("merge"), undefined, ...edits));
 const buildSubresourceChange = (subresource: string, ...edits: Arbitrary<FieldEdit>[]) =>
-  assignUser(kubelet, buildPatchStep(pickOne("merge"), subresource, ...edits));
+  assignUser(mostlyKubelet, buildPatchStep(pickOne("merge"), subresource, ...edits));
 const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
-  assignUser(kubelet, generateCreateStep(body, subresource));
-const deletion = assignUser(kubelet, deleteNowStep);
+  assignUser(mostlyKubelet, generateCreateStep(body, subresource));
+const deletion = assignUser(mostlyKubelet, deleteNowStep);
 const deletions = assignUser(
-  kubelet,
+  mostlyKubelet,
   requestOptions.map((options): SequenceRequest => ({ ...options, verb: "deletecollection" })),
 );
 const buildKubeletScenario = (
@@ -172,11 +172,11 @@ const labelKeys = [
   "rack",
 ];
 const configSource = { configMap: { name: "a", namespace: "b", kubeletConfigKey: "c" } };
-const node = generateWholeObjects({
-  metadata: generateWholeObjects({
-    labels: presentOrAbsent(fc.dictionary(pickOne(...labelKeys), pickOne("a", "b"), { maxKeys: 3 }), "2:1"),
+const node = generateObjects({
+  metadata: generateObjects({
+    labels: addSometimes(fc.dictionary(pickOne(...labelKeys), pickOne("a", "b"), { maxKeys: 3 }), "in 2 of 3"),
   }),
-  spec: presentOrAbsent(
+  spec: addSometimes(
     pickOne<JsonMap>({ taints: [{ key: "t", effect: "NoSchedule" }] }, { configSource }, { podCIDR: "10.1.0.0/24" }),
   ),
 }).map((rest) => ({ apiVersion: "v1", kind: "Node", metadata: {}, ...rest }));

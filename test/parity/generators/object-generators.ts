@@ -1,18 +1,18 @@
 import fc, { type Arbitrary } from "fast-check";
 import type { JsonMap } from "#lib/json.ts";
 import {
+  addSometimes,
   buildList,
   competingWebhookAnnotation,
   type FieldEdit,
   type GeneratedKind,
   generateFieldEdit,
+  generateObjects,
   generatePartialObjects,
-  generateWholeObjects,
   makeMembersRare,
   omitUndefinedMembers,
   parityGeneratedKinds,
   pickOne,
-  presentOrAbsent,
 } from "./steps.ts";
 
 // Generates objects of all kinds, and their edits.
@@ -89,7 +89,7 @@ const buildResources = ({ mostlyValid, ifMayBeInvalid }: Odds) => {
     // The request of an extended resource must equal its limit; if only the limit is set, it is also the request.
     {
       weight: 3,
-      arbitrary: generateWholeObjects({
+      arbitrary: generateObjects({
         limits: generatePartialObjects({ ...makeMembersRare(ordinary), ...makeMembersRare(extended) }),
       }),
     },
@@ -173,10 +173,10 @@ const buildContainers = (odds: Odds) => {
   const [resources, probe] = [buildResources(odds), buildProbe(odds)];
   const { securityContext } = buildSecurityContexts(odds);
   const buildContainer = (name: string): Arbitrary<JsonMap> =>
-    generateWholeObjects({
+    generateObjects({
       name: mostlyValid(fc.constant(name), pickOne("Bad_Name", "c0")),
       image: mostlyValid(image, fc.constant(undefined)),
-      imagePullPolicy: presentOrAbsent(pullPolicy, "3:1"),
+      imagePullPolicy: addSometimes(pullPolicy, "in 3 of 4"),
       ...makeMembersRare({
         resources,
         livenessProbe: probe,
@@ -185,11 +185,11 @@ const buildContainers = (odds: Odds) => {
         lifecycle: pickOne({ preStop: { exec: { command: ["true"] } } }, { postStart: { sleep: { seconds: 1 } } }, {}),
         securityContext,
         resizePolicy: pickOne([{ resourceName: "cpu", restartPolicy: "NotRequired" }], []),
-        env: buildList(generateWholeObjects({ name: pickOne("A", "B"), value: pickOne("x", "") })),
+        env: buildList(generateObjects({ name: pickOne("A", "B"), value: pickOne("x", "") })),
         ports: buildList(
-          generateWholeObjects({
+          generateObjects({
             containerPort: mostlyValid(pickOne(80, 443), pickOne(0)),
-            protocol: presentOrAbsent(pickOne("UDP")),
+            protocol: addSometimes(pickOne("UDP")),
           }),
         ),
       }),
@@ -214,7 +214,7 @@ const buildContainers = (odds: Odds) => {
       const omittedMembers = Object.fromEntries(omitted.map((member) => [member, undefined]));
       return containers.map((one) => omitUndefinedMembers({ ...one, ...omittedMembers, restartPolicy }));
     });
-  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, presentOrAbsent(pullPolicy, "3:1"));
+  const ephemeralContainer = fc.tuple(pickOne("e0", "e1"), image, addSometimes(pullPolicy, "in 3 of 4"));
   const ephemeralContainers = buildList(
     ephemeralContainer.map(([name, image, imagePullPolicy]) => omitUndefinedMembers({ name, image, imagePullPolicy })),
   );
@@ -231,8 +231,8 @@ const buildVolumes = (odds: Odds) => {
         mostlyValid(fc.constant(undefined), fc.constant("v0")),
         mostlyValid(
           fc.oneof(
-            generateWholeObjects({
-              image: generateWholeObjects({ reference: image, pullPolicy: presentOrAbsent(pullPolicy, "3:1") }),
+            generateObjects({
+              image: generateObjects({ reference: image, pullPolicy: addSometimes(pullPolicy, "in 3 of 4") }),
             }),
             pickOne<JsonMap>(
               { emptyDir: {} },
@@ -258,12 +258,12 @@ const buildAffinity = ({ mostlyValid }: Odds) => {
     pickOne("kubernetes.io/hostname", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "rack"),
     pickOne("", "not valid/", "Kubernetes.io/hostname"),
   );
-  const term = generateWholeObjects({
+  const term = generateObjects({
     topologyKey,
     labelSelector: pickOne<unknown>({ matchLabels: { app: "a" } }, {}, undefined),
-    namespaces: presentOrAbsent(pickOne(["default"])),
+    namespaces: addSometimes(pickOne(["default"])),
   });
-  const preferred = generateWholeObjects({ weight: mostlyValid(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
+  const preferred = generateObjects({ weight: mostlyValid(pickOne(1, 100), pickOne(0)), podAffinityTerm: term });
   const podTerms = generatePartialObjects({
     requiredDuringSchedulingIgnoredDuringExecution: buildList(term, 3),
     preferredDuringSchedulingIgnoredDuringExecution: buildList(preferred, 2),
@@ -285,7 +285,7 @@ const buildToleration = ({ ifMayBeInvalid }: Odds) => {
   return fc.oneof(
     {
       weight: 6,
-      arbitrary: generateWholeObjects({
+      arbitrary: generateObjects({
         key: pickOne(...lost, "example.com/gpu", "b.example.com/fpga", "dedicated"),
         operator: fc.constant("Exists"),
         effect: pickOne(undefined, "NoExecute", "NoSchedule", "PreferNoSchedule"),
@@ -294,7 +294,7 @@ const buildToleration = ({ ifMayBeInvalid }: Odds) => {
     { weight: 2, arbitrary: pickOne<JsonMap>({ operator: "Exists" }, { operator: "Exists", effect: "NoExecute" }) },
     {
       weight: 3,
-      arbitrary: generateWholeObjects({
+      arbitrary: generateObjects({
         key: pickOne(...lost, "example.com/gpu"),
         operator: pickOne("Exists", "Equal"),
         effect: fc.constant("NoExecute"),
@@ -303,7 +303,7 @@ const buildToleration = ({ ifMayBeInvalid }: Odds) => {
     },
     {
       weight: 2,
-      arbitrary: generateWholeObjects({
+      arbitrary: generateObjects({
         key: pickOne(...lost, "example.com/gpu"),
         operator: pickOne(undefined, "Equal"),
         value: pickOne(undefined, "", "x"),
@@ -333,12 +333,12 @@ const buildPods = (odds: Odds) => {
 
   const podSpec: Arbitrary<JsonMap> = fc
     .tuple(
-      generateWholeObjects({
+      generateObjects({
         containers: mostlyValid(buildContainerList("c", 1, 3), fc.constant([])),
-        initContainers: presentOrAbsent(initContainers),
-        volumes: presentOrAbsent(volumes),
-        affinity: presentOrAbsent(affinity, "2:1"),
-        tolerations: presentOrAbsent(tolerations, "2:1"),
+        initContainers: addSometimes(initContainers),
+        volumes: addSometimes(volumes),
+        affinity: addSometimes(affinity, "in 2 of 3"),
+        tolerations: addSometimes(tolerations, "in 2 of 3"),
         ...makeMembersRare({
           nodeSelector: pickOne({ a: "b" }),
           activeDeadlineSeconds: mostlyValid(pickOne(100), pickOne(0)),
@@ -369,7 +369,7 @@ const buildServices = ({ mostlyValid }: Odds) => {
     pickOne("127.0.0.1", "", "host", "192.0.2.1"),
   );
   const externalIPs = fc.array(ip, { maxLength: 3 });
-  const serviceSpec = generateWholeObjects({
+  const serviceSpec = generateObjects({
     ports: mostlyValid(
       pickOne(
         [{ port: 80 }],
@@ -381,7 +381,7 @@ const buildServices = ({ mostlyValid }: Odds) => {
       ),
       pickOne([], [{ port: 0 }]),
     ),
-    externalIPs: presentOrAbsent(externalIPs, "2:1"),
+    externalIPs: addSometimes(externalIPs, "in 2 of 3"),
     ...makeMembersRare({
       selector: labels,
       clusterIP: pickOne("None"),
@@ -406,7 +406,7 @@ const buildFinalizers = ({ mostlyValid }: Odds) => {
 
 const buildTaints = ({ mostlyValid }: Odds) =>
   buildList(
-    generateWholeObjects({
+    generateObjects({
       key: mostlyValid(pickOne("node.kubernetes.io/not-ready", "dedicated"), pickOne("", "not valid")),
       value: pickOne(undefined, "", "x"),
       effect: mostlyValid(pickOne("NoSchedule", "NoExecute", "PreferNoSchedule"), pickOne("Never")),
@@ -421,7 +421,7 @@ const buildWorkloadSpecs = ({ mayBeInvalid, mostlyValid }: Odds, { podSpec }: Po
   /** Generates a Deployment's or StatefulSet's spec: the fields that both have, and those in `members`. */
   const buildWorkload = (members: Record<string, Arbitrary<unknown>>) =>
     fc
-      .tuple(labels, podSpec, mostlyValid(pickOne(0, 1, 3, undefined), pickOne(-1)), generateWholeObjects(members))
+      .tuple(labels, podSpec, mostlyValid(pickOne(0, 1, 3, undefined), pickOne(-1)), generateObjects(members))
       .map(([labels, spec, replicas, moreFields]): JsonMap => {
         const matchLabels = { app: "a", ...labels };
         const template = {
@@ -432,12 +432,12 @@ const buildWorkloadSpecs = ({ mayBeInvalid, mostlyValid }: Odds, { podSpec }: Po
       });
 
   return {
-    deployments: buildWorkload({ strategy: presentOrAbsent(pickOne({ type: "Recreate" }, {}), "1:4") }),
+    deployments: buildWorkload({ strategy: addSometimes(pickOne({ type: "Recreate" }, {}), "in 1 of 5") }),
     statefulsets: buildWorkload({
       serviceName: mostlyValid(pickOne("a"), pickOne("", undefined)),
-      podManagementPolicy: presentOrAbsent(mostlyValid(pickOne("Parallel"), pickOne("Odd")), "1:4"),
+      podManagementPolicy: addSometimes(mostlyValid(pickOne("Parallel"), pickOne("Odd")), "in 1 of 5"),
     }),
-    jobs: generateWholeObjects({
+    jobs: generateObjects({
       spec: fc
         .tuple(
           podSpec,
@@ -455,8 +455,8 @@ const buildWorkloadSpecs = ({ mayBeInvalid, mostlyValid }: Odds, { podSpec }: Po
 
 /** Builds generators of the kinds of storage. */
 const buildStorageSpecs = ({ mostlyValid }: Odds) => ({
-  persistentvolumeclaims: generateWholeObjects({
-    spec: generateWholeObjects({
+  persistentvolumeclaims: generateObjects({
+    spec: generateObjects({
       accessModes: mostlyValid(pickOne(["ReadWriteOnce"], ["ReadOnlyMany"]), pickOne([], ["Never"])),
       resources: storage.map((storage) => ({ requests: { storage } })),
       ...makeMembersRare({
@@ -469,8 +469,8 @@ const buildStorageSpecs = ({ mostlyValid }: Odds) => ({
       }),
     }),
   }),
-  persistentvolumes: generateWholeObjects({
-    spec: generateWholeObjects({
+  persistentvolumes: generateObjects({
+    spec: generateObjects({
       capacity: mostlyValid(
         storage.map((storage) => ({ storage })),
         fc.constant({}),
@@ -486,7 +486,7 @@ const buildStorageSpecs = ({ mostlyValid }: Odds) => ({
       }),
     }),
   }),
-  volumeattributesclasses: generateWholeObjects({
+  volumeattributesclasses: generateObjects({
     driverName: mostlyValid(pickOne("example.com"), pickOne("", "Not Valid")),
     parameters: mostlyValid(pickOne({ a: "b" }), pickOne({}, undefined)),
   }),
@@ -499,8 +499,8 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
   return {
     ...buildWorkloadSpecs(odds, pods),
     ...buildStorageSpecs(odds),
-    pods: generateWholeObjects({ spec: pods.podSpec }),
-    services: generateWholeObjects({ spec: serviceSpec }),
+    pods: generateObjects({ spec: pods.podSpec }),
+    services: generateObjects({ spec: serviceSpec }),
     configmaps: generatePartialObjects({
       data: fc.dictionary(mostlyValid(pickOne("a", "b"), pickOne("a b")), pickOne("x", ""), { maxKeys: 2 }),
       immutable: fc.boolean(),
@@ -516,39 +516,39 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
         conditions: pickOne([{ type: "Ready", status: "True" }]),
       }),
     }),
-    ingresses: generateWholeObjects({
-      spec: generateWholeObjects({
+    ingresses: generateObjects({
+      spec: generateObjects({
         defaultBackend: mostlyValid(pickOne({ service: { name: "a", port: { number: 80 } } }), pickOne(undefined, {})),
-        ingressClassName: presentOrAbsent(
+        ingressClassName: addSometimes(
           mostlyValid(pickOne("web", "inner", "missing"), pickOne("", "not valid")),
-          "1:3",
+          "in 1 of 4",
         ),
       }),
     }),
     namespaces: generatePartialObjects({
       spec: pickOne({ finalizers: ["kubernetes"] }, { finalizers: ["example.com/keep"] }, {}),
     }),
-    priorityclasses: generateWholeObjects({
+    priorityclasses: generateObjects({
       value: mostlyValid(pickOne(0, 5, 1000, -1), pickOne(2_000_000_000, undefined)),
-      globalDefault: presentOrAbsent(fc.boolean()),
-      preemptionPolicy: presentOrAbsent(mostlyValid(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
+      globalDefault: addSometimes(fc.boolean()),
+      preemptionPolicy: addSometimes(mostlyValid(pickOne("Never", "PreemptLowerPriority"), pickOne("Sometimes"))),
     }),
-    podgroups: generateWholeObjects({
-      spec: generateWholeObjects({
+    podgroups: generateObjects({
+      spec: generateObjects({
         schedulingPolicy: mostlyValid(
           pickOne<JsonMap>({ basic: {} }, { gang: { minCount: 2 } }),
           pickOne({}, { gang: {}, basic: {} }),
         ),
-        podGroupTemplateRef: presentOrAbsent(
+        podGroupTemplateRef: addSometimes(
           fc
             .tuple(pickOne("work", "work", "ended-work", "missing"), pickOne("workers", "workers", "driver", "nobody"))
             .map(([workloadName, podGroupTemplateName]) => ({ workload: { workloadName, podGroupTemplateName } })),
-          "4:1",
+          "in 4 of 5",
         ),
       }),
     }),
-    localsubjectaccessreviews: generateWholeObjects({
-      spec: generateWholeObjects({
+    localsubjectaccessreviews: generateObjects({
+      spec: generateObjects({
         user: pickOne("jane"),
         resourceAttributes: pickOne({ verb: "get", resource: "pods" }),
       }),
@@ -558,26 +558,26 @@ const buildSpecs = (odds: Odds, pods: Pods, { serviceSpec }: Services): Record<G
 
 /** Annotations with the name of an object's class. Before Kubernetes had a field for the class, they were used. */
 const classAnnotations: Partial<Record<GeneratedKind, Arbitrary<JsonMap | undefined>>> = {
-  ingresses: presentOrAbsent(
+  ingresses: addSometimes(
     pickOne({ "kubernetes.io/ingress.class": "web" }, { "kubernetes.io/ingress.class": "" }),
-    "1:4",
+    "in 1 of 5",
   ),
-  persistentvolumeclaims: presentOrAbsent(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), "1:8"),
+  persistentvolumeclaims: addSometimes(pickOne({ "volume.beta.kubernetes.io/storage-class": "slow" }), "in 1 of 9"),
 };
 
 /** Builds a generator of objects of a kind, and generators of edits that fit all kinds. */
 const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap>>) => {
   const finalizers = buildFinalizers(odds);
-  const metadata = generateWholeObjects({
-    labels: presentOrAbsent(labels),
-    annotations: presentOrAbsent(annotations),
-    finalizers: presentOrAbsent(finalizers, "1:3"),
+  const metadata = generateObjects({
+    labels: addSometimes(labels),
+    annotations: addSometimes(annotations),
+    finalizers: addSometimes(finalizers, "in 1 of 4"),
   });
   // Objects of storage kinds have finalizers more often.
-  const storageMetadata = generateWholeObjects({
-    labels: presentOrAbsent(labels),
-    annotations: presentOrAbsent(annotations),
-    finalizers: presentOrAbsent(finalizers, "2:1"),
+  const storageMetadata = generateObjects({
+    labels: addSometimes(labels),
+    annotations: addSometimes(annotations),
+    finalizers: addSometimes(finalizers, "in 2 of 3"),
   });
 
   const buildObject = (kind: GeneratedKind): Arbitrary<JsonMap> =>
@@ -596,7 +596,7 @@ const buildObjects = (odds: Odds, specs: Record<GeneratedKind, Arbitrary<JsonMap
   const common = [
     generateFieldEdit("metadata.labels", labels),
     generateFieldEdit("metadata.annotations", annotations),
-    generateFieldEdit("metadata.finalizers", presentOrAbsent(finalizers, "3:1")),
+    generateFieldEdit("metadata.finalizers", addSometimes(finalizers, "in 3 of 4")),
   ];
   return { buildObject, common };
 };
@@ -626,7 +626,7 @@ const buildEdits = (
       generateFieldEdit("spec.schedulingGates", mostlyValid(fc.constant([]), fc.constant(undefined))),
       ...ifMayBeInvalid([
         generateFieldEdit("spec.containers.0.imagePullPolicy", pullPolicy),
-        generateFieldEdit("spec.tolerations", presentOrAbsent(tolerations)),
+        generateFieldEdit("spec.tolerations", addSometimes(tolerations)),
         generateFieldEdit("spec.tolerations.0.tolerationSeconds", pickOne(1, undefined)),
         generateFieldEdit("spec.affinity", affinity),
         generateFieldEdit("spec.nodeSelector", pickOne({ a: "b" }, { a: "b", c: "d" })),
@@ -635,7 +635,7 @@ const buildEdits = (
       ]),
     ],
     services: [
-      generateFieldEdit("spec.externalIPs", presentOrAbsent(externalIPs, "3:1")),
+      generateFieldEdit("spec.externalIPs", addSometimes(externalIPs, "in 3 of 4")),
       generateFieldEdit("spec.externalIPs", externalIPs),
       generateFieldEdit("spec.externalIPs.-", ip),
       generateFieldEdit("spec.externalIPs.0", ip),
@@ -655,7 +655,7 @@ const buildEdits = (
       generateFieldEdit("spec.hostPath.path", pickOne("/y")),
     ],
     nodes: [
-      generateFieldEdit("spec.taints", presentOrAbsent(taints, "3:1")),
+      generateFieldEdit("spec.taints", addSometimes(taints, "in 3 of 4")),
       generateFieldEdit(
         "spec.taints.-",
         taints.map(([first]) => first ?? { key: "x", effect: "NoSchedule" }),
@@ -689,7 +689,7 @@ const buildEdits = (
   };
 };
 
-/** Returns generators of edits by kind and subresource. Edits of a Scale use the same path, `spec.replicas`. */
+/** Returns generators of edits by kind and subresource. */
 const buildSubresources = (
   odds: Odds,
   { image, resources, ephemeralContainers }: Pods,
@@ -697,6 +697,7 @@ const buildSubresources = (
   const { mostlyValid } = odds;
   const taints = buildTaints(odds);
   const ofWorkload = {
+    // The object of this subresource is a Scale. It has the number of replicas at the same path as the workload.
     scale: generateFieldEdit("spec.replicas", mostlyValid(pickOne(0, 1, 5), pickOne(-1))),
     status: generateFieldEdit("status.replicas", mostlyValid(pickOne(1), pickOne(-1))),
   };

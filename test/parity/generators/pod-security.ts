@@ -10,12 +10,12 @@ import {
   wrapInList,
 } from "./scenario-parts.ts";
 import {
+  addSometimes,
   buildList,
   generateFieldEdit,
-  generateWholeObjects,
+  generateObjects,
   omitUndefinedMembers,
   pickOne,
-  presentOrAbsent,
   type RequestSequence,
 } from "./steps.ts";
 
@@ -48,26 +48,26 @@ const profile = pickOne<JsonMap>(
 const flag = fc.boolean();
 /** Fields of the security contexts of pods and of containers. */
 const sharedFields = {
-  seLinuxOptions: presentOrAbsent(seLinuxOptions, "1:7"),
-  seccompProfile: presentOrAbsent(profile, "1:3"),
-  appArmorProfile: presentOrAbsent(profile, "1:7"),
-  runAsNonRoot: presentOrAbsent(pickOne(true, true, false), "1:2"),
-  runAsUser: presentOrAbsent(pickOne(0, 1000), "1:5"),
+  seLinuxOptions: addSometimes(seLinuxOptions, "in 1 of 8"),
+  seccompProfile: addSometimes(profile, "in 1 of 4"),
+  appArmorProfile: addSometimes(profile, "in 1 of 8"),
+  runAsNonRoot: addSometimes(pickOne(true, true, false), "in 1 of 3"),
+  runAsUser: addSometimes(pickOne(0, 1000), "in 1 of 6"),
 };
 const capability = pickOne("NET_BIND_SERVICE", "CHOWN", "NET_RAW", "SYS_PTRACE", "ALL", "MKNOD", "é😀", "\ue000");
 /** Generates the security context of a container. Three of five forbid privilege escalation and drop capabilities. */
 const containerSecurityContext = fc
   .tuple(
-    generateWholeObjects({
+    generateObjects({
       ...sharedFields,
-      privileged: presentOrAbsent(flag, "1:6"),
-      capabilities: presentOrAbsent(
-        generateWholeObjects({
-          add: presentOrAbsent(buildList(capability, 3)),
-          drop: presentOrAbsent(pickOne(["ALL"], ["NET_RAW"], ["all"])),
+      privileged: addSometimes(flag, "in 1 of 7"),
+      capabilities: addSometimes(
+        generateObjects({
+          add: addSometimes(buildList(capability, 3)),
+          drop: addSometimes(pickOne(["ALL"], ["NET_RAW"], ["all"])),
         }),
       ),
-      procMount: presentOrAbsent(pickOne("Default", "Unmasked"), "1:9"),
+      procMount: addSometimes(pickOne("Default", "Unmasked"), "in 1 of 10"),
     }),
     pickOne<JsonMap>({}, { allowPrivilegeEscalation: true }, confined, confined, confined),
   )
@@ -91,19 +91,19 @@ const hostPorts = pickOne(
 );
 /** Builds a generator of containers. Init containers and ephemeral containers must not have probes. */
 const buildContainer = (name: string, { hasProbes }: { hasProbes: boolean }) =>
-  generateWholeObjects({
+  generateObjects({
     name: pickOne(name),
     image: pickOne(image, image, "app:2"),
-    securityContext: presentOrAbsent(containerSecurityContext, "4:1"),
+    securityContext: addSometimes(containerSecurityContext, "in 4 of 5"),
     ...(hasProbes && {
-      livenessProbe: presentOrAbsent(action, "1:9"),
-      readinessProbe: presentOrAbsent(action, "1:9"),
-      lifecycle: presentOrAbsent(
+      livenessProbe: addSometimes(action, "in 1 of 10"),
+      readinessProbe: addSometimes(action, "in 1 of 10"),
+      lifecycle: addSometimes(
         action.map((action) => ({ preStop: action })),
-        "1:9",
+        "in 1 of 10",
       ),
     }),
-    ports: presentOrAbsent(hostPorts, "1:9"),
+    ports: addSometimes(hostPorts, "in 1 of 10"),
   });
 
 /** Generates sources of volumes. The level `restricted` allows only some of them. */
@@ -145,19 +145,19 @@ const debuggers = fc
 /** Generates specs of pods, some of which violate the levels `baseline` and `restricted`. */
 const spec = fc
   .tuple(
-    generateWholeObjects({
+    generateObjects({
       containers: fc.oneof(
         fc.tuple(buildContainer("c0", { hasProbes: true })),
         fc.tuple(buildContainer("c0", { hasProbes: true }), buildContainer("c1", { hasProbes: true })),
       ),
-      initContainers: presentOrAbsent(fc.tuple(buildContainer("i0", { hasProbes: false })), "1:3"),
-      securityContext: presentOrAbsent(
-        generateWholeObjects({ ...sharedFields, sysctls: presentOrAbsent(sysctls, "1:5") }),
-        "3:1",
+      initContainers: addSometimes(fc.tuple(buildContainer("i0", { hasProbes: false })), "in 1 of 4"),
+      securityContext: addSometimes(
+        generateObjects({ ...sharedFields, sysctls: addSometimes(sysctls, "in 1 of 6") }),
+        "in 3 of 4",
       ),
-      volumes: presentOrAbsent(volumes, "1:2"),
-      runtimeClassName: presentOrAbsent(pickOne("plain", "sandboxed"), "1:7"),
-      os: presentOrAbsent(pickOne({ name: "linux" }), "1:7"),
+      volumes: addSometimes(volumes, "in 1 of 3"),
+      runtimeClassName: addSometimes(pickOne("plain", "sandboxed"), "in 1 of 8"),
+      os: addSometimes(pickOne({ name: "linux" }), "in 1 of 8"),
     }),
     pickOne<JsonMap>(
       {},
@@ -222,7 +222,7 @@ const template: Arbitrary<PodTemplate> = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
-      metadata: presentOrAbsent(annotations, "1:7").map((annotations): JsonMap => (annotations ? { annotations } : {})),
+      metadata: addSometimes(annotations, "in 1 of 8").map((found): JsonMap => (found ? { annotations: found } : {})),
       spec,
     }),
   },
@@ -275,12 +275,12 @@ const version = pickOne("latest", "v1.0", "v1.21", "v1.34", "v1.99", "1.30");
 /** Generates the Pod Security labels of a namespace. Some values are invalid. */
 const labels = fc
   .record({
-    enforce: presentOrAbsent(level, "2:1"),
-    audit: presentOrAbsent(level),
-    warn: presentOrAbsent(level),
-    "enforce-version": presentOrAbsent(version, "1:3"),
-    "warn-version": presentOrAbsent(version, "1:5"),
-    "audit-version": presentOrAbsent(version, "1:9"),
+    enforce: addSometimes(level, "in 2 of 3"),
+    audit: addSometimes(level),
+    warn: addSometimes(level),
+    "enforce-version": addSometimes(version, "in 1 of 4"),
+    "warn-version": addSometimes(version, "in 1 of 6"),
+    "audit-version": addSometimes(version, "in 1 of 10"),
   })
   .map((given) => toLabels(omitUndefinedMembers(given) as Record<string, string>));
 const buildRelabel = (label: string, value: Arbitrary<string>) =>

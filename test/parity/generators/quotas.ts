@@ -3,10 +3,10 @@ import type { JsonMap } from "#lib/json.ts";
 import { createObjectGenerators } from "./object-generators.ts";
 import { buildEditStep, generateCreateStep, generateEditLists, labelSteps, wrapInList } from "./scenario-parts.ts";
 import {
+  addSometimes,
   generateFieldEdit,
-  generateWholeObjects,
+  generateObjects,
   pickOne,
-  presentOrAbsent,
   type RequestSequence,
   requestOptions,
   type SequenceQuota,
@@ -96,10 +96,10 @@ const buildQuota = (kind: QuotaKind): Arbitrary<SequenceQuota> =>
   fc
     .record({
       hard: fc.tuple(
-        generateWholeObjects(amounts[kind]),
+        generateObjects(amounts[kind]),
         fc.subarray(Object.keys(amounts[kind]), { maxLength: Math.min(4, Object.keys(amounts[kind]).length) }),
       ),
-      used: generateWholeObjects(amounts[kind]),
+      used: generateObjects(amounts[kind]),
       isUnused: fc.noBias(fc.nat(3)).map((chance) => chance > 0),
       isComplete: fc.noBias(fc.nat(15)).map((chance) => chance > 0),
       scopes,
@@ -132,10 +132,10 @@ const buildQuotaScenario = (
     });
 
 const image = "registry.example.com/app:1";
-const requested = generateWholeObjects({
-  cpu: presentOrAbsent(pickOne("100m", "250e-3", "0.5", "1", "1.500"), "9:1"),
-  memory: presentOrAbsent(pickOne("32Mi", "64.5Mi", "2Ki", "1Gi", "1e9"), "9:1"),
-  "ephemeral-storage": presentOrAbsent(pickOne("1Gi", "1G")),
+const requested = generateObjects({
+  cpu: addSometimes(pickOne("100m", "250e-3", "0.5", "1", "1.500"), "in 9 of 10"),
+  memory: addSometimes(pickOne("32Mi", "64.5Mi", "2Ki", "1Gi", "1e9"), "in 9 of 10"),
+  "ephemeral-storage": addSometimes(pickOne("1Gi", "1G")),
 });
 const limit = { cpu: "8", memory: "8Gi", "ephemeral-storage": "9Gi" };
 const devices = pickOne({ "example.com/gpu": "1" }, { "example.com/gpu": "2", "hugepages-2Mi": "4Mi" });
@@ -143,15 +143,15 @@ const devices = pickOne({ "example.com/gpu": "1" }, { "example.com/gpu": "2", "h
 const resources = fc
   .record({
     requests: requested,
-    limits: presentOrAbsent(pickOne(limit), "9:1"),
-    devices: presentOrAbsent(devices, "1:5"),
+    limits: addSometimes(pickOne(limit), "in 9 of 10"),
+    devices: addSometimes(devices, "in 1 of 6"),
   })
   .map(({ requests, limits, devices }) => ({
     requests: { ...requests, ...devices },
     ...((limits || devices) && { limits: { ...limit, ...devices } }),
   }));
 const buildContainers = (prefix: string, maxLength: number, moreFields: Arbitrary<JsonMap> = pickOne({})) =>
-  fc.array(fc.tuple(presentOrAbsent(resources, "15:1"), moreFields), { minLength: 1, maxLength }).map((all) =>
+  fc.array(fc.tuple(addSometimes(resources, "in 15 of 16"), moreFields), { minLength: 1, maxLength }).map((all) =>
     all.map(([resources, fields], index) => {
       return { name: `${prefix}${index}`, image, ...(resources && { resources }), ...fields };
     }),
@@ -171,15 +171,16 @@ const affinity = fc.oneof(
     podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [{ weight: 1, podAffinityTerm }] },
   })),
 );
+const podLevelResources = pickOne({ requests: { cpu: "9", memory: "9Gi" } }, { limits: { cpu: "9" } }, {});
 /** Generates pods with all fields that quotas read. */
-const pod = generateWholeObjects({
+const pod = generateObjects({
   containers: buildContainers("c", 2),
-  initContainers: presentOrAbsent(buildContainers("i", 2, pickOne({}, { restartPolicy: "Always" })), "1:3"),
-  resources: presentOrAbsent(pickOne({ requests: { cpu: "9", memory: "9Gi" } }, { limits: { cpu: "9" } }, {}), "1:8"),
-  overhead: presentOrAbsent(pickOne({ cpu: "250m", memory: "64Mi" }), "1:5"),
-  activeDeadlineSeconds: presentOrAbsent(pickOne(60), "1:3"),
-  priorityClassName: presentOrAbsent(pickOne("high", "gold", "silver"), "1:3"),
-  affinity: presentOrAbsent(affinity, "1:4"),
+  initContainers: addSometimes(buildContainers("i", 2, pickOne({}, { restartPolicy: "Always" })), "in 1 of 4"),
+  resources: addSometimes(podLevelResources, "in 1 of 9"),
+  overhead: addSometimes(pickOne({ cpu: "250m", memory: "64Mi" }), "in 1 of 6"),
+  activeDeadlineSeconds: addSometimes(pickOne(60), "in 1 of 4"),
+  priorityClassName: addSometimes(pickOne("high", "gold", "silver"), "in 1 of 4"),
+  affinity: addSometimes(affinity, "in 1 of 5"),
 }).map((spec) => ({ apiVersion: "v1", kind: "Pod", metadata: {}, spec }));
 
 const resize = buildEditStep(
@@ -219,9 +220,9 @@ const reportResize = buildEditStep(
 const claim = fc
   .record({
     storage: pickOne("1Gi", "2G", "1e9", "1500m", "512Mi"),
-    storageClassName: presentOrAbsent(pickOne("fast", "slow", "gold", ""), "3:1"),
-    volumeAttributesClassName: presentOrAbsent(pickOne("gold", "silver"), "1:3"),
-    betaClass: presentOrAbsent(pickOne("fast", "slow"), "1:6"),
+    storageClassName: addSometimes(pickOne("fast", "slow", "gold", ""), "in 3 of 4"),
+    volumeAttributesClassName: addSometimes(pickOne("gold", "silver"), "in 1 of 4"),
+    betaClass: addSometimes(pickOne("fast", "slow"), "in 1 of 7"),
   })
   .map(({ storage, betaClass, ...spec }) => ({
     apiVersion: "v1",
@@ -248,7 +249,7 @@ const service = fc
   .record({
     type: pickOne("ClusterIP", "NodePort", "LoadBalancer"),
     ports: fc.integer({ min: 1, max: 3 }),
-    allocateLoadBalancerNodePorts: presentOrAbsent(fc.boolean(), "1:2"),
+    allocateLoadBalancerNodePorts: addSometimes(fc.boolean(), "in 1 of 3"),
   })
   .map(({ type, ports, allocateLoadBalancerNodePorts: allocates }) => ({
     apiVersion: "v1",
@@ -269,7 +270,7 @@ const addPort = buildEditStep(wrapInList(generateFieldEdit("spec.ports.-", pickO
 const exactRequest = fc
   .record({
     deviceClassName: pickOne("gpu", "gpu", "nic", "other"),
-    allocationMode: presentOrAbsent(pickOne("ExactCount", "ExactCount", "All"), "2:1"),
+    allocationMode: addSometimes(pickOne("ExactCount", "ExactCount", "All"), "in 2 of 3"),
     count: fc.integer({ min: 1, max: 4 }),
   })
   .map(({ deviceClassName, allocationMode, count }) => ({
@@ -297,7 +298,7 @@ const remove: Arbitrary<SequenceRequest> = requestOptions.map((options) => ({
   graceful: false,
 }));
 
-/** Scenarios for ResourceQuota, by name. Changes are picked at random, those listed twice more often. */
+/** Scenarios for ResourceQuota, by name. A change that is listed twice is picked more often than others. */
 export const quotaScenarios = {
   quotasOfPods: buildQuotaScenario("pods", pod, [resize, setDeadline, reportResize, labelSteps]),
   quotasOfServices: buildQuotaScenario("services", service, [retype, addPort, labelSteps]),

@@ -18,13 +18,13 @@ import {
   wrapInList,
 } from "./scenario-parts.ts";
 import {
+  addSometimes,
   buildList,
   type FieldEdit,
   type GeneratedKind,
   generateFieldEdit,
-  generateWholeObjects,
+  generateObjects,
   pickOne,
-  presentOrAbsent,
   type RequestSequence,
   type RequestUser,
   requestOptions,
@@ -50,15 +50,15 @@ const buildPod = (spec: Arbitrary<JsonMap>, metadata: Arbitrary<JsonMap> = pickO
 
 const cpu = pickOne("100m", "200m", "0.5", "1", "1.500", "2", "4");
 const memory = pickOne("32Mi", "64Mi", "64.5Mi", "1Gi", "1e9", "3Gi");
-const amounts = generateWholeObjects({ cpu: presentOrAbsent(cpu, "2:1"), memory: presentOrAbsent(memory, "2:1") });
+const amounts = generateObjects({ cpu: addSometimes(cpu, "in 2 of 3"), memory: addSometimes(memory, "in 2 of 3") });
 /**
  * Generates the resources of a container. An API server accepts all of them, except a request for 4 CPUs with a limit
  * of 2, which is rare.
  */
 const mostlyValidResources = fc.oneof(
-  generateWholeObjects({ requests: amounts }),
-  generateWholeObjects({ limits: amounts }),
-  generateWholeObjects({
+  generateObjects({ requests: amounts }),
+  generateObjects({ limits: amounts }),
+  generateObjects({
     requests: amounts,
     limits: pickOne({ cpu: "8", memory: "8Gi" }, { cpu: "2", memory: "3Gi" }),
   }),
@@ -66,21 +66,21 @@ const mostlyValidResources = fc.oneof(
   pickOne({}),
 );
 const buildContainer = (name: string, resources: Arbitrary<unknown> = mostlyValidResources) =>
-  generateWholeObjects({ name: pickOne(name), image: pickOne(image), resources: presentOrAbsent(resources, "3:1") });
+  generateObjects({ name: pickOne(name), image: pickOne(image), resources: addSometimes(resources, "in 3 of 4") });
 
 /** Generates pods whose resources are near the limits of a LimitRange. */
 const podNearLimits = buildPod(
-  generateWholeObjects({
+  generateObjects({
     containers: fc.oneof(fc.tuple(buildContainer("c0")), fc.tuple(buildContainer("c0"), buildContainer("c1"))),
-    initContainers: presentOrAbsent(
+    initContainers: addSometimes(
       fc
         .tuple(buildContainer("i0"), pickOne({}, { restartPolicy: "Always" }))
         .map(([one, restartPolicy]) => [{ ...one, ...restartPolicy }]),
-      "1:2",
+      "in 1 of 3",
     ),
-    resources: presentOrAbsent(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), "1:6"),
+    resources: addSometimes(pickOne({ requests: { cpu: "3", memory: "4Gi" } }, { limits: { cpu: "4" } }), "in 1 of 7"),
   }),
-  generateWholeObjects({ annotations: presentOrAbsent(pickOne({ "kubernetes.io/limit-ranger": "mine" }), "1:5") }),
+  generateObjects({ annotations: addSometimes(pickOne({ "kubernetes.io/limit-ranger": "mine" }), "in 1 of 6") }),
 );
 
 /**
@@ -92,10 +92,10 @@ const defaultRequests = { resources: { requests: { cpu: "1", memory: "1Gi" } } }
 /** Builds pods on different nodes. `fields` adds init containers or pod-level resources, which can be resized, too. */
 const buildPodOnNode = (fields: Record<string, Arbitrary<unknown>>) =>
   buildPod(
-    generateWholeObjects({
+    generateObjects({
       containers: fc.tuple(buildContainer("c0", burstable).map((one) => ({ ...defaultRequests, ...one }))),
-      nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), "6:1"),
-      overhead: presentOrAbsent(pickOne({ cpu: "250m" }), "1:9"),
+      nodeName: addSometimes(pickOne("n1", "n2", "old", "small", "bare", "windows", "gone"), "in 6 of 7"),
+      overhead: addSometimes(pickOne({ cpu: "250m" }), "in 1 of 10"),
       ...fields,
     }),
   );
@@ -136,7 +136,7 @@ const resizeScenarios = fc.oneof(
   ]),
   buildObjectScenario(
     "pods",
-    buildPodOnNode({ resources: podLevelResources, initContainers: presentOrAbsent(initContainers) }),
+    buildPodOnNode({ resources: podLevelResources, initContainers: addSometimes(initContainers) }),
     [
       buildResize(generateFieldEdit("spec.resources.requests.cpu", pickOne("5", "6", "4"))),
       buildResize(generateFieldEdit("spec.resources.limits.memory", pickOne("9Gi", "10Gi"))),
@@ -156,7 +156,7 @@ const buildBinding = (place: { subresource: "binding" } | { otherResource: "bind
       options: requestOptions,
       kind: pickOne("Node", "Node", "Node", "", "Pod"),
       name: pickOne("n1", "n2", "old", "windows", "gone"),
-      labels: presentOrAbsent(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), "1:2"),
+      labels: addSometimes(pickOne({ "topology.kubernetes.io/zone": "mine" }, { a: "b" }), "in 1 of 3"),
     })
     .map(({ options, kind, name, labels }) => {
       const metadata = labels && { metadata: { labels } };
@@ -199,24 +199,25 @@ const volume = pickOne<JsonMap>(
   { name: "v", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } },
   { name: "v", csi: { driver: "example.com", nodePublishSecretRef: { name: "b" } } },
 );
+const accountName = pickOne("default", "quiet", "strict", "strict", "lenient", "missing");
 /** Generates pods with a ServiceAccount and with fields that the plugin ServiceAccount checks. */
-const accountedPod = buildPod(
-  generateWholeObjects({
+const podWithServiceAccount = buildPod(
+  generateObjects({
     containers: fc.oneof(
       fc.tuple(buildContainerWithSecretsAndMounts("c0")),
       fc.tuple(buildContainerWithSecretsAndMounts("c0"), buildContainerWithSecretsAndMounts("c1")),
     ),
-    initContainers: presentOrAbsent(fc.tuple(buildContainerWithSecretsAndMounts("i0")), "1:2"),
+    initContainers: addSometimes(fc.tuple(buildContainerWithSecretsAndMounts("i0")), "in 1 of 3"),
     volumes: fc
       .tuple(volume, pickOne<JsonMap[]>([], [], [{ name: "kube-api-access-mine", emptyDir: {} }]))
       .map(([volume, otherVolumes]) => [volume, ...otherVolumes]),
-    serviceAccountName: presentOrAbsent(pickOne("default", "quiet", "strict", "strict", "lenient", "missing"), "3:1"),
-    serviceAccount: presentOrAbsent(pickOne("quiet"), "1:9"),
-    automountServiceAccountToken: presentOrAbsent(fc.boolean(), "1:2"),
-    imagePullSecrets: presentOrAbsent(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), "1:2"),
-    nodeName: presentOrAbsent(pickOne("n1")),
+    serviceAccountName: addSometimes(accountName, "in 3 of 4"),
+    serviceAccount: addSometimes(pickOne("quiet"), "in 1 of 10"),
+    automountServiceAccountToken: addSometimes(fc.boolean(), "in 1 of 3"),
+    imagePullSecrets: addSometimes(pickOne([{ name: "pull" }], [{ name: "pull" }, { name: "b" }]), "in 1 of 3"),
+    nodeName: addSometimes(pickOne("n1")),
   }),
-  generateWholeObjects({ annotations: presentOrAbsent(pickOne(mirror), "1:4") }),
+  generateObjects({ annotations: addSometimes(pickOne(mirror), "in 1 of 5") }),
 );
 const debug = buildEditStep(
   environment.map((environment) => [
@@ -227,26 +228,26 @@ const debug = buildEditStep(
 
 /** Generates pods with a priority class, or with fields that contradict it. */
 const prioritisedPod = buildPod(
-  generateWholeObjects({
-    priorityClassName: presentOrAbsent(
+  generateObjects({
+    priorityClassName: addSometimes(
       pickOne("high", "polite", "usual", "unusual", "system-cluster-critical", "missing"),
-      "3:1",
+      "in 3 of 4",
     ),
-    priority: presentOrAbsent(pickOne(1000, 100, 500, 0, 5), "1:2"),
-    preemptionPolicy: presentOrAbsent(pickOne("Never", "PreemptLowerPriority"), "1:2"),
+    priority: addSometimes(pickOne(1000, 100, 500, 0, 5), "in 1 of 3"),
+    preemptionPolicy: addSometimes(pickOne("Never", "PreemptLowerPriority"), "in 1 of 3"),
   }),
 );
 
 /** Generates pods with a RuntimeClass, or with fields that contradict it. */
 const classedPod = buildPod(
-  generateWholeObjects({
-    runtimeClassName: presentOrAbsent(pickOne(...generatorRuntimeClassNames, "missing"), "5:1"),
-    overhead: presentOrAbsent(
+  generateObjects({
+    runtimeClassName: addSometimes(pickOne(...generatorRuntimeClassNames, "missing"), "in 5 of 6"),
+    overhead: addSometimes(
       pickOne({ cpu: "250m", memory: "64Mi" }, { cpu: "0.25", memory: "65536Ki" }, { cpu: "1" }),
-      "1:3",
+      "in 1 of 4",
     ),
-    nodeSelector: presentOrAbsent(pickOne({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
-    tolerations: presentOrAbsent(generators.tolerations),
+    nodeSelector: addSometimes(pickOne({ env: "prod" }, { env: "test" }, { a: "b", c: "d" })),
+    tolerations: addSometimes(generators.tolerations),
   }),
 );
 
@@ -260,7 +261,7 @@ const selectors = pickOne<JsonMap>(
   { pool: "default" },
   { pool: "other" },
 );
-const selectingPod = buildPod(generateWholeObjects({ nodeSelector: presentOrAbsent(selectors, "4:1") }));
+const selectingPod = buildPod(generateObjects({ nodeSelector: addSometimes(selectors, "in 4 of 5") }));
 
 /** Generates tolerations, some of which a namespace's annotations don't allow. */
 const toleration = pickOne<JsonMap>(
@@ -275,9 +276,9 @@ const toleration = pickOne<JsonMap>(
   { key: "node.kubernetes.io/not-ready", operator: "Exists", effect: "NoExecute" },
 );
 const toleratingPod = buildPod(
-  generateWholeObjects({
+  generateObjects({
     containers: fc.tuple(buildContainer("c0")),
-    tolerations: presentOrAbsent(buildList(toleration, 3), "4:1"),
+    tolerations: addSometimes(buildList(toleration, 3), "in 4 of 5"),
   }),
 );
 
@@ -286,7 +287,7 @@ const claim = fc
   .record({
     storage: pickOne("1Gi", "1Gi", "2Gi", "1e9", "512Mi", "6Gi"),
     storageClassName: pickOne("fast", "slow", "standard", "", "missing", undefined),
-    betaClass: presentOrAbsent(pickOne("fast", "slow"), "1:6"),
+    betaClass: addSometimes(pickOne("fast", "slow"), "in 1 of 7"),
   })
   .map(({ storage, storageClassName, betaClass }) => ({
     apiVersion: "v1",
@@ -325,8 +326,8 @@ const owner = fc
     ),
     name: pickOne("n1", "a"),
     uid: pickOne("1", "2"),
-    controller: presentOrAbsent(pickOne(false), "1:2"),
-    blockOwnerDeletion: presentOrAbsent(fc.boolean(), "4:1"),
+    controller: addSometimes(pickOne(false), "in 1 of 3"),
+    blockOwnerDeletion: addSometimes(fc.boolean(), "in 4 of 5"),
   })
   .map(({ kind: [apiVersion, kind], blockOwnerDeletion, controller, ...rest }) => ({
     apiVersion,
@@ -347,8 +348,8 @@ const assignUsers = (user: Arbitrary<RequestUser>, sequence: Arbitrary<RequestSe
   });
 /** Builds sequences about an object with owners, whose owners are then changed by users with different rights. */
 const buildOwnedScenario = (kind: GeneratedKind): Arbitrary<RequestSequence> => {
-  const body = fc.tuple(generators.buildObject(kind), presentOrAbsent(owners, "3:1")).map(([body, ownerReferences]) => {
-    return { ...body, metadata: { ...Object(body.metadata), ...(ownerReferences && { ownerReferences }) } };
+  const body = fc.tuple(generators.buildObject(kind), addSometimes(owners, "in 3 of 4")).map(([body, found]) => {
+    return { ...body, metadata: { ...Object(body.metadata), ...(found && { ownerReferences: found }) } };
   });
   const changeOwners = buildEditStep(
     wrapInList(generateFieldEdit("metadata.ownerReferences", fc.oneof(owners, owners, pickOne(undefined)))),
@@ -379,17 +380,17 @@ const checkedImage = pickOne(
 );
 /** Generates pods about whose images the backend is asked. */
 const podWithCheckedImages = buildPod(
-  generateWholeObjects({
+  generateObjects({
     containers: checkedImage.map((image) => [{ name: "c0", image }]),
-    initContainers: presentOrAbsent(
+    initContainers: addSometimes(
       checkedImage.map((image) => [{ name: "i0", image }]),
-      "1:2",
+      "in 1 of 3",
     ),
   }),
-  generateWholeObjects({
-    annotations: presentOrAbsent(
+  generateObjects({
+    annotations: addSometimes(
       pickOne({ [breakGlassAnnotation]: "yes" }, { "example.com/image-policy.k8s.io": "no" }),
-      "1:4",
+      "in 1 of 5",
     ),
   }),
 );
@@ -399,8 +400,8 @@ const suspend = buildEditStep(wrapInList(generateFieldEdit("spec.suspend", fc.bo
 /** Generates Jobs whose pods belong to a pod group. */
 const groupedJob = fc
   .record({
-    podGroupName: presentOrAbsent(pickOne("gang", "loose", "missing"), "3:1"),
-    parallelism: presentOrAbsent(pickOne(1, 2)),
+    podGroupName: addSometimes(pickOne("gang", "loose", "missing"), "in 3 of 4"),
+    parallelism: addSometimes(pickOne(1, 2)),
   })
   .map(({ podGroupName, parallelism }) => {
     const containers = [{ name: "a", image }];
@@ -433,16 +434,16 @@ export const scenarioGenerators = {
   placements: buildObjectScenario(
     "pods",
     buildPod(
-      generateWholeObjects({ nodeName: presentOrAbsent(pickOne("n1", "n2", "old", "windows", "gone"), "4:1") }),
+      generateObjects({ nodeName: addSometimes(pickOne("n1", "n2", "old", "windows", "gone"), "in 4 of 5") }),
       topology,
     ),
     [labelSteps],
   ),
-  accounts: buildObjectScenario("pods", accountedPod, [debug, labelSteps]),
+  accounts: buildObjectScenario("pods", podWithServiceAccount, [debug, labelSteps]),
   /** Pods without secrets that get ephemeral containers with secrets. */
   debugging: buildObjectScenario(
     "pods",
-    buildPod(generateWholeObjects({ serviceAccountName: pickOne("strict", "strict", "lenient", undefined) })),
+    buildPod(generateObjects({ serviceAccountName: pickOne("strict", "strict", "lenient", undefined) })),
     [debug, debug, labelSteps],
   ),
   priorities: buildObjectScenario("pods", prioritisedPod, [

@@ -67,9 +67,10 @@ describe("the requests for one plugin", () => {
       assert.equal(steps.at(-1)?.verb === "look", namespace === undefined, JSON.stringify(steps));
   });
 
-  it("the requests for one plugin don't move existing objects to other namespaces", () => {
+  it("the requests for one plugin leave existing objects in their namespaces, whichever namespaces are given", () => {
     const sequences = sampleSequences(["ending"]).filter(({ existingObject }) => existingObject !== undefined);
     const objectPaths = new Set(sequences.map(({ namespace, existingObject }) => `${namespace}/${existingObject}`));
+    // The scenario `growth` has existing objects in the namespaces `default` and `limited`.
     assert.ok(objectPaths.has("default/bound-fast") && objectPaths.has("limited/bound-within"));
     assert.ok(![...objectPaths].some((path) => path.startsWith("ending/")));
   });

@@ -110,15 +110,15 @@ export const parityGeneratedKinds = {
 /** A webhook that is called after all rules changes pods with this annotation. */
 export const competingWebhookAnnotation = "parity.postern.dev/never-pull";
 
-/** Generates a value or undefined, with the odds `present:absent`. With "1:4", one of five results is a value. */
-export const presentOrAbsent = <T>(
+/** Generates a value, or undefined. With "in 1 of 5", one of five results is a value, and the others are undefined. */
+export const addSometimes = <T>(
   arbitrary: Arbitrary<T>,
-  odds: `${number}:${number}` = "1:1",
+  frequency: `in ${number} of ${number}` = "in 1 of 2",
 ): Arbitrary<T | undefined> => {
-  const [present, absent] = odds.split(":").map(Number);
+  const [, present, all] = frequency.split(/in | of /).map(Number);
   return fc.oneof(
     { withCrossShrink: true },
-    { weight: Number(absent), arbitrary: fc.constant(undefined) },
+    { weight: Number(all) - Number(present), arbitrary: fc.constant(undefined) },
     { weight: Number(present), arbitrary },
   );
 };
@@ -128,14 +128,14 @@ export const pickOne = <T>(...values: T[]) => fc.constantFrom(...values);
 /** Generates objects in which each member may be missing. */
 export const generatePartialObjects = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
   fc.record(members, { requiredKeys: [] }).map(omitUndefinedMembers);
-/** Generates objects with all of these members, without those whose generated value is undefined. */
-export const generateWholeObjects = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
+/** Generates objects with these members. A member whose generated value is undefined is left out. */
+export const generateObjects = (members: Record<string, Arbitrary<unknown>>): Arbitrary<JsonMap> =>
   fc.record(members).map(omitUndefinedMembers);
 export const omitUndefinedMembers = (fields: object): JsonMap =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 /** Makes each member absent in most generated objects. */
 export const makeMembersRare = (members: Record<string, Arbitrary<unknown>>): Record<string, Arbitrary<unknown>> =>
-  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, presentOrAbsent(arbitrary, "1:4")]));
+  Object.fromEntries(Object.entries(members).map(([name, arbitrary]) => [name, addSometimes(arbitrary, "in 1 of 5")]));
 export const buildList = <T>(arbitrary: Arbitrary<T>, maxLength = 2) => fc.array(arbitrary, { maxLength });
 
 /** Generates an edit that sets the field at a path to a generated value; undefined removes the field. */
@@ -170,8 +170,8 @@ export const buildMergePatch = (edits: FieldEdit[]): JsonMap =>
 const firstLetters: Record<string, string> = { containers: "c", initContainers: "i", volumes: "v" };
 
 /**
- * Returns a merge patch with one edit. An element of a list in `firstLetters` gets its name, which is the list's letter
- * and the element's index, such as c0. The index `-` stands for a new element.
+ * Returns a merge patch with one edit. For a list in its path, the patch has only the changed element, or with the
+ * index `-` a new one. A list in `firstLetters` is merged by name, so the changed element gets its name, such as `c0`.
  */
 const nestEdit = ({ path: [first, ...rest], value = null }: FieldEdit): JsonMap => {
   if (first === undefined) return {};

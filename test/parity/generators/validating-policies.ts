@@ -2,12 +2,12 @@ import fc from "fast-check";
 import type { KubernetesObject } from "#lib/review.ts";
 import { buildEditStep, buildScenario, generateCreateStep, wrapInList } from "./scenario-parts.ts";
 import {
+  addSometimes,
   type FieldEdit,
   generateFieldEdit,
-  generateWholeObjects,
+  generateObjects,
   omitUndefinedMembers,
   pickOne,
-  presentOrAbsent,
 } from "./steps.ts";
 
 // Generates ValidatingAdmissionPolicies, and requests about objects that choose policies by labels with the policies'
@@ -109,7 +109,7 @@ const validation = (expressions: readonly string[]) =>
     .record({
       expression: pickOne(...expressions),
       message: pickOne(...messages),
-      reason: presentOrAbsent(pickOne("Forbidden", "Invalid", "RequestEntityTooLarge")),
+      reason: addSometimes(pickOne("Forbidden", "Invalid", "RequestEntityTooLarge")),
     })
     .map(({ message, ...fields }) => omitUndefinedMembers({ ...fields, ...message }));
 /** Generates the audit annotations of a policy. */
@@ -146,7 +146,7 @@ const constraints = pickOne(
   { matchPolicy: "Exact", resourceRules: [{ ...configMapRule, operations: ["CREATE", "UPDATE"] }] },
 );
 /** Generates the `matchResources` of a binding. */
-const matchResources = presentOrAbsent(
+const matchResources = addSometimes(
   pickOne<object>(
     {
       namespaceSelector: {
@@ -162,7 +162,7 @@ const matchResources = presentOrAbsent(
       ],
     },
   ),
-  "1:2",
+  "in 1 of 3",
 );
 const actions = pickOne(["Deny"], ["Deny"], ["Deny"], ["Warn"], ["Audit"], ["Deny", "Audit"], ["Warn", "Audit"]);
 /** Generates the kind of parameters of a policy, and the reference to them in the binding. */
@@ -194,6 +194,7 @@ export const parameters = pickOne<{ paramKind?: object; paramRef?: object }>(
 
 /** Generates the parts of a policy and of its binding. */
 const policy = parameters.chain(({ paramKind, paramRef }) => {
+  // Besides plain expressions, a policy has some about its parameters (twice, so more frequent) or about integers.
   const expressions = paramKind
     ? [...plainExpressions, ...parameterExpressions, ...parameterExpressions]
     : [...plainExpressions, ...integerExpressions];
@@ -201,7 +202,7 @@ const policy = parameters.chain(({ paramKind, paramRef }) => {
     paramKind: pickOne(paramKind),
     paramRef: pickOne(paramRef),
     failurePolicy: pickOne("Fail", "Fail", "Fail", "Ignore", undefined),
-    matchConditions: presentOrAbsent(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), "1:2"),
+    matchConditions: addSometimes(fc.uniqueArray(pickOne(...conditions), { minLength: 1, maxLength: 2 }), "in 1 of 3"),
     validations: fc.array(validation(expressions), { minLength: 1, maxLength: 3 }),
     annotations,
     constraints,
@@ -330,7 +331,7 @@ export const buildKindDefinition = (kind: string, fields: object): KubernetesObj
   } as KubernetesObject;
 };
 
-/** A custom kind with integer fields. Both clusters have it. */
+/** A custom kind with integer fields, in the cluster with native policies and in the cluster that calls the rule. */
 const counterKind = buildKindDefinition("Counter", {
   count: { type: "integer", format: "int64" },
   plain: { type: "integer" },
@@ -349,7 +350,7 @@ export interface PolicySet {
   /** The parameters of the policies, and the definitions of custom kinds. */
   neededObjects: readonly KubernetesObject[];
   /** The kinds of objects that this policy refuses. */
-  refusedKinds: readonly { apiVersion: string; kind: string }[];
+  kindsRefusedByReadinessPolicy: readonly { apiVersion: string; kind: string }[];
 }
 
 /** The set of ValidatingAdmissionPolicies that comparisons use. */
@@ -358,7 +359,7 @@ export const validatingPolicySet: PolicySet = {
   readinessPolicyAndBinding,
   readinessMessage: "the policies are in use",
   neededObjects: [counterKind, ...policyParameters],
-  refusedKinds: [
+  kindsRefusedByReadinessPolicy: [
     { apiVersion: "v1", kind: "ConfigMap" },
     { apiVersion: "example.com/v1", kind: "Counter" },
   ],
@@ -370,22 +371,22 @@ const chosen = fc.oneof(
   { weight: 1, arbitrary: fc.uniqueArray(label, { minLength: 2, maxLength: 4 }) },
 );
 const labels = fc
-  .tuple(chosen, presentOrAbsent(pickOne("x", "y")))
+  .tuple(chosen, addSometimes(pickOne("x", "y")))
   .map(([names, app]) => omitUndefinedMembers({ ...Object.fromEntries(names.map((name) => [name, "on"])), app }));
-const metadata = generateWholeObjects({ labels });
+const metadata = generateObjects({ labels });
 const number = pickOne("1", "2", "3", "4", "15", "many");
 /** Generates ConfigMaps whose labels choose policies. */
-const configMap = generateWholeObjects({
+const configMap = generateObjects({
   apiVersion: pickOne("v1"),
   kind: pickOne("ConfigMap"),
   metadata,
-  data: presentOrAbsent(
-    generateWholeObjects({
-      a: presentOrAbsent(number, "5:1"),
-      b: presentOrAbsent(pickOne("yes", "no")),
-      c: presentOrAbsent(number),
+  data: addSometimes(
+    generateObjects({
+      a: addSometimes(number, "in 5 of 6"),
+      b: addSometimes(pickOne("yes", "no")),
+      c: addSometimes(number),
     }),
-    "7:1",
+    "in 7 of 8",
   ),
 });
 /** Generates integers, some around the limits of doubles and of 64 bits. */
@@ -399,24 +400,24 @@ const integer = pickOne<bigint>(
   2n ** 63n - 1n,
 );
 /** Generates custom resources with integers, whose labels choose policies. */
-const counter = generateWholeObjects({
+const counter = generateObjects({
   apiVersion: pickOne("example.com/v1"),
   kind: pickOne("Counter"),
   metadata,
-  spec: generateWholeObjects({
-    count: presentOrAbsent(integer, "5:1"),
-    plain: presentOrAbsent(integer),
-    any: presentOrAbsent(
-      generateWholeObjects({
+  spec: generateObjects({
+    count: addSometimes(integer, "in 5 of 6"),
+    plain: addSometimes(integer),
+    any: addSometimes(
+      generateObjects({
         n: fc.oneof(integer, pickOne<unknown>(1.5, "1", 2n ** 63n, 2n ** 64n)),
         list: fc.array(integer, { maxLength: 3 }),
       }),
-      "5:1",
+      "in 5 of 6",
     ),
   }),
 });
 /** Generates Deployments whose labels choose policies. */
-const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: presentOrAbsent(integer) }).map((parts) => {
+const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: addSometimes(integer) }).map((parts) => {
   const { metadata, replicas, grace: terminationGracePeriodSeconds } = parts;
   const labels = { app: "web" };
   const pod = { containers: [{ name: "c", image: "i" }], terminationGracePeriodSeconds };
@@ -426,12 +427,12 @@ const deployment = fc.record({ metadata, replicas: pickOne(1, 3, 5), grace: pres
 });
 /** Generates PriorityClasses, as objects without a namespace. */
 export const buildPriorityClass = (metadata: fc.Arbitrary<object>) =>
-  generateWholeObjects({
+  generateObjects({
     apiVersion: pickOne("scheduling.k8s.io/v1"),
     kind: pickOne("PriorityClass"),
     metadata,
     value: pickOne(1, 2),
-    description: presentOrAbsent(pickOne("some")),
+    description: addSometimes(pickOne("some")),
   });
 /** Generates a step that sets a field of an object or of its subresource. */
 export const editField = (path: string, value: Parameters<typeof generateFieldEdit>[1], subresource?: string) =>
