@@ -102,7 +102,7 @@ const evaluate = (task: Task, minor: string): Answer => {
     return { results, cost: budgetSize - budget.left };
   };
   const exact = evaluateWithin(Number.MAX_SAFE_INTEGER);
-  // Upstream's costs are unsigned, so lib/cel turns a cost below 0 into nearly 2^64. That exhausts the exact budget.
+  // A macro `has` may cost -1. Costs are unsigned, as upstream's, so -1 becomes nearly 2^64: that needs a larger budget.
   const { results, cost } = "exhausted" in exact.results ? evaluateWithin(2 ** 65) : exact;
   const [result] = "exhausted" in results ? [] : results;
   const answer = { type, ...(printed !== type && { printed }), cost };

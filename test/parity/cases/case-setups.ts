@@ -103,8 +103,8 @@ const getNamespaceLabels = (
 };
 
 /**
- * Returns a rule without `authorizedBy`, which exempts users who have a right: here every user has every right. Also
- * removes `checkSettings`, which would refuse settings that name clusters of other cases.
+ * Returns a rule without `authorizedBy`, which exempts users with a right: here every user has every right, so the rule
+ * would never be called. Also removes `checkSettings`, which would refuse settings that name clusters of other cases.
  */
 const adaptToSetups = (listed: CatalogueRule): CatalogueRule => {
   const { authorizedBy: _, checkSettings: __, ...rule } = listed.rule;
