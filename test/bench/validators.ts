@@ -75,7 +75,8 @@ export const compareValidators = async (
     const valid = readValidObjects().filter(({ metadata }) => /^valid-\d+$/.test(metadata?.name ?? ""));
     const kinds = buildKindIndex(valid);
     const served = valid.filter(
-      ({ apiVersion = "", kind = "" }) => kinds.of(apiVersion, kind)?.off === false && !influentialKinds.includes(kind),
+      ({ apiVersion = "", kind = "" }) =>
+        kinds.of(apiVersion, kind)?.isServedByDefault && !influentialKinds.includes(kind),
     );
     const { send } = createSender(cluster.admin, kinds);
     // check assumes that the RuntimeClass that a Pod names exists. The API server refuses Pods without it.

@@ -47,7 +47,7 @@ describe("the built-in kinds", async () => {
           const subresources = names.map((subresource) => subresource.slice(name.length + 1)).sort();
           assert.deepEqual(kinds.of(version, kind)?.subresources, subresources, `${version} ${kind}`);
           const off = !byDefault?.get(version)?.some((resource) => resource.name === name);
-          assert.equal(kinds.of(version, kind)?.off, off, `${version} ${kind} is off`);
+          assert.equal(kinds.of(version, kind)?.isServedByDefault, !off, `${version} ${kind} is off`);
         }
       }
     });

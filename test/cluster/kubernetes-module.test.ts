@@ -56,7 +56,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
   const valid = [...readValidObjects(), ...custom.objectsOfOtherKinds, custom.definition];
   let kinds: KindIndex = buildKindIndex(valid, minor);
   const getKind = ({ apiVersion = "", kind = "" }: KubernetesObject) => kinds.of(apiVersion, kind);
-  const served = valid.filter((object) => getKind(object)?.off === false);
+  const served = valid.filter((object) => getKind(object)?.isServedByDefault);
   /** The valid objects as the API server stores them. */
   const stored: KubernetesObject[] = [];
 
@@ -142,7 +142,7 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     const hasValidObject = (wanted: { apiVersion: string; kind: string }) =>
       valid.some(({ apiVersion, kind }) => apiVersion === wanted.apiVersion && kind === wanted.kind);
     const missing = builtIn
-      .filter((type) => getKind(type)?.off === false && !unstoredKinds.includes(type.kind))
+      .filter((type) => getKind(type)?.isServedByDefault && !unstoredKinds.includes(type.kind))
       .filter((type) => !hasValidObject(type));
     assert.deepEqual(missing, []);
   });
@@ -226,7 +226,8 @@ describe(`the module of Kubernetes' handlers, compared with Kubernetes ${minor}`
     await define(uniqueDefinitions.filter(({ apiVersion }) => apiVersion === "apiextensions.k8s.io/v1"));
     kinds = buildKindIndex([...uniqueDefinitions, ...valid], minor);
     const otherObjects = located.filter(
-      ({ object }) => getKind(object)?.off === false && !definitions.some((definition) => definition.object === object),
+      ({ object }) =>
+        getKind(object)?.isServedByDefault && !definitions.some((definition) => definition.object === object),
     );
     await compareAll(t, otherObjects.filter((_, index) => isChosen(index)).map(toCreation));
   });

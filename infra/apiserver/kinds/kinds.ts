@@ -15,8 +15,7 @@ export interface ResourceKind {
   resource: GroupVersionResource;
   namespaced: boolean;
   subresources: readonly string[];
-  /** True if API servers don't serve the kind by default. */
-  off: boolean;
+  isServedByDefault: boolean;
   /** True if all versions of a custom resource have the same fields: a conversion changes only apiVersion. */
   sameFieldsInAllVersions: boolean;
 }
@@ -64,13 +63,11 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
     of: (apiVersion, kind) => byName.get(toKindKey(apiVersion, kind)),
     listApiVersions: (group, kind) =>
       [...byName.values()]
-        .filter((one) => !one.off && one.kind.group === group && one.kind.kind === kind)
+        .filter((one) => one.isServedByDefault && one.kind.group === group && one.kind.kind === kind)
         .map((one) => joinApiVersion(one.kind)),
     equivalents: (resource) =>
       listByResource(resource)
-        .filter(
-          ({ off, resource: { group, version } }) => !off && (group !== resource.group || version !== resource.version),
-        )
+        .filter((other) => other.isServedByDefault && joinApiVersion(other.resource) !== joinApiVersion(resource))
         .map((kind) => kind.resource),
     discover: (groupVersion) => byVersion.get(groupVersion)?.map(toServedResource),
     convert: (object, to) => {
@@ -143,7 +140,7 @@ const createResourceKind = (
   resource: { group, version, resource },
   namespaced,
   subresources,
-  off,
+  isServedByDefault: !off,
   sameFieldsInAllVersions,
 });
 
@@ -151,8 +148,8 @@ const createResourceKind = (
 const collectKinds = (objects: Iterable<unknown>, kubernetes?: string): KindsByName => {
   const kinds = new Map(listStandardKinds(kubernetes).map(toKindEntry));
   for (const [name, kind] of [...objects].flatMap(listDefinedKinds).map(toKindEntry)) {
-    // A CustomResourceDefinition doesn't replace a kind of Kubernetes, but one of the policy engine kinitiras: these
-    // kinds are known even without a CustomResourceDefinition.
+    // A CustomResourceDefinition can't replace a kind of Kubernetes. It does replace a kind of the policy engine
+    // kinitiras, because these kinds are known here even without a CustomResourceDefinition.
     const isOfKinitiras = kind.kind.group === policyGroup;
     if (isOfKinitiras || !kinds.has(name)) kinds.set(name, kind);
   }
@@ -237,11 +234,12 @@ export const describeMissingKind = (
   }
   const similarKinds = describeSimilarKinds(kind, kubernetes);
   const otherMinor = similarKinds === "" ? findMinorWithKind(apiVersion, kind) : undefined;
-  // A CustomResourceDefinition may also define a kind in a built-in group with a dot, such as networking.k8s.io. But in
-  // an API version of its own, an API server serves only its own kinds. And if Kubernetes has a similar kind, or another
-  // minor has this kind, that one is meant.
-  const isOwnVersion = listStandardKinds(kubernetes).some((one) => !one.off && joinApiVersion(one.kind) === apiVersion);
-  const mayBeDefined = group.includes(".") && !isOwnVersion && similarKinds === "" && otherMinor === undefined;
+  // A CustomResourceDefinition may also define a kind in a group of Kubernetes with a dot, such as networking.k8s.io,
+  // but not in an API version that Kubernetes itself serves, such as networking.k8s.io/v1. And if Kubernetes has a
+  // similar kind, or another minor has this kind, that one is meant.
+  const servedKinds = listStandardKinds(kubernetes).filter(({ isServedByDefault }) => isServedByDefault);
+  const isServedVersion = servedKinds.some((served) => joinApiVersion(served.kind) === apiVersion);
+  const mayBeDefined = group.includes(".") && !isServedVersion && similarKinds === "" && otherMinor === undefined;
   if (mayBeDefined) return undefined;
   const other = otherMinor === undefined ? "" : `; Kubernetes ${otherMinor} has it`;
   return `Kubernetes ${kubernetes} has no ${kind} of ${apiVersion}${similarKinds}${other}`;
@@ -253,10 +251,10 @@ const findMinorWithKind = (apiVersion: string, kind: string): string | undefined
     .toSorted((left, right) => parseMinor(left) - parseMinor(right))
     .find((minor) => listStandardKinds(minor).some((one) => toKindEntry(one)[0] === toKindKey(apiVersion, kind)));
 
-/** Returns a clause such as "what Goose of v1 is; Kubernetes 1.37 has none", for what can't be decided. */
+/** Returns the end of a line such as "undecided  what Goose of v1 is; Kubernetes 1.37 has none". */
 export const describeUnknownKind = (apiVersion: string, kind: string, kubernetes?: string): string => {
   if (isCustomResourceGroup(splitApiVersion(apiVersion).group))
-    return `which resource ${kind} of ${apiVersion} is, only its CustomResourceDefinition says; it may be among the manifests or in --state`;
+    return `which resource ${kind} of ${apiVersion} is; add its CustomResourceDefinition to the manifests or to --state`;
   return `what ${kind} of ${apiVersion} is; Kubernetes ${kubernetes ?? newestKubernetes} has none`;
 };
 
@@ -266,10 +264,12 @@ export const describeUnknownKind = (apiVersion: string, kind: string, kubernetes
  */
 export const describeSimilarKinds = (kind: string, kubernetes?: string): string => {
   const alike = listStandardKinds(kubernetes).filter(
-    (standard) => !standard.off && standard.kind.kind.toLowerCase() === kind.toLowerCase(),
+    (standard) => standard.isServedByDefault && standard.kind.kind.toLowerCase() === kind.toLowerCase(),
   );
   const meant = alike.map((match) => `${match.kind.kind} of ${joinApiVersion(match.kind)}`).join(" or ");
   return meant === "" ? "" : `; write ${meant}`;
 };
 
-const builtInGroups = new Set(standardKinds.filter(({ off }) => !off).map(({ kind }) => kind.group));
+const builtInGroups = new Set(
+  standardKinds.filter(({ isServedByDefault }) => isServedByDefault).map(({ kind }) => kind.group),
+);

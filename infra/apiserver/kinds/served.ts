@@ -4,10 +4,11 @@ import { createRecordedCapabilities, type RecordedCapabilityAnswers } from "#lib
 import type { KubernetesObject } from "#lib/review.ts";
 import { inferKinds, type KindsByName, toKindKey, toServedResource } from "./kinds.ts";
 
-/** Returns the kinds of `inferKinds`. One that is off by default is included only if there are objects of it. */
+/** Returns the kinds of `inferKinds`. One that isn't served by default is included only if there are objects of it. */
 export const inferServedKinds = (objects: readonly KubernetesObject[], kubernetes?: string): KindsByName => {
   const present = new Set(objects.map(({ apiVersion = "", kind = "" }) => toKindKey(apiVersion, kind)));
-  return new Map([...inferKinds(objects, kubernetes)].filter(([name, { off }]) => !off || present.has(name)));
+  const kinds = [...inferKinds(objects, kubernetes)];
+  return new Map(kinds.filter(([name, { isServedByDefault }]) => isServedByDefault || present.has(name)));
 };
 
 /** Returns the kinds of `inferServedKinds` by group and version. */
@@ -27,8 +28,8 @@ export const findServedResource = (
 ) => (Object.hasOwn(served, apiVersion) ? served[apiVersion]?.find((resource) => resource.kind === kind) : undefined);
 
 /**
- * Returns capabilities that answer from recorded objects. Kinds follow from these, from the recorded discovery, and
- * from the minor of Kubernetes.
+ * Returns the functions through which a rule reads a cluster; they answer from recorded objects. Which kinds the
+ * cluster serves follows from these objects, from the recorded discovery, and from the minor of Kubernetes.
  */
 export const createRecordedCluster = (answers: RecordedCapabilityAnswers, kubernetes?: string): Capabilities => {
   const discovery = { ...listServedResources(answers.objects ?? [], kubernetes), ...answers.discovery };

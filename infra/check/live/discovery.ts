@@ -117,7 +117,7 @@ const addResource = (
     resource: { group, version, resource },
     namespaced: scope === "Namespaced",
     subresources,
-    off: false,
+    isServedByDefault: true,
     sameFieldsInAllVersions: false,
     verbs: toList(verbs).map(String),
   });
