@@ -140,7 +140,7 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
       return [noteRefusalInTraceStep(step, match.refusal)];
     } else {
       const { invocation } = match;
-      const objects = view.as(invocation.kind);
+      const objects = view.convertTo(invocation.kind);
       if (objects) calls.push({ hook, invocation, objects, step });
       else markUndecided(run, step, describeUnknownConversion(run.attributes, invocation.kind));
     }

@@ -149,9 +149,9 @@ const findBase64Fault = (text: string): string | undefined => {
   const isLineBreak = (byte: number) => byte === 10 || byte === 13;
   const characters = Buffer.from(bytes.filter((byte) => !isLineBreak(byte))).toString("latin1");
   const describeByte = (index: number) => `illegal base64 data at input byte ${index}`;
-  const describeCharacter = (number: number, offset = 0) => {
-    let left = number;
-    return describeByte(bytes.findIndex((byte) => !isLineBreak(byte) && left-- === 0) + offset);
+  const describeCharacter = (indexInCharacters: number, offset = 0) => {
+    const indexesInText = [...bytes.keys()].filter((index) => !isLineBreak(bytes.readUInt8(index)));
+    return describeByte(Number(indexesInText[indexInCharacters]) + offset);
   };
   const { length } = characters.match(/^[A-Za-z0-9+/]*/)?.[0] ?? "";
   /** How many characters the last group has before its padding. A full group has four. */

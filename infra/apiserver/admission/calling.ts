@@ -100,7 +100,7 @@ export const callHook = async (
 
   const answer = parseHookResponse(hook.phase, version, uid, result.body);
   if ("fault" in answer) return applyFailurePolicy(run, hook, step, answer.fault);
-  // Keys of annotations begin with the webhook's or policy's name. Those of other plugins are left out here.
+  // The name of the webhook or policy stands before each key. Annotations of plugins without a policy are left out.
   const keyPrefix = hook.isPlugin ? hook.policy : hook.name;
   for (const [key, value] of Object.entries(answer.audit))
     if (hook.policy && key === "validation_failure") run.audit.addFailures(value);

@@ -15,14 +15,14 @@ export interface RequestObjectsInVersion {
   oldObject: unknown;
 }
 
-/** The objects of a request, in the versions that hooks ask for, while hooks change them. */
+/** Holds a request's objects while hooks change them, and converts them to the version that each hook asks for. */
 export interface ConvertibleRequestObjects {
-  /** A request's object and old object, in the kind and version to which `as` last converted them. */
+  /** A request's object and old object, in the kind and version to which they were last converted. */
   readonly latest: RequestObjectsInVersion;
   /** Converts the object and the old object to a kind and version; undefined if the conversion is unknown. */
-  as(kind: GroupVersionKind): RequestObjectsInVersion | undefined;
-  /** Replaces the request's object by one in the API version to which `as` converted last. */
-  put(object: unknown): void;
+  convertTo(kind: GroupVersionKind): RequestObjectsInVersion | undefined;
+  /** Replaces the request's object by one in the kind and version of `latest`. */
+  replaceObject(object: unknown): void;
 }
 
 /** Keeps a request's objects, and converts them for hooks that ask for another version. */
@@ -30,11 +30,11 @@ export const createConvertibleRequestObjects = (
   { kind, object, oldObject }: AdmissionAttributes,
   convert: ImitatedServerFunctions["convert"],
 ): ConvertibleRequestObjects => {
-  // `latest` is no getter: V8 would make a hidden class for it, which keeps the objects until a full garbage
-  // collection.
+  // `latest` is a plain member that is assigned again. A getter (`get latest()`) would keep the request's objects in
+  // memory until V8's next full garbage collection.
   const view = {
     latest: { kind, object, oldObject },
-    as: (wanted: GroupVersionKind) => {
+    convertTo: (wanted: GroupVersionKind) => {
       const { latest } = view;
       if (latest.kind === wanted || isSame(latest.kind, wanted)) return latest;
       const old = isSame(wanted, kind) ? oldObject : convertObject(oldObject, wanted, convert);
@@ -43,7 +43,7 @@ export const createConvertibleRequestObjects = (
       view.latest = { kind: wanted, object: now, oldObject: old };
       return view.latest;
     },
-    put: (object: unknown) => {
+    replaceObject: (object: unknown) => {
       view.latest = { ...view.latest, object };
     },
   };
@@ -88,8 +88,8 @@ export const matchHook = (
 };
 
 /**
- * Decides as `matchHook` does, and asks the cluster's authorizer where a condition needs it. Only then, it returns a
- * promise: to await the match of each hook would slow a check of many objects.
+ * Decides as `matchHook` does. If that is `unsupported`, perhaps because a condition asks the authorizer, asks the
+ * cluster's authorizer and matches again. Only then, it returns a promise: to await each match would be slow.
  */
 export const matchHookWithAuthorizer = (...args: Parameters<typeof matchHook>): HookMatch | Promise<HookMatch> => {
   const match = matchHook(...args);
@@ -210,7 +210,7 @@ const evaluateConditions = (
   invocation: InvocationResourceAndKind,
   { cel, kubernetes, authorizations }: ImitatedServerFunctions,
 ): HookMatch => {
-  const objects = view.as(invocation.kind);
+  const objects = view.convertTo(invocation.kind);
   if (objects === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };
   const { kind, object = null, oldObject = null } = objects;
   const request =

@@ -25,7 +25,7 @@ import {
   type InvocationResourceAndKind,
   matchHookWithAuthorizer,
 } from "./matching.ts";
-import { countsEveryPatchAsChange, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
+import { isSameBesidesEmptyMembers, losesNanosecondsInFirstPatch, normalizePatchedObject } from "./server-objects.ts";
 import type { HookTraceStep } from "./types.ts";
 
 interface MutationResult {
@@ -48,17 +48,18 @@ export const runMutatingWebhooks = async (
   const state: MutationState = {
     reinvocations: createReinvocationTracker(),
     needsSecondRound: false,
-    countsEveryPatch: countsEveryPatchAsChange(run.attributes),
+    nextPatchChangesTime: losesNanosecondsInFirstPatch(run.attributes),
   };
-  let withDefaults = view.latest.object;
-  const getResult = () => ({ object: view.latest.object, hasAllDefaults: view.latest.object === withDefaults });
+  // The object has all its defaults as long as it is this one: a hook that changes it replaces it.
+  let objectWithDefaults = view.latest.object;
+  const getResult = () => ({ object: view.latest.object, hasAllDefaults: view.latest.object === objectWithDefaults });
   for (const round of [0, 1] as const) {
     if (round === 1 && !state.needsSecondRound) break;
     for (const [index, hook] of hooks.entries()) {
       const matching = matchHookWithAuthorizer(hook, run.attributes, view, run.context);
       const match = matching instanceof Promise ? await matching : matching;
       // Like the API server, matches every hook in the second round. A hook that isn't called again may thus refuse.
-      const isCalled = round === 0 || isCompiledIn(hook) || state.reinvocations.has(hook.identity);
+      const isCalled = round === 0 || isPluginWithoutPolicy(hook) || state.reinvocations.has(hook.identity);
       if (!isCalled && !("refusal" in match)) continue;
       const step = createSkippedTraceStep(hook, round, index);
       run.steps.push(step);
@@ -73,7 +74,7 @@ export const runMutatingWebhooks = async (
       }
     }
     // The object is converted back: each round of mutating webhooks starts and ends in the request's version.
-    const objects = view.as(run.attributes.kind);
+    const objects = view.convertTo(run.attributes.kind);
     if (objects === undefined) {
       run.undecided.push(`it can't be said ${describeUnknownConversion(run.attributes, run.attributes.kind)}`);
       return getResult();
@@ -82,25 +83,26 @@ export const runMutatingWebhooks = async (
     // Plugins change that version itself.
     const isPatched = run.steps.some((step) => step.round === round && step.after !== undefined && !step.isPlugin);
     if (isPatched && isMap(objects.object)) {
-      withDefaults = await run.context.fill(objects.object, "request");
-      view.put(withDefaults);
+      objectWithDefaults = await run.context.fill(objects.object, "request");
+      view.replaceObject(objectWithDefaults);
     }
   }
   return getResult();
 };
 
-/** Reports whether a hook is a compiled-in plugin, but not one for a policy. Such plugins are called in both rounds. */
-const isCompiledIn = ({ reinvocationPolicy }: DefaultedWebhookEntry) => reinvocationPolicy === "Always";
+const isWebhook = ({ isPlugin }: DefaultedWebhookEntry) => !isPlugin;
+/** Reports whether a hook is a compiled-in plugin that evaluates no policy. Such plugins are called in both rounds. */
+const isPluginWithoutPolicy = ({ reinvocationPolicy }: DefaultedWebhookEntry) => reinvocationPolicy === "Always";
 
 interface MutationState {
   reinvocations: ReinvocationTracker<string>;
   /** True if a webhook or a policy changed the object. */
   needsSecondRound: boolean;
   /**
-   * True if the next patch counts as a change even if it changes nothing: it is the first one, and the request adds a
-   * time to managedFields. Patches are applied to JSON, in which this time loses its nanoseconds.
+   * True before a webhook's first patch, if the request adds a time to managedFields. To apply a patch, the API server
+   * writes the object as JSON, in which this time loses its nanoseconds. So the object changes, whatever the patch is.
    */
-  countsEveryPatch: boolean;
+  nextPatchChangesTime: boolean;
 }
 
 /** Calls a hook that matches, and applies its patch. Returns the refusal of the request, if there is one. */
@@ -112,7 +114,7 @@ const runHook = async (
   step: HookTraceStep,
   state: MutationState,
 ): Promise<Status | undefined> => {
-  const objects = view.as(invocation.kind);
+  const objects = view.convertTo(invocation.kind);
   if (objects === undefined) {
     markUndecided(run, step, describeUnknownConversion(run.attributes, invocation.kind));
     return undefined;
@@ -120,13 +122,12 @@ const runHook = async (
 
   const { answer, refusal } = await callHook(run, hook, invocation, objects, step);
   const result = answer?.allowed
-    ? await applyResponsePatch(run, hook, view, step, answer, state.countsEveryPatch)
+    ? await applyResponsePatch(run, hook, view, step, answer, state.nextPatchChangesTime)
     : notApplied;
-  const { isPlugin = false } = hook;
-  if (!isPlugin && (step.outcome === "called" || refusal))
+  if (isWebhook(hook) && (step.outcome === "called" || refusal))
     run.audit.add(...buildMutationAnnotation(step, result.isChanged));
-  if (!isPlugin && result.isApplied) state.countsEveryPatch = false;
-  state.needsSecondRound ||= result.isChanged && !isCompiledIn(hook);
+  if (isWebhook(hook) && result.isApplied) state.nextPatchChangesTime = false;
+  state.needsSecondRound ||= result.isChanged && !isPluginWithoutPolicy(hook);
   state.reinvocations.note(hook.identity, result.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
   const finalRefusal = refusal ?? result.refusal;
@@ -150,7 +151,7 @@ const decodePatchedObject = async (
 interface PatchResult {
   /** True if a patch was applied, even one that changes nothing. */
   isApplied: boolean;
-  /** True if the applied patch counts as a change. */
+  /** True if the API server finds that the object changed, so that it calls earlier webhooks again. */
   isChanged: boolean;
   refusal?: Status | undefined;
 }
@@ -162,7 +163,7 @@ const undecodablePatch: Since<{ isFailure: boolean }> = { "1.0": { isFailure: fa
 
 /**
  * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. With
- * `countsEveryPatch`, a patch counts as a change even if it changes nothing.
+ * `changesTime`, a webhook's patch counts as a change even if it changes nothing else.
  */
 const applyResponsePatch = async (
   run: AdmissionRun,
@@ -170,7 +171,7 @@ const applyResponsePatch = async (
   view: ConvertibleRequestObjects,
   step: HookTraceStep,
   { patch, patchType }: HookResponse,
-  countsEveryPatch: boolean,
+  changesTime: boolean,
 ): Promise<PatchResult> => {
   if (patch === undefined) return notApplied;
   const endRequest = (text: string): PatchResult => {
@@ -205,19 +206,19 @@ const applyResponsePatch = async (
       return notApplied;
     }
     const read = normalizePatchedObject(raw);
-    // Compiled-in plugins change the object in memory. What a webhook or a policy makes of it is JSON, to be decoded.
-    const after = isCompiledIn(hook)
+    // A plugin changes the object in memory. What a webhook or a policy makes of it is JSON, to be decoded.
+    const after = isPluginWithoutPolicy(hook)
       ? { object: convertFromInternal(read, run.context.kubernetes) }
       : await decodePatchedObject(run, read);
     if ("decodingError" in after) {
-      if (!hook.isPlugin) return endRequest(after.decodingError);
+      if (isWebhook(hook)) return endRequest(after.decodingError);
       markUndecided(run, step, `what it makes of the object can't be read: ${after.decodingError}`);
       return notApplied;
     }
     step.after = after.object;
-    if (!hook.isPlugin) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
-    view.put(step.after);
-    const countsAsChange = (countsEveryPatch && !hook.isPlugin) || !isSameBesidesEmptyMembers(before, read);
+    if (isWebhook(hook)) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
+    view.replaceObject(step.after);
+    const countsAsChange = (changesTime && isWebhook(hook)) || !isSameBesidesEmptyMembers(before, read);
     return { isApplied: true, isChanged: countsAsChange };
   } catch (error) {
     return endRequest(getErrorMessage(error));

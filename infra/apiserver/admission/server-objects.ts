@@ -27,8 +27,8 @@ const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
-/** Returns a value without null members, but keeps those of `mapMembers`. Parts without nulls are shared. */
-const dropNulls = (value: unknown, key = ""): unknown => {
+/** Returns a value without null members; if the value's own name is one of `mapMembers`, they stay. */
+const dropNulls = (value: unknown, ownName = ""): unknown => {
   if (Array.isArray(value)) {
     const read = value.map((element) => dropNulls(element));
     return read.every((element, index) => element === value[index]) ? value : read;
@@ -37,10 +37,11 @@ const dropNulls = (value: unknown, key = ""): unknown => {
   let read = value;
   for (const name of Object.keys(value)) {
     const member = value[name];
+    const isDropped = member === null && !mapMembers.has(ownName);
     const kept = isObject(member) ? dropNulls(member, name) : member;
-    if (kept === member && (member !== null || mapMembers.has(key))) continue;
+    if (kept === member && !isDropped) continue;
     if (read === value) read = { ...value };
-    if (member === null) delete read[name];
+    if (isDropped) delete read[name];
     else read[name] = kept;
   }
   return read;
@@ -95,11 +96,11 @@ export const restoreEmptyMembers = (object: unknown, sent: unknown): unknown => 
 };
 
 /**
- * Reports whether even a patch that changes nothing counts as a change. It does if the request adds an entry to
- * managedFields: the entry's time has nanoseconds, and in JSON only seconds. The API server writes the object as JSON
- * to patch it, reads it again, and then finds another time than before.
+ * Reports whether the request adds an entry to managedFields, whose time has nanoseconds. The first patch removes them,
+ * because the API server writes the object as JSON to patch it, and reads it again. So the object is another one than
+ * before, even if the patch changes nothing else.
  */
-export const countsEveryPatchAsChange = ({
+export const losesNanosecondsInFirstPatch = ({
   operation,
   object,
   oldObject,

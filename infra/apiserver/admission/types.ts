@@ -85,8 +85,8 @@ interface MatchConditionVariables {
 }
 
 /**
- * The result of a matchCondition. `error` is the API server's, and so is `exhausted`, after which it evaluates no
- * further condition; `unsupported` says why the result is unknown here.
+ * The result of a matchCondition. `error` is the API server's error. `exhausted` is its error when all conditions of
+ * a webhook cost too much together: it evaluates no further one. `unsupported` says why the result is unknown here.
  */
 type MatchConditionResult = { holds: boolean } | { error: string } | { exhausted: string } | { unsupported: string };
 

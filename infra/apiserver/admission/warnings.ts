@@ -1,9 +1,9 @@
 const limits = { item: 256, total: 4096 };
 
 /**
- * Returns the warnings that the client gets, in order. Duplicates and texts with control characters are left out. Once
- * the total exceeds its limit, every text is cut to the limit of an item, and later texts are left out when the total
- * is reached.
+ * Returns the warnings that the client gets, in order, without duplicates and texts with control characters. Once the
+ * total exceeds its limit, each text, also an earlier one, is cut to the limit of an item, and further texts are added
+ * only until the total of the cut texts reaches its limit.
  */
 export const limitWarnings = (texts: readonly string[]): string[] => {
   const ordered = new Set<string>();

@@ -179,7 +179,7 @@ const defaultersSince: Since<Defaulters> = {
   },
 };
 
-/** Returns the defaults of a minor by type. */
+/** Returns, by the type of an object, the functions that set its defaults in a minor version of Kubernetes. */
 export const selectDefaulters = (kubernetes?: string): Defaulters => {
   return { ...mergeSince(defaultersSince, kubernetes), ...mergeSince(podDefaulters, kubernetes) };
 };

@@ -10,9 +10,9 @@ export interface DefaultedObject extends Omit<DecodingReport, "trail"> {
 }
 
 /**
- * Returns an object as webhooks see it: decoded, with the API server's defaults of a minor of Kubernetes or of the
- * newest one. The given object isn't changed. An object of an unknown kind, or one that the API server couldn't decode,
- * is returned as it is.
+ * Returns a decoded copy of an object, with the API server's defaults of a minor of Kubernetes or of the newest one; an
+ * object of an unknown kind, or one that the API server couldn't decode, as it is. `step` is "request" for an object in
+ * a request, or "patch" for one that a webhook patched, which gets fewer defaults.
  */
 export const fillDefaults = (
   object: KubernetesObject,
@@ -24,7 +24,7 @@ export const fillDefaults = (
   if (minorOfDefaults.get(object) === String(kubernetes)) return { object, unknownFields, decodingErrors };
   const filled = findDecoder(object, kubernetes, step)?.read(object, reading) as KubernetesObject | undefined;
   if (decodingErrors.length > 0 || filled === undefined) return { object, unknownFields, decodingErrors };
-  // The other steps set only some of the defaults.
+  // A patched object still lacks some defaults.
   if (step === "request") minorOfDefaults.set(filled, String(kubernetes));
   return { object: filled, unknownFields, decodingErrors };
 };
@@ -58,14 +58,14 @@ export const prepareForStorage = (object: KubernetesObject, kubernetes?: string)
 };
 
 /**
- * Returns a defaulted object that a compiled-in plugin has changed, as the next webhook gets it: plugins change the
- * internal version, in which a Pod has only one of the two names of its ServiceAccount.
+ * Returns an object that a compiled-in plugin has changed, as the next webhook gets it: the conversion from the
+ * internal version sets both fields with the name of a Pod's ServiceAccount, `serviceAccount` and `serviceAccountName`.
  */
 export const convertFromInternal = (object: unknown, kubernetes?: string): unknown => {
-  const { PodSpec: convert } = mergeSince(podConversions, kubernetes);
-  if (!isMap(object) || object.kind !== "Pod" || !isMap(object.spec) || convert === undefined) return object;
+  const { PodSpec: setBothNames } = mergeSince(podConversions, kubernetes);
+  if (!isMap(object) || object.kind !== "Pod" || !isMap(object.spec) || setBothNames === undefined) return object;
   const spec = { ...object.spec };
-  convert(spec, spec);
+  setBothNames(spec, object.spec);
   return { ...object, spec };
 };
 

@@ -209,12 +209,13 @@ const defaultRequests = (resources: JsonMap): void => {
 };
 
 const isHuge = (resource: string) => resource.startsWith("hugepages-");
+const isCpuOrMemory = (resource: string) => resource === "cpu" || resource === "memory";
 /** Reports whether `spec.resources` of a Pod may have a resource. */
-const isPodLevelResource = (resource: string) => resource === "cpu" || resource === "memory" || isHuge(resource);
+const isPodLevelResource = (resource: string) => isCpuOrMemory(resource) || isHuge(resource);
 
 /**
- * Completes pod-level resources (`spec.resources`) with the sums of the containers' resources: adds limits of huge
- * pages and, if there are pod-level limits then, the missing requests. `original` has the amounts before rounding.
+ * Completes pod-level resources (`spec.resources`) with the containers' sums. First adds limits of huge pages. If there
+ * are pod-level limits after this, adds the missing requests. `original` is the spec before amounts were rounded.
  */
 const completePodResources = (spec: JsonMap, original: JsonMap): void => {
   const resources = getMember(spec, "resources");
@@ -223,8 +224,8 @@ const completePodResources = (spec: JsonMap, original: JsonMap): void => {
 };
 
 /**
- * Completes pod-level resources as API servers do since 1.37. A pod with only pod-level requests gets the missing
- * requests, too. A pod-level request gets a limit if each container has a limit for this resource.
+ * Completes pod-level limits or requests as API servers do since 1.37. First adds missing requests. Then adds a limit
+ * to each request whose resource all containers limit: the sum of their limits, or the request if that is larger.
  */
 const completeAllPodResources = (spec: JsonMap): void => {
   const resources = getMember(spec, "resources");
@@ -233,7 +234,7 @@ const completeAllPodResources = (spec: JsonMap): void => {
   addRequests(resources, spec);
   const containers = [...getList(spec, "initContainers"), ...getList(spec, "containers")];
   const [limits, requests] = [getAmounts(resources, "limits"), getAmounts(resources, "requests")];
-  const sums = formatAmounts(
+  const sums = filterAmounts(
     sumContainers(spec, "limits"),
     (name) =>
       isPodLevelResource(name) &&
@@ -248,33 +249,29 @@ const completeAllPodResources = (spec: JsonMap): void => {
 const maximizeAmount = (amount: string, other = "0"): string => (compareQuantities(other, amount) > 0 ? other : amount);
 
 /** Adds pod-level limits of huge pages to a pod that has pod-level limits or requests. */
-const addHugePageLimits = (resources: JsonMap, original: JsonMap): void => {
+const addHugePageLimits = (resources: JsonMap, podSpec: JsonMap): void => {
   const [limits, requests] = [getAmounts(resources, "limits"), getAmounts(resources, "requests")];
   if (Object.keys(limits).length + Object.keys(requests).length === 0) return;
-  const limited = formatAmounts(
-    sumContainers(original, "limits"),
+  const limited = filterAmounts(
+    sumContainers(podSpec, "limits"),
     (resource) => isHuge(resource) && !Object.hasOwn(requests, resource),
   );
   const all = { ...limited, ...limits };
   if (Object.keys(all).length > 0) resources.limits = all;
 };
 
-/** Adds pod-level requests: the sums of the containers' requests, and else the pod-level limits. */
-const addRequests = (resources: JsonMap, original: JsonMap): void => {
-  const requested = formatAmounts(
-    sumContainers(original, "requests"),
-    (resource) => resource === "cpu" || resource === "memory",
-  );
-  const limitsAsked = Object.entries(getAmounts(resources, "limits")).filter(([resource]) =>
-    isPodLevelResource(resource),
-  );
-  const requests = { ...Object.fromEntries(limitsAsked), ...requested, ...getAmounts(resources, "requests") };
+/** Adds missing pod-level requests: the sums of the containers' requests, or else the pod-level limits. */
+const addRequests = (resources: JsonMap, podSpec: JsonMap): void => {
+  // A request of huge pages is always its limit, so it needs no sum.
+  const sums = filterAmounts(sumContainers(podSpec, "requests"), isCpuOrMemory);
+  const podLimits = Object.entries(getAmounts(resources, "limits")).filter(([name]) => isPodLevelResource(name));
+  const requests = { ...Object.fromEntries(podLimits), ...sums, ...getAmounts(resources, "requests") };
   if (Object.keys(requests).length > 0) resources.requests = requests;
 };
 
-const formatAmounts = (amounts: QuantityByResource, isMeant: (resource: string) => boolean): Record<string, string> =>
+const filterAmounts = (amounts: QuantityByResource, isKept: (resource: string) => boolean): Record<string, string> =>
   Object.fromEntries(
-    [...amounts].filter(([name]) => isMeant(name)).map(([name, amount]) => [name, formatRoundedResourceAmount(amount)]),
+    [...amounts].filter(([name]) => isKept(name)).map(([name, amount]) => [name, formatRoundedResourceAmount(amount)]),
   );
 
 /** Sums the containers' requests or limits as `computePeakUse` does; a missing request counts as the limit. */

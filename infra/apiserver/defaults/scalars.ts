@@ -48,7 +48,7 @@ const findExponentOfCanonical = (text: string): number | undefined => {
     // Ten binary digits are about three decimal digits.
     const decimalDigits = digits.length + Math.trunc((powerOfTwo * 3) / 10);
     const fits = fraction === "" && decimalDigits <= 14;
-    // A multiple of 8 may be a multiple of 1024, which has another suffix in canonical form.
+    // A multiple of 1024 has another suffix in canonical form. Like apimachinery, this tests only for a multiple of 8.
     return fits && Number(digits) % 8 !== 0 ? 0 : undefined;
   }
   const exponent = (decimal[suffix] ?? Number(suffix.slice(1))) - fraction.length;

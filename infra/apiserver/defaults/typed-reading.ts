@@ -101,7 +101,7 @@ export const listKnownFields = (
   kubernetes: string | undefined,
   path: readonly (string | number)[],
 ): string[] => {
-  // Fields are the same in both steps.
+  // The other step, "patch", has types with the same fields.
   const { kinds, types } = selectTypes(kubernetes, "request");
   let typeCode = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
   for (const key of path) {
@@ -189,8 +189,9 @@ const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDec
   // Types may contain themselves, so members are resolved on first use.
   const resolveMember = (member: string) => {
     const found = resolvedMembers.get(member);
-    const typeCode = found ? undefined : getOwnMember(typeCodes, member);
-    if (typeCode === undefined) return found;
+    if (found) return found;
+    const typeCode = getOwnMember(typeCodes, member);
+    if (typeCode === undefined) return undefined;
     // Quantities in maps are amounts of resources ("resource"): the API server rounds them, except in some types.
     const isExact = typesWithExactResources.includes(name);
     const typeOfValue = typeCode.replace(omittedIfEmpty, "");
@@ -238,7 +239,7 @@ const decodeChild = (key: string | number, value: unknown, decoder: TypeDecoder,
 };
 
 const addDecodingError = (value: unknown, expected: string, { trail, decodingErrors }: DecodingReport): unknown => {
-  // In brackets, a key with dots is one step for the reader of the sentence.
+  // A key with dots gets brackets, so that it doesn't look like several steps of the path.
   const path = trail.map((step) => (typeof step === "string" && step.includes(".") ? `[${step}]` : step));
   decodingErrors.push(`${formatPath(path).replaceAll(".[", "[")} must be ${expected}, not ${describeValue(value)}`);
   return value;
@@ -246,7 +247,7 @@ const addDecodingError = (value: unknown, expected: string, { trail, decodingErr
 
 /** How a scalar is read. */
 interface ScalarType {
-  /** The words for a valid value in the error about another value. */
+  /** How an error message describes a valid value. */
   expected: string;
   /** Go's zero value, for an absent value. */
   zero: unknown;
@@ -254,6 +255,7 @@ interface ScalarType {
   read(value: unknown): unknown;
 }
 
+/** Creates the decoder of a scalar. Empty values are those that Go's omitempty leaves out, also empty bytes (`""`). */
 const createScalarDecoder = ({ expected, zero, read }: ScalarType): TypeDecoder => ({
   read: (value, reading) => (isAbsent(value) ? zero : (read(value) ?? addDecodingError(value, expected, reading))),
   isEmpty: (value) => value === zero || value === "",
