@@ -55,7 +55,7 @@ const buildKustomization = async ({ folder, faults, buildMetadata }: Kustomizati
     buildMetadata: [...new Set([...buildMetadata, "originAnnotations"])],
   };
   await writeFile(join(scratch.path, "kustomization.yaml"), JSON.stringify(outerKustomization));
-  const text = await runFirst(formatBuildCommand("kustomization", folder), folder, [
+  const text = await runFirstInstalled(formatBuildCommand("kustomization", folder), folder, [
     ["kustomize", "build", scratch.path],
     ["kubectl", "kustomize", scratch.path],
   ]);
@@ -121,12 +121,9 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
       .slice(0, longestRelease)
       .replace(/^-+|-+$/g, "") || "release";
   const version = `${kubernetes ?? newestKubernetes}.0`;
-  const text = await runFirst(formatBuildCommand("chart", chart), chart, [
-    [
-      ...["helm", "template", "--include-crds", "--namespace", namespace, "--kube-version", version],
-      ...["--", release, chart],
-    ],
-  ]);
+  const options = ["--include-crds", "--namespace", namespace, "--kube-version", version];
+  const helm = ["helm", "template", ...options, "--", release, chart];
+  const text = await runFirstInstalled(formatBuildCommand("chart", chart), chart, [helm]);
   // Before each object is a comment with the chart and the template, such as `# Source: my-chart/templates/a.yaml`.
   for (const part of text.split(/^---\n(?=# Source: )/m)) {
     const [, path = ""] = /^# Source: [^/\n]*\/(.*)$/m.exec(part) ?? [];
@@ -149,7 +146,7 @@ const longestRelease = 53;
  * have the program's message, which may have a value of a Secret: it only names the file, and `command`, with which
  * users see the message.
  */
-const runFirst = async (command: string, folder: string, programs: readonly string[][]): Promise<string> => {
+const runFirstInstalled = async (command: string, folder: string, programs: readonly string[][]): Promise<string> => {
   for (const [program = "", ...words] of programs) {
     const { error, stdout, stderr } = await run(program, words);
     if (error === undefined) return stdout;

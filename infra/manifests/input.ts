@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { createReadStream, globSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
-import { dirname, join, normalize, resolve } from "node:path";
+import { basename, dirname, join, normalize, resolve } from "node:path";
 import { Complaint, toSentence } from "../cli/complaint.ts";
 import { nulSentence, utf16Sentence } from "../cli/yaml-document.ts";
 import type { BuildOptions } from "./builds.ts";
@@ -66,7 +66,7 @@ export const readInput = async (
     mayBeEmpty = !mayHoldNonManifests,
     readsLikeKubectl = false,
     leftOut = [],
-    chartsAndKustomizations: folderOptions,
+    chartsAndKustomizations: chartOptions,
     readStdin = () => readStream(process.stdin),
   }: InputOptions = {},
 ): Promise<ManifestInput> => {
@@ -82,21 +82,23 @@ export const readInput = async (
     for (const file of await findFiles(path, input.faults)) {
       // If several paths lead to a file, the file is read once.
       const isLeftOut = !file.isNamedByUser && leftOutPaths.includes(resolve(file.name));
-      if (!isLeftOut && !files.get(file.name)?.isNamedByUser) files.set(file.name, file);
+      // A file `Kustomization`, unlike kustomization.yaml, doesn't have the name of a manifest: only builds read it.
+      const isOnlyForBuilds = !chartOptions && basename(file.name) === "Kustomization";
+      if (!isLeftOut && !isOnlyForBuilds && !files.get(file.name)?.isNamedByUser) files.set(file.name, file);
     }
-  if (folderOptions) {
+  if (chartOptions) {
     const inFolders = [...files.values()].filter(({ isNamedByUser }) => !isNamedByUser).map(({ name }) => name);
     const found = await findChartsAndKustomizations(inFolders);
     input.chartsAndKustomizations = found;
-    const notManifests = [...found.buildInputs, ...(folderOptions.build ? found.includedManifests : [])];
-    for (const name of notManifests) if (!files.get(name)?.isNamedByUser) files.delete(name);
-    if (folderOptions.build) {
+    const readByBuilds = [...found.buildInputs, ...(chartOptions.build ? found.includedManifests : [])];
+    for (const name of readByBuilds) if (!files.get(name)?.isNamedByUser) files.delete(name);
+    if (chartOptions.build) {
       const { buildChartsAndKustomizations } = await import("./builds.ts");
-      const built = await buildChartsAndKustomizations(found, folderOptions.build);
+      const built = await buildChartsAndKustomizations(found, chartOptions.build);
       for (const manifest of built.manifests) input.manifests.push(manifest);
       input.faults.push(...built.faults);
     }
-  } else for (const name of files.keys()) if (isKustomization(name) && !isManifestFile(name)) files.delete(name);
+  }
   for (const file of files.values()) {
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });

@@ -14,25 +14,25 @@ export interface JsonStreamResult {
  * texts, for instance YAML that begins with a brace.
  */
 export const readJsonStream = (text: string): JsonStreamResult | undefined => {
-  const start = findOpening(text, 0);
+  const start = findBraceAfterBlanks(text, 0);
   if (start === undefined) return undefined;
   const parsedText = parseJsonWithUniqueKeys(text);
   if (parsedText !== undefined)
     return { pieces: [{ ...parsedText, from: 0, to: text.length, firstLine: 1, line: getLine(text, start) }] };
   const pieces: YamlDocumentWithOffsets[] = [];
-  for (let [from, line] = [0, 1]; from < text.length; ) {
-    const begin = findOpening(text, from);
-    const end = begin === undefined ? undefined : findClosing(text, begin);
+  for (let [from, firstLine] = [0, 1]; from < text.length; ) {
+    const begin = findBraceAfterBlanks(text, from);
+    const end = begin === undefined ? undefined : findEndOfValue(text, begin);
     const value = end === undefined ? undefined : parseJsonWithUniqueKeys(text.slice(from, end));
     const isLast = end !== undefined && skipBlanks(text, end) === text.length;
     // YAML may begin with a map in braces, too. Only a second value in braces shows that the text is JSON.
-    const isFollowedByValue = end !== undefined && findOpening(text, end) !== undefined;
+    const isFollowedByValue = end !== undefined && findBraceAfterBlanks(text, end) !== undefined;
     if (pieces.length === 0 && !isFollowedByValue) return undefined;
     const to = end === undefined || isLast ? text.length : end;
-    const valueLine = line + countNewlines(text, from, begin ?? skipBlanks(text, from));
+    const valueLine = firstLine + countNewlines(text, from, begin ?? skipBlanks(text, from));
     if (value === undefined) return { pieces, invalidJsonLine: valueLine };
-    pieces.push({ ...value, from, to, firstLine: line, line: valueLine });
-    line += countNewlines(text, from, to);
+    pieces.push({ ...value, from, to, firstLine, line: valueLine });
+    firstLine += countNewlines(text, from, to);
     from = to;
   }
   return { pieces };
@@ -52,10 +52,10 @@ export const parseJsonWithOffsets = (
   text: string,
   { from, to }: YamlDocumentWithOffsets,
 ): YamlValueWithOffsets | undefined => {
-  const begin = findOpening(text, from);
+  const begin = findBraceAfterBlanks(text, from);
   const read = begin === undefined ? undefined : parseJsonWithUniqueKeys(text.slice(from, to));
   if (begin === undefined || read === undefined) return undefined;
-  const { note, offsetOf } = createMemberOffsetStore();
+  const { noteOffset, offsetOf } = createMemberOffsetStore();
   const levels: Level[] = [];
   const token = /[{}[\],"]|[^\s{}[\],:"]+/g;
   token.lastIndex = begin;
@@ -72,9 +72,10 @@ export const parseJsonWithOffsets = (
     } else if (level?.isBeforeKey) {
       const key: unknown = JSON.parse(text.slice(index, token.lastIndex));
       Object.assign(level, { key, isBeforeKey: false });
-      note(level.container, level.key, index);
+      noteOffset(level.container, level.key, index);
     } else {
-      if (typeof level?.key === "number") note(level.container, level.key, index);
+      // A value begins. In a map, the offset of its key was noted before; in a list, the offset of the value counts.
+      if (typeof level?.key === "number") noteOffset(level.container, level.key, index);
       const inner: unknown = level === undefined ? read.value : Reflect.get(level.container, level.key);
       if (isObject(inner))
         levels.push({ container: inner, key: Array.isArray(inner) ? 0 : "", isBeforeKey: sign === "{" });
@@ -84,7 +85,7 @@ export const parseJsonWithOffsets = (
 };
 
 /** Returns the offset of the first brace or bracket after blanks; undefined if something else comes first. */
-const findOpening = (text: string, from: number): number | undefined => {
+const findBraceAfterBlanks = (text: string, from: number): number | undefined => {
   const at = skipBlanks(text, from);
   return text[at] === "{" || text[at] === "[" ? at : undefined;
 };
@@ -97,7 +98,7 @@ const skipBlanks = (text: string, from: number): number => {
 };
 
 /** Returns the offset after the map or list that begins at `begin`. */
-const findClosing = (text: string, begin: number): number | undefined => {
+const findEndOfValue = (text: string, begin: number): number | undefined => {
   const sign = /[{}[\]"]/g;
   sign.lastIndex = begin;
   let depth = 0;

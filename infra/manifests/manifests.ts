@@ -215,10 +215,9 @@ const findFault = (value: unknown, readsLikeKubectl: boolean): { sentence: strin
     if (!isMap(map)) return createFault([key], "must be a map");
     const wrong = Object.keys(map).find((name) => map[name] !== null && typeof map[name] !== "string");
     if (wrong !== undefined) {
-      // kubectl's copy of a Secret contains its values, so it is not shown.
-      const shown =
-        wrong === lastAppliedAnnotation ? "" : `; in quotes ${exactJson.stringify(map[wrong])} would be one`;
-      return createFault([key, wrong], `must be a text${shown}`);
+      // The annotation with kubectl's copy of the object may contain the values of a Secret, so it is not shown.
+      const remedy = wrong === lastAppliedAnnotation ? "" : `; put ${exactJson.stringify(map[wrong])} in quotes`;
+      return createFault([key, wrong], `must be a text${remedy}`);
     }
   }
   for (const key of ["finalizers", "ownerReferences"])
@@ -227,7 +226,7 @@ const findFault = (value: unknown, readsLikeKubectl: boolean): { sentence: strin
 };
 
 const describeValue = (value: unknown) =>
-  typeof value === "object" ? "a map or a list" : `${value}; in quotes it would be one`;
+  typeof value === "object" ? "a map or a list" : `${value}; put it in quotes`;
 
 /** Reports whether a value is nested deeper than so many levels. */
 const isDeeper = (value: unknown, levels: number): boolean =>

@@ -38,7 +38,9 @@ const inChart = /^(Chart\.ya?ml|values[^/]*\.(ya?ml|json)|(templates|charts|test
 export const findChartsAndKustomizations = async (files: readonly string[]): Promise<ChartsAndKustomizations> => {
   const charts = files.filter(isChart).map((file) => dirname(file));
   const isIn = (pattern: RegExp, file: string) => charts.some((chart) => pattern.test(relative(chart, file)));
+  // Files that a build reads and that aren't manifests themselves, such as templates.
   const buildInputs = new Set(files.filter((file) => isIn(inChart, file)));
+  // Manifests that the output of a build contains. helm copies those in the folder crds.
   const includedManifests = new Set(files.filter((file) => isIn(/^crds\//, file)));
   const folders = new Set(files.filter((file) => !buildInputs.has(file)).map((file) => dirname(file)));
   const kustomizations = new Map<string, KustomizationContent>();

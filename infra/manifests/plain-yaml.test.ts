@@ -6,7 +6,7 @@ import { readRows } from "../../test/rows.ts";
 import type { YamlDocumentWithOffsets } from "./plain-yaml.ts";
 import { createPositionFinder, type PositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
 
-/** Returns the contents and lines of the documents, read by the full parser. */
+/** Returns the contents and lines of the documents, read by the full parser. An empty document has no line. */
 const parseFully = (text: string) =>
   [...parseYamlDocuments(text)].map(({ document, getPosition }) => {
     if (document.errors[0]) throw document.errors[0];
@@ -21,6 +21,7 @@ const isReadAlike = (text: string): boolean => {
   const pieces = readPlain(text);
   if (pieces === undefined) return false;
   assert.deepEqual(
+    // The full parser gives no line for an empty document.
     pieces.map(({ value, line }) => ({ value, line: value === null ? undefined : line })),
     parseFully(text),
     text,

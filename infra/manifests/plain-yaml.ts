@@ -53,8 +53,8 @@ export const locatePlainYaml = (
   readWord: WordReader,
 ): YamlValueWithOffsets | undefined =>
   parseIfPlain(() => {
-    const { note, offsetOf } = createMemberOffsetStore();
-    const { value, contentAt } = readDocument(text, from, firstLine, readWord, note);
+    const { noteOffset, offsetOf } = createMemberOffsetStore();
+    const { value, contentAt } = readDocument(text, from, firstLine, readWord, noteOffset);
     return { value, begin: contentAt, offsetOf };
   });
 
@@ -62,7 +62,7 @@ export const locatePlainYaml = (
 export const createMemberOffsetStore = () => {
   const offsets = new Map<object, Map<string | number, number>>();
   return {
-    note: (container: object, key: string | number, offset: number) => {
+    noteOffset: (container: object, key: string | number, offset: number) => {
       const offsetsOfMembers = offsets.get(container) ?? new Map<string | number, number>();
       offsets.set(container, offsetsOfMembers.set(key, offset));
     },
@@ -92,7 +92,7 @@ const parseIfPlain = <T>(read: () => T): T | undefined => {
 interface Cursor {
   readonly text: string;
   readonly readWord: WordReader;
-  readonly note: OffsetRecorder | undefined;
+  readonly noteOffset: OffsetRecorder | undefined;
   /** The offset of the first character of the line that is not a blank. */
   at: number;
   /** The indentation of the line that is read next; -1 at the end of the document. */
@@ -117,9 +117,9 @@ const marker = /---(?=[ \n])/y;
 /** Matches a key with its colon, such as `app.kubernetes.io/name:` or `"a b":`. */
 const keys = /([A-Za-z_][\w./-]{0,250}|"[\w ./:@-]{1,250}"):(?=[ \n])/y;
 /**
- * Matches a scalar without quotes, up to the end of the line or a comment. Its first character begins no other syntax;
- * the Unicode ranges have no line breaks and no control characters. After it, `:` is part of the scalar unless a blank
- * or the end of the line follows, and `#` unless it follows a blank.
+ * Matches a scalar without quotes, up to the end of the line or a comment. The first character begins no other syntax
+ * (the Unicode ranges leave out line breaks and control characters). After the first character, `:` is part of the
+ * scalar unless a blank or the end of the line follows, and `#` unless it follows a blank.
  */
 const plain = /(?:[\w./~+$^(<=\\\u00A1-\u1FFF\u3001-\uD7FF]|-(?=[^\s]))(?:[^\s:#]+|:(?=[^\s])|#| +(?=[^\s#]))*/y;
 const quoted = /"(?:[^"\\\n\t]|\\["\\/bfnrt])*"/y;
@@ -151,7 +151,7 @@ const match = (pattern: RegExp, { text }: Cursor, place: number): string | undef
  * YAML is invalid, or if a full parser might read it differently.
  */
 const readDocument = (text: string, from: number, firstLine: number, readWord: WordReader, note?: OffsetRecorder) => {
-  const cursor: Cursor = { text, readWord, note, at: from, indent: 0, line: firstLine, depth: 0 };
+  const cursor: Cursor = { text, readWord, noteOffset: note, at: from, indent: 0, line: firstLine, depth: 0 };
   const isMarked = match(marker, cursor, from) !== undefined;
   if (isMarked) {
     const restOfLine = match(rest, cursor, from + "---".length) ?? giveUp();
@@ -218,7 +218,7 @@ const readInline = (cursor: Cursor, place: number, outerIndent: number): unknown
   if (first !== "[") return readScalar(cursor, found);
   const made: unknown[] = [];
   for (const { 0: item, index } of found.matchAll(items)) {
-    cursor.note?.(made, made.length, place + index);
+    cursor.noteOffset?.(made, made.length, place + index);
     made.push(item.startsWith('"') ? item.slice(1, -1) : readScalar(cursor, item));
   }
   return made;
@@ -251,6 +251,7 @@ const readLiteral = (cursor: Cursor, place: number, outerIndent: number): string
     if (start === text.length) break;
   }
   advance(cursor, start);
+  // Gives up on an empty block, or if the next line is indented less than the block but more than the key or dash.
   if (cursor.indent > outerIndent || blockIndent === 0) giveUp();
   if (chomping !== "+") while (lines.at(-1) === "") lines.pop();
   return `${lines.join("\n")}${chomping === "-" ? "" : "\n"}`;
@@ -278,7 +279,7 @@ const readMap = (cursor: Cursor): Record<string, unknown> => {
     const found = match(keys, cursor, cursor.at) ?? giveUp();
     const key = found.startsWith('"') ? found.slice(1, -2) : found.slice(0, -1);
     if (Object.hasOwn(made, key) || key === "__proto__" || isBooleanKey(found)) giveUp();
-    cursor.note?.(made, key, cursor.at);
+    cursor.noteOffset?.(made, key, cursor.at);
     made[key] = readValue(cursor, cursor.at + found.length, indent, isInMap);
   }
   if (cursor.indent > indent) giveUp();
@@ -287,7 +288,7 @@ const readMap = (cursor: Cursor): Record<string, unknown> => {
 
 /** Reads the list at the cursor, up to the first line that is indented less or is no item. */
 const readList = (cursor: Cursor): unknown[] => {
-  const { text, note } = cursor;
+  const { text, noteOffset } = cursor;
   const isInMap = false;
   const indent = cursor.indent;
   const made: unknown[] = [];
@@ -295,9 +296,10 @@ const readList = (cursor: Cursor): unknown[] => {
     let place = cursor.at + 1;
     while (text.charCodeAt(place) === space) place++;
     // This parser doesn't know the offset of an empty list item, so the full parser must find it.
-    if (note && /[\n#]/.test(text.charAt(place))) giveUp();
-    note?.(made, made.length, place);
+    if (noteOffset && /[\n#]/.test(text.charAt(place))) giveUp();
+    noteOffset?.(made, made.length, place);
     if (match(keys, cursor, place) !== undefined || isItemAt(text, place)) {
+      // The item is a map or list itself, and its column is the indentation of its other lines.
       cursor.indent += place - cursor.at;
       cursor.at = place;
       made.push(readBlock(cursor));

@@ -69,6 +69,7 @@ export const findPosition = (manifest: Manifest, wanted: FieldPath): SourcePosit
   const setPosition = (node: unknown) => {
     if (isNode(node) && node.range) position = positionAt(node.range[0]);
   };
+  // The position of the object, in case none of the steps below is found.
   setPosition(path.length === 0 ? node : parsed.getIn(path, true));
   for (const step of [...path, ...field]) {
     if (isNode(node) && !isCollection(node)) break;

@@ -51,7 +51,7 @@ const selectTags: Tags = (all) => {
     if ("collection" in tag && tag.collection && !tag.default) return [{ tag: tag.tag, collection: tag.collection }];
     if (tag.tag === "tag:yaml.org,2002:int") return [readExactly(tag as ScalarTag)];
     if ("format" in tag && tag.format === "EXP") return [{ ...tag, test: exponent } as ScalarTag];
-    // Only the pattern of the tag for numbers with a decimal point, without an exponent, matches "1.".
+    // The tag for numbers with a decimal point has no `format`, but its pattern is the only one that matches "1.".
     const isFraction = "test" in tag && tag.test?.test("1.");
     return isFraction ? [{ ...tag, test: fraction } as ScalarTag] : [tag];
   });
@@ -68,8 +68,8 @@ const readExactly = (tag: ScalarTag): ScalarTag => {
 };
 
 /**
- * Matches a number with a decimal point, such as 1.5 or .5. kubectl accepts an underscore after a point at the
- * beginning only after a sign: `+._5` is a number, and `._5` is a string.
+ * Matches a number with a decimal point, such as 1.5 or .5. If no digit stands before the point, kubectl accepts `_`
+ * next to it only in a number with a sign: `+._5` is a number, and `._5` is a string.
  */
 const fraction = /^(?:\.[0-9][0-9_]*|[-+]\._*[0-9][0-9_]*|[-+]?[0-9][0-9_]*\.[0-9_]*)$/;
 /** Matches a number with an exponent, such as 1e3. */
@@ -125,10 +125,10 @@ const parseTokens = function* (text: string, parser: Parser) {
 /** Parses all documents of a text, which is YAML or a sequence of JSON values. */
 export const parseYamlDocuments = function* (text: string): Generator<ParsedYamlDocument> {
   const { pieces = [], invalidJsonLine } = readJsonStream(text) ?? {};
-  // One JSON value is parsed as YAML. In a sequence, everything from the first invalid value on is left out; callers
-  // get its line from `parseJsonOrPlainYaml`.
-  const isSequence = pieces.length > 1 || invalidJsonLine !== undefined;
-  if (isSequence) for (const piece of pieces) yield* parseYamlPiece(text, piece);
+  // A single JSON value, valid or not, is parsed as YAML. Of several values, the first invalid one and all after it are
+  // left out; callers get the line of this value (`invalidJsonLine`) from `parseJsonOrPlainYaml`.
+  const hasSeveralValues = pieces.length > 1 || invalidJsonLine !== undefined;
+  if (hasSeveralValues) for (const piece of pieces) yield* parseYamlPiece(text, piece);
   else yield* parseYamlPiece(text, { from: 0, to: text.length, firstLine: 1 });
 };
 
@@ -145,19 +145,20 @@ export const parseYamlPiece = function* (
     return { line: line + firstLine - 1, column: col + before };
   };
   const part = text.slice(from, to);
-  const mayRenameKeys = booleanOrNumberKey.test(part);
+  // In YAML 1.1, a key such as `on` is a boolean. kubectl makes it a text again: `true`.
+  const mayHaveNonTextKeys = booleanOrNumberKey.test(part);
   lines.addNewLine(0);
   for (const document of new Composer(options).compose(parseTokens(part, new Parser(lines.addNewLine)))) {
-    completeDocument(document, mayRenameKeys);
+    completeDocument(document, mayHaveNonTextKeys);
     yield { document, to: from + document.range[2], getPosition };
   }
 };
 
 /**
  * Completes a document: adds errors for repeated keys, and gives each alias its node, because the package would search
- * all anchors for each alias. With `mayRenameKeys`, renames keys as kubectl does.
+ * all anchors for each alias. With `mayHaveNonTextKeys`, renames keys such as `on` as kubectl does.
  */
-const completeDocument = (document: Document.Parsed, mayRenameKeys: boolean): void => {
+const completeDocument = (document: Document.Parsed, mayHaveNonTextKeys: boolean): void => {
   const anchors = new Map<string, Node>();
   const noteAnchor = (node: Node & { anchor?: string }) => void (node.anchor && anchors.set(node.anchor, node));
   visit(document, {
@@ -167,12 +168,12 @@ const completeDocument = (document: Document.Parsed, mayRenameKeys: boolean): vo
     },
     Seq: (_, list) => noteAnchor(list),
     Scalar: (_, scalar) => noteAnchor(scalar),
-    Pair: (_, { key }) => void (mayRenameKeys && isScalar(key) && renameKey(key)),
+    Pair: (_, { key }) => void (mayHaveNonTextKeys && isScalar(key) && renameKey(key)),
     Alias: (_, alias) => {
       const node = anchors.get(alias.source);
       alias.resolve = (document, context) => {
-        // Without a context, the package needs only the node. With one, its own `resolve` also counts the aliases, and
-        // searches for the node in this cache, so the cache has only this node.
+        // The package gives a context when it converts the document to values. Then its own `resolve` must count the
+        // aliases. It searches for the node in the context's cache, so this cache gets only the node.
         if (context === undefined) return node as ReturnType<Alias["resolve"]>;
         Object.assign(context, { aliasResolveCache: node === undefined ? [] : [node] });
         return Alias.prototype.resolve.call(alias, document, context);

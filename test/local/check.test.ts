@@ -498,7 +498,7 @@ describe("postern check", () => {
     await write("odd/fine.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: c }\n");
     const { code, stdout, stderr } = await check(["odd", "--all"]);
     const faults = [
-      "odd/broken.yaml:3 metadata.name must be a text, not 1; in quotes it would be one\n",
+      "odd/broken.yaml:3 metadata.name must be a text, not 1; put it in quotes\n",
       "odd/broken.yaml:5 is no manifest: it must be a map\n",
     ];
     assert.deepEqual([code, stderr], [3, faults.join("")]);
