@@ -6,8 +6,8 @@ import { createCasePerturber } from "../infra/testing/case-generators.ts";
 export const perturbCases = (cases: Case[]): fc.Arbitrary<Case> => {
   const perturb = createCasePerturber(cases);
   const change = fc.record({
-    memberNumber: fc.nat(),
-    valueNumber: fc.nat(),
+    randomForMember: fc.nat(),
+    randomForValue: fc.nat(),
     deletesMember: fc.boolean(),
     changesOldObject: fc.boolean(),
   });

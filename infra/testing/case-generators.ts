@@ -8,9 +8,9 @@ type Path = (string | number)[];
 /** A random change of one member of a case's object. */
 interface CaseChange {
   /** A random number that chooses the member to change. */
-  memberNumber: number;
+  randomForMember: number;
   /** A random number that chooses the new value, among the values that cases have at this place. */
-  valueNumber: number;
+  randomForValue: number;
   /** Deletes the member, if there are cases without it. */
   deletesMember: boolean;
   /** Changes the old object instead of the object, if the case has one. */
@@ -43,11 +43,11 @@ export const createCasePerturber = (
 
   return (ruleCase, changes) => {
     const copy = structuredClone(ruleCase);
-    for (const { memberNumber, valueNumber, deletesMember, changesOldObject } of changes) {
+    for (const { randomForMember, randomForValue, deletesMember, changesOldObject } of changes) {
       const root: unknown = changesOldObject && copy.oldObject ? copy.oldObject : copy[getCasePhase(copy)];
-      const paths: Path[] = [];
-      walk(root, [], (path) => path.length > 0 && !namesType(path) && paths.push(path));
-      const path = paths[memberNumber % paths.length];
+      const changeablePaths: Path[] = [];
+      walk(root, [], (path) => isChangeable(path) && changeablePaths.push(path));
+      const path = changeablePaths[randomForMember % changeablePaths.length];
       if (path === undefined) continue;
       const parent = path
         .slice(0, -1)
@@ -56,7 +56,7 @@ export const createCasePerturber = (
       const others = valuesByPlace.get(toPlaceKey(path)) ?? [];
       if (deletesMember && isOptional(path))
         Array.isArray(parent) ? parent.splice(Number(key), 1) : Reflect.deleteProperty(parent, key);
-      else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[valueNumber % others.length]));
+      else if (others.length > 0) Reflect.set(parent, key, structuredClone(others[randomForValue % others.length]));
     }
     return copy;
   };
@@ -69,8 +69,8 @@ export function* generateCases(cases: readonly Case[], count: number, seed: numb
   for (let index = 0; index < count; index++) {
     const changes = Array.from({ length: 1 + drawBelow(5) }, (): CaseChange => {
       return {
-        memberNumber: drawBelow(2 ** 31),
-        valueNumber: drawBelow(2 ** 31),
+        randomForMember: drawBelow(2 ** 31),
+        randomForValue: drawBelow(2 ** 31),
         deletesMember: decide(0.5),
         changesOldObject: decide(0.5),
       };
@@ -87,7 +87,7 @@ export function* generateCases(cases: readonly Case[], count: number, seed: numb
 export function* buildOddCases(ruleCase: Case): Generator<Case> {
   for (const part of [getCasePhase(ruleCase), "oldObject"] as const) {
     const places: [Path, unknown][] = [];
-    walk(ruleCase[part], [], (path, value) => path.length > 0 && !namesType(path) && places.push([path, value]));
+    walk(ruleCase[part], [], (path, value) => isChangeable(path) && places.push([path, value]));
     for (const [path, value] of places)
       for (const odd of [undefined, ...listEmptyValues(value)])
         yield {
@@ -115,8 +115,8 @@ const replaceAt = (value: unknown, [key, ...rest]: Path, other: unknown): unknow
 
 /** Returns a path as text. All elements of a list have the same text. */
 const toPlaceKey = (path: Path) => path.map((key) => (typeof key === "number" ? "*" : key)).join("\u0000");
-/** Reports whether a path is apiVersion or kind. The API server takes these from the URL, so they can't be wrong. */
-const namesType = (path: Path) => path.length === 1 && (path[0] === "apiVersion" || path[0] === "kind");
+/** Reports whether a path is a field, but not apiVersion or kind: an API server takes these from a request's URL. */
+const isChangeable = (path: Path) => path.length > 0 && !/^(apiVersion|kind)$/.test(path.join("."));
 
 const walk = (value: unknown, path: Path, visit: (path: Path, value: unknown) => void) => {
   visit(path, value);

@@ -17,7 +17,7 @@ describe("the results of tests", () => {
     assert.equal(formatJunit(all, { now: new Date("2026-11-22T01:02:03.456Z") }), junit);
   });
 
-  it("printed results have no name at the start of a line, and no command for a pipeline", () => {
+  it("a hostile name can't begin a line of the results or write a command for a GitHub or Azure pipeline", () => {
     const name = "a\n::error::x\r\u001b[31m\u2028##vso[x]";
     const hostile: TestResult[] = [
       { file: name, name, result: "failed", because: [name] },

@@ -21,7 +21,7 @@ export { evaluateMatchCondition } from "./cel-condition.ts";
 export { readRows } from "./rows.ts";
 export { type Case, createRecordedCapabilities, type RuleDecision };
 
-/** The inputs of a tested rule besides the request. Defaults: the rule's settings, no answers to reads, and 1970. */
+/** The inputs of a tested rule besides the request. By default, `now` is in 1970, and `capabilities` answer no read. */
 interface TestedRuleInputs {
   settings?: object;
   variant?: string | undefined;

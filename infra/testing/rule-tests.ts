@@ -373,6 +373,7 @@ async function assertSuggestionHelps(
   assert.match(text, /^[a-z].{1,288}[^.\s]$/u, ruleCase.name);
   assert.doesNotMatch(text, /\p{Cc}/u, ruleCase.name);
   if (object === undefined || isStillRefused) return;
+  // A case has its object in a member with the name of its phase.
   const { refused, outcome } = await evaluateFrozen(listed, { ...ruleCase, [getCasePhase(ruleCase)]: object });
   assert.ok(!refused, `${ruleCase.name}: "${text}" is refused: ${outcome.status?.message}`);
 }
