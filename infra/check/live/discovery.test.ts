@@ -27,7 +27,7 @@ describe("the answers of a proxy instead of an API server", () => {
     const read: ApiGet = async (path) => (bodies[path] === undefined ? htmlPage : answer(bodies[path]));
     const { resources, unknown } = await discoverClusterResources(read, explainRefusal);
     assert.deepEqual(resources, []);
-    assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server did not answer with a list of them" }]);
+    assert.deepEqual(unknown, [{ group: "", version: "v1", why: "the API server did not list the resources" }]);
   });
   it("a proxy's answers are not read as a namespace without labels", async () => {
     const namespaces = openNamespaceCache(async () => htmlPage, explainRefusal);

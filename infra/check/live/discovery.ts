@@ -87,7 +87,7 @@ const addVersion = async (
   }
   const { resources } = toMap(parseAnswerJson(answer));
   if (!Array.isArray(resources)) {
-    all.unknown.push({ ...splitApiVersion(apiVersion), why: "the API server did not answer with a list of them" });
+    all.unknown.push({ ...splitApiVersion(apiVersion), why: "the API server did not list the resources" });
     return;
   }
   const rows = resources.map(toMap);

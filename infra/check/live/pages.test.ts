@@ -125,7 +125,7 @@ describe("the pages of a list", () => {
       [answer(200, []), "the API server did not answer with a list"],
       [{ ...answer(200, {}), body: "<html>" }, "the API server did not answer with a list"],
       [answer(200, { items: { length: 3 } }), "the API server did not answer with a list"],
-      [answer(200, { items: [null, 1, { metadata: { name: 3 } }] }), "what the API server lists is no objects"],
+      [answer(200, { items: [null, 1, { metadata: { name: 3 } }] }), "some items of the list are not objects"],
     ];
     for (const [response, sentence] of wrongAnswers)
       assert.deepEqual(await readAll(async () => response), { listed: [], broken: [sentence] });

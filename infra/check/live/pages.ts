@@ -77,7 +77,7 @@ export const readListPages = async function* (
       lastKey = toStoreKey(object);
     }
     // Unlike other failures, this one doesn't end the reading: the objects on the page are yielded, too.
-    if (found.length < listed.length) yield { broken: "what the API server lists is no objects" };
+    if (found.length < listed.length) yield { broken: "some items of the list are not objects" };
     yield { items: fresh, ...(typeof remaining === "number" && { remaining }) };
     if (nextToken === "") return;
     if (fresh.length > 0) emptyResponses = 0;
