@@ -15,7 +15,7 @@ export const exactJson = {
       // Without a replacer, JSON is written several times faster.
       return JSON.stringify(value);
     } catch {
-      return JSON.stringify(value, writeInteger);
+      return JSON.stringify(value, writeIntegerExactly);
     }
   },
 };
@@ -42,5 +42,5 @@ let hasReadBigint = false;
 export const mayHaveBigints = (): boolean => hasReadBigint;
 
 /** A replacer for `JSON.stringify`, which writes a bigint as a number. */
-export const writeInteger = (_: string, value: unknown): unknown =>
+export const writeIntegerExactly = (_: string, value: unknown): unknown =>
   typeof value === "bigint" ? rawJSON(String(value)) : value;

@@ -2,7 +2,7 @@ import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc, { type Arbitrary, type IAsyncProperty } from "fast-check";
-import { writeInteger } from "#lib/exact-json.ts";
+import { writeIntegerExactly } from "#lib/exact-json.ts";
 import { parseJson } from "#lib/json.ts";
 import type { Pod } from "#lib/kubernetes/core/v1.ts";
 import { listContainers } from "#lib/objects/pod.ts";
@@ -503,5 +503,5 @@ const toDifference = (
 
 /** Formats a body without the fields that the server adds to each object. */
 const formatBody = (body: unknown) =>
-  JSON.stringify(body, (key, value) => (serverFields.has(key) ? undefined : writeInteger(key, value))) ?? "";
+  JSON.stringify(body, (key, value) => (serverFields.has(key) ? undefined : writeIntegerExactly(key, value))) ?? "";
 const serverFields = new Set(["managedFields", "uid", "resourceVersion", "creationTimestamp"]);

@@ -3,7 +3,7 @@ import { isAbsolute, relative, resolve, sep } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { type Document, isCollection, isMap, isSeq, Pair, type ParsedNode, visit } from "yaml";
 import { applyPatch, computePatch } from "#lib/core/patch.ts";
-import { writeInteger } from "#lib/exact-json.ts";
+import { writeIntegerExactly } from "#lib/exact-json.ts";
 import { escapeJsonPointerStep, getOwn, isObject, parsePointer } from "#lib/json.ts";
 import type { Patch } from "#lib/review.ts";
 import { Complaint, toSentence } from "../../cli/complaint.ts";
@@ -148,16 +148,17 @@ const hasAliases = (document: Document.Parsed): boolean => {
  */
 const toYamlEdit = (object: unknown, change: Patch[number], defaultedAfter: unknown): YamlEdit | undefined => {
   const all = parsePointer(change.path);
-  const { op } = change;
-  let holder = object;
+  const isPresent = all.reduce<unknown>(getOwn, object) !== undefined;
+  if (change.op === "remove") return isPresent ? { steps: all, op: "remove" } : undefined;
+  if (object === undefined) return undefined;
+  let holder: unknown = object;
   for (const [depth, step] of all.entries()) {
     const steps = all.slice(0, depth + 1);
     const inner = getOwn(holder, step);
     const isLast = depth === all.length - 1;
-    if (isLast && op === "remove") return inner === undefined ? undefined : { steps, op };
-    if (isLast && Array.isArray(holder)) return { steps, op, value: change.op === "remove" ? undefined : change.value };
+    // An `add` to a list stays one, even if there is an item at the index: it inserts an item before that.
+    if (isLast && Array.isArray(holder)) return { steps, op: change.op, value: change.value };
     if (isLast || !isObject(inner)) {
-      if (change.op === "remove" || object === undefined) return undefined;
       // At the last step, the edit writes the value alone. Before it, the manifest lacks parents of the field: the edit
       // writes the value inside them. If one of them is a list, it is written with all items of `defaultedAfter`.
       const value = nestValue(all.slice(depth + 1), change.value, steps.reduce<unknown>(getOwn, defaultedAfter));
@@ -198,7 +199,7 @@ const createQuotedNode = (document: Document.Parsed, value: unknown): ParsedNode
   visit(root, {
     Scalar: (_, node) => {
       const { value } = node;
-      // A text with leading white space would need an indentation indicator in block style.
+      // Text of several lines goes in block style, without quotes; leading white space would be ambiguous there.
       const isBlock = typeof value === "string" && /^\S.*\n/.test(value);
       if (typeof value === "string" && !isBlock && needsQuotes(value)) node.type = "QUOTE_DOUBLE";
     },
@@ -215,7 +216,7 @@ const printDocument = (document: Document.Parsed, text: string): string | undefi
       if (typeof value === "string" && escapeControls(value) !== value) node.type = "QUOTE_DOUBLE";
       // The package would print the text "<<" without its quotes, as the key that merges a map into another one.
       if (value === "<<") node.tag = "tag:yaml.org,2002:str";
-      // The package prints such a key in braces without the question mark that it needs.
+      // Inside braces, the package prints a very long key without the `? ` that must precede it.
       if (place === "key" && String(value).length > longestKey) isReadable = false;
     },
   });
@@ -251,7 +252,7 @@ const printJson = (value: unknown, text: string): string => {
   const isTabbed = /^\s*[{[][ \t]*\n\t/.test(text);
   const isOneLine = !text.trim().includes("\n");
   const indentation = isTabbed ? "\t" : detectLayout(text).step;
-  return start + JSON.stringify(value, writeInteger, isOneLine ? 0 : indentation) + end;
+  return start + JSON.stringify(value, writeIntegerExactly, isOneLine ? 0 : indentation) + end;
 };
 
 const detectStyle = (text: string) => {

@@ -9,7 +9,7 @@ import {
   type YAMLMap,
   type YAMLSeq,
 } from "yaml";
-import { exactJson, writeInteger } from "#lib/exact-json.ts";
+import { exactJson, writeIntegerExactly } from "#lib/exact-json.ts";
 import { formatYamlFlow, formatYamlFlowKey, formatYamlLines, type YamlIndentation } from "../../diff/yaml-lines.ts";
 import type { FieldPath } from "../../manifests/manifests.ts";
 
@@ -34,8 +34,7 @@ export interface YamlEdit {
 export const editYamlText = (target: EditableDocument, { steps, op, value }: YamlEdit): string | undefined => {
   const { document, place, text } = target;
   const last = steps.at(-1) ?? "";
-  const keys = steps.slice(0, -1).map(createKeyConverter(document, place));
-  const holder: unknown = document.getIn([...place, ...keys], /* keepScalar */ true);
+  const holder: unknown = document.getIn(toKeys(document, place, steps.slice(0, -1)), /* keepScalar */ true);
   if (isSeq(holder)) return editList(target, holder, Number(last), op, value);
   if (!isMap(holder)) return undefined;
   const pair = holder.items.find(({ key }) => isScalar(key) && String(key.value) === last);
@@ -43,14 +42,11 @@ export const editYamlText = (target: EditableDocument, { steps, op, value }: Yam
   return pair === undefined ? addPair(target, holder, last, value) : replaceValue(target, holder, pair, value);
 };
 
-/** Returns a function that turns steps of a path into keys for `getIn` of a YAML document: numbers for lists. */
-const createKeyConverter = (document: Document.Parsed, place: FieldPath) => {
-  const trail = [...place];
-  return (step: string): string | number => {
-    const key = isSeq(document.getIn(trail, /* keepScalar */ true)) ? Number(step) : step;
-    trail.push(key);
-    return key;
-  };
+/** Returns the path of what `steps` lead to below `place`, as keys for `getIn`: a step into a list becomes a number. */
+const toKeys = (document: Document.Parsed, place: FieldPath, steps: readonly string[]): FieldPath => {
+  const keys = [...place];
+  for (const step of steps) keys.push(isSeq(document.getIn(keys, /* keepScalar */ true)) ? Number(step) : step);
+  return keys;
 };
 
 /** Returns where the text of a node ends, without the comments and empty lines that follow it. */
@@ -82,8 +78,8 @@ const indentLines = (lines: readonly string[], column: number) =>
 const formatInFlow = ({ isJson, layout }: EditableDocument, value: unknown, indent?: string): string => {
   if (!isJson) return formatYamlFlow(value);
   if (indent === undefined) return exactJson.stringify(value);
-  // `exactJson` can't indent. `writeInteger` is what makes it exact: large integers are written without rounding.
-  const lines = JSON.stringify(value, writeInteger, indent.includes("\t") ? "\t" : layout.step);
+  // `exactJson` can't indent. `writeIntegerExactly` makes it exact: large integers are written without rounding.
+  const lines = JSON.stringify(value, writeIntegerExactly, indent.includes("\t") ? "\t" : layout.step);
   return lines.replaceAll("\n", `\n${indent}`);
 };
 
@@ -181,7 +177,10 @@ const findDash = (text: string, item: unknown): number | undefined => {
   return found < 0 || text.slice(found + 1, start).trim() !== "" ? undefined : found;
 };
 
-/** Returns the text with an edit of a list; undefined if more of the text would have to be written anew. */
+/**
+ * Returns the text with an edit of a list; undefined if more of the text would have to be written anew. In flow style,
+ * only appending is possible; in block style, all but removing the only item or replacing a map, list or block text.
+ */
 const editList = (
   target: EditableDocument,
   list: YAMLSeq,
