@@ -236,7 +236,7 @@ const damage = fc.tuple(fc.option(fc.constantFrom(...breaks), { freq: 3 }), fc.d
 /** Runs a check as the command does, and returns all that it prints in all forms. */
 const printCheck = async (
   files: Record<"paths" | "reviews" | "state" | "old", string>,
-  { isDenied }: { isDenied: boolean },
+  { policiesDeny }: { policiesDeny: boolean },
 ): Promise<string> => {
   const write = async (name: keyof typeof files) => {
     const file = join(folder, `${name}.yaml`);
@@ -254,7 +254,7 @@ const printCheck = async (
   try {
     const check = await prepareManifestCheck({
       catalogue,
-      cluster: clusters[isDenied ? 0 : 1] as (typeof clusters)[0],
+      cluster: clusters[policiesDeny ? 0 : 1] as (typeof clusters)[0],
       harden: false,
       ...all,
       webhooks: [],
@@ -275,8 +275,8 @@ const printCheck = async (
       const hidden = hideSecretsInEvaluation(evaluation, check.secretsRead);
       for (const report of reports) printed += report.add(hidden);
     }
-    const unread = check.faults.map(toUnread);
-    const closing = { summary: createSummary(), unread, notes: [...check.notes], isCut: false };
+    const unreadableInputs = check.faults.map(toUnread);
+    const closing = { summary: createSummary(), unreadableInputs, notes: [...check.notes], isCut: false };
     for (const report of reports) printed += [...report.end(closing)].join("");
     return [printed, ...check.notes, ...check.faults.map(formatManifestFault)].join("\n");
   } catch (error) {
@@ -305,7 +305,7 @@ describe("check", () => {
       old: fc.option(secret, { freq: 2 }),
       reviews: fc.option(secretOrWrapper, { freq: 4 }),
     });
-    let shown = 0;
+    let runsWithMessages = 0;
     const { seed = 0 } = fc.readConfigureGlobal();
     const numRuns = Number(process.env.POSTERN_SECRETS ?? 150);
     const property = fc.asyncProperty(
@@ -313,7 +313,7 @@ describe("check", () => {
       damage,
       fc.boolean(),
       fc.boolean(),
-      async (given, [spoil, place], isJson, isDenied) => {
+      async (given, [spoil, place], isJson, policiesDeny) => {
         const format = (object: unknown) =>
           isJson
             ? JSON.stringify(object, (_, value) => (typeof value === "bigint" ? Number(value) : value), 2)
@@ -326,7 +326,7 @@ describe("check", () => {
             old: given.old ? format(given.old) : "",
             reviews: given.reviews ? format(given.reviews) : "",
           },
-          { isDenied },
+          { policiesDeny },
         );
         const hidden = listSecretMarks(
           Object.values(given)
@@ -334,16 +334,16 @@ describe("check", () => {
             .map((object) => JSON.stringify(object, (_, value) => (typeof value === "bigint" ? String(value) : value)))
             .join("\n"),
         );
-        // The messages of the test's policies begin with this word. After it, they show values of a Secret.
-        if (printed.includes("shows")) shown++;
+        // The test's policies deny objects or warn with the word "shows" and, after it, values of a Secret.
+        if (printed.includes("shows")) runsWithMessages++;
         // The values of the generated Secrets have marks: a printed mark is part of a value.
         for (const mark of listSecretMarks(printed)) assert.ok(!hidden.has(mark), `${mark} is in\n${printed}`);
       },
     );
     // A policy shows something only in few runs, so there are up to ten rounds of runs.
-    for (let round = 0; round === 0 || (shown === 0 && round < 10); round++)
+    for (let round = 0; round === 0 || (runsWithMessages === 0 && round < 10); round++)
       await fc.assert(property, { numRuns, seed: seed + round });
-    assert.ok(shown > 0, "no policy has shown anything");
+    assert.ok(runsWithMessages > 0, "no policy has shown anything");
   });
 
   it("check masks the values that a policy copies from a Secret or writes to the audit log", async () => {
@@ -352,7 +352,8 @@ describe("check", () => {
     const data = { a: Buffer.from("QXZJ0123456789").toString("base64") };
     const state = [namespace, { apiVersion: "v1", kind: "Secret", metadata, data }].map((object) => stringify(object));
     const paths = stringify({ apiVersion: "v1", kind: "ConfigMap", metadata, data: { b: "c" } });
-    const printed = await printCheck({ paths, reviews: "", state: state.join("---\n"), old: "" }, { isDenied: false });
+    const files = { paths, reviews: "", state: state.join("---\n"), old: "" };
+    const printed = await printCheck(files, { policiesDeny: false });
     assert.match(printed, /changed by .*MutatingAdmissionPolicy copying/);
     assert.match(printed, /\+ +copied: "\*\*\*"/);
     assert.match(printed, /"writing\/shown-5": "\*\*\*"/);

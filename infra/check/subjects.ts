@@ -23,7 +23,7 @@ import type { PolicyReportVersion } from "./reports/policyreport.ts";
 
 /** A check of files or of a cluster that has started; `each` passes on its evaluations. */
 interface StartedCheck {
-  unread: readonly InputReadFailure[];
+  unreadableInputs: readonly InputReadFailure[];
   notes: ReadonlySet<string>;
   /** The names of the files in which objects were found. */
   files: readonly string[];
@@ -70,7 +70,7 @@ export const startFileCheck = async (request: CheckRequest, signal: AbortSignal)
     startKubernetes,
   });
   return {
-    unread: check.faults.map(toUnread),
+    unreadableInputs: check.faults.map(toUnread),
     notes: check.notes,
     files: check.files,
     secretsRead: check.secretsRead,

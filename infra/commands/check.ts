@@ -200,10 +200,10 @@ export default {
         const fix = fixing?.toFix(evaluation, source.secretsRead);
         if (fix) fixes.push(fix);
       });
-      summary.faults = source.unread.length;
+      summary.faults = source.unreadableInputs.length;
       const isCut = stop.signal.aborted;
-      await outlets.end({ summary, unread: source.unread, notes: [...source.notes], isCut });
-      for (const sentence of [...source.notes, ...formatUnread(source.unread, options.flag("all"))])
+      await outlets.end({ summary, unreadableInputs: source.unreadableInputs, notes: [...source.notes], isCut });
+      for (const sentence of [...source.notes, ...formatUnread(source.unreadableInputs, options.flag("all"))])
         writeNote(toOneLine(sentence));
       if (isCut) {
         writeNote(`ended early: objects after the first ${summary.objects} were not checked`);

@@ -123,10 +123,10 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
   const resources = all.filter((resource) => listPaths(resource, chosen).length > 0);
   if (notListable.length > 0) note(`${notListable.map(toResourceName).join(", ")} can't be listed, and are left out`);
   if (resources.length === 0) note(`no rule is about anything that cluster ${name} has`);
-  const unread = listUnknown(found, hooks, alsoPods);
-  const evaluateKind = createKindEvaluator((resource) => list(resource, chosen), evaluator, unread, signal);
+  const unreadableInputs = listUnknown(found, hooks, alsoPods);
+  const evaluateKind = createKindEvaluator((resource) => list(resource, chosen), evaluator, unreadableInputs, signal);
   return {
-    unread,
+    unreadableInputs,
     notes,
     secretsRead,
     reportVersion: findPolicyReportVersion(found.resources),
@@ -172,7 +172,7 @@ const createKindEvaluator =
   (
     list: (resource: DiscoveredResource) => ReturnType<typeof readListPages>,
     evaluator: ObjectEvaluator,
-    unread: InputReadFailure[],
+    unreadableInputs: InputReadFailure[],
     signal: AbortSignal,
   ) =>
   async (
@@ -201,7 +201,7 @@ const createKindEvaluator =
       if (signal.aborted) break;
       if ("broken" in page) {
         broken.push(page.broken);
-        unread.push(
+        unreadableInputs.push(
           createReadFailure(
             { apiVersion, kind },
             `${toResourceName(resource)} could not be read whole: ${page.broken}`,
@@ -228,18 +228,18 @@ const createReadFailure = (about: { apiVersion: string; kind: string }, sentence
 
 const policyAndQuotaKinds = ["ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", "ResourceQuota"];
 
-/** Reads the policies and quotas of a cluster. `unreadable` lists the kinds of which some objects can't be read. */
+/** Reads the policies and quotas of a cluster whose plugins aren't off. Kinds that can't be read are `unreadable`. */
 const readPoliciesAndQuotas = async (
   { resources, unknown }: DiscoveryResult,
   list: (resource: DiscoveredResource) => AsyncIterable<ObjectPage | ListInterruption>,
   note: (sentence: string) => void,
-  isOff: (kind: string) => boolean,
+  isPluginOff: (kind: string) => boolean,
 ): Promise<{ objects: KubernetesObject[]; unreadable: string[] }> => {
   const objects: KubernetesObject[] = [];
   const unreadable = new Set<string>();
   for (const resource of unknown)
     for (const kind of policyAndQuotaKinds) {
-      if (isOff(kind) || !isPolicyOrQuota({ apiVersion: joinApiVersion(resource), kind })) continue;
+      if (isPluginOff(kind) || !isPolicyOrQuota({ apiVersion: joinApiVersion(resource), kind })) continue;
       note(`it is unknown whether there is a ${kind}: ${resource.why}`);
       unreadable.add(kind);
     }
@@ -248,7 +248,7 @@ const readPoliciesAndQuotas = async (
     const { kind } = resource.kind;
     const apiVersion = joinApiVersion(resource.kind);
     // Each policy kind is read in one version only: the first, because discovery lists the preferred version first.
-    if (!isPolicyOrQuota({ apiVersion, kind }) || isOff(kind) || seen.has(kind)) continue;
+    if (!isPolicyOrQuota({ apiVersion, kind }) || isPluginOff(kind) || seen.has(kind)) continue;
     seen.add(kind);
     for await (const page of list(resource))
       if ("items" in page) objects.push(...page.items);

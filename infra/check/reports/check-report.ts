@@ -27,7 +27,7 @@ export interface CheckSummary extends Record<CheckVerdict, number> {
 /** What a check knows at its end: the counts, what it could not read, and notes. */
 export interface FinishedCheck {
   summary: CheckSummary;
-  unread: readonly InputReadFailure[];
+  unreadableInputs: readonly InputReadFailure[];
   notes: readonly string[];
   /** True if a signal ended the check early. */
   isCut: boolean;

@@ -173,9 +173,9 @@ interface FindingGroup {
   findings: string;
 }
 
-/** The most objects of a group that are named. */
+/** How many objects of a group, which has equal findings, are named at most. */
 const mostNamed = 3;
-/** The most groups that are kept. A cluster may have any number of objects. */
+/** The most groups that are kept in memory. A cluster may have any number of objects. */
 const mostGroups = 5000;
 
 /** Creates the text report of findings: those that are equal but for the object's name and place come together. */
@@ -209,8 +209,8 @@ export const createTextReport = (paint: Paint): CheckReportWriter => {
 };
 
 /** Lists what can't be read. Of inputs with the same fault, only some are named, unless `listsAll` is true. */
-export const formatUnread = (unread: readonly InputReadFailure[], listsAll: boolean): string[] =>
-  [...Map.groupBy(unread, ({ fault }) => getOwn(fault, "sentence")).values()].flatMap((alike) => {
+export const formatUnread = (unreadableInputs: readonly InputReadFailure[], listsAll: boolean): string[] =>
+  [...Map.groupBy(unreadableInputs, ({ fault }) => getOwn(fault, "sentence")).values()].flatMap((alike) => {
     const more = listsAll ? 0 : Math.max(0, alike.length - mostNamed);
     const named = alike.slice(0, alike.length - more).map(({ text }) => text);
     return more > 0 ? [...named, `… and ${more} more like these; --all lists them`] : named;

@@ -5,7 +5,7 @@ import { type CheckResultReportWriter, formatDenial, toRepositoryPath } from "./
 /** Writes workflow commands, from which GitHub makes annotations beside the lines of a pull request. */
 export const createGithubReport = (): CheckResultReportWriter => ({
   add: ({ checked }) => formatCommands(checked),
-  end: ({ unread }) => unread.map(({ checked }) => formatCommands(checked)),
+  end: ({ unreadableInputs }) => unreadableInputs.map(({ checked }) => formatCommands(checked)),
 });
 
 /** Returns the findings of an object as GitHub's workflow commands, such as ::error file=a.yaml::…. */

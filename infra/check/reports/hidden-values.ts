@@ -26,22 +26,23 @@ export const hideSecretsInEvaluation = (
   const shownObjects = new Set<unknown>([before, after, ...steps.flatMap((step) => [step.before, step.after])]);
   for (const each of requests) shownObjects.add(getOwn(each, "object")).add(getOwn(each, "oldObject"));
   const objects = [...shownObjects].filter(isMap);
-  // The object of a review may lack its kind, which the request has then.
+  // An object of a review may lack its kind, which its request has. `hideSecretValues` needs the kind in the object.
   const isAboutSecret = objects.some(isSecret) || [...requests].some((each) => isSecret(getOwn(each, "kind")));
-  const asSecret = (value: unknown) =>
+  const withSecretKind = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const readSecrets = [...read];
-  const hasCopy = objects.some(
+  // kubectl's annotation has a copy of an object, and so may have values of a Secret.
+  const hasLastAppliedCopy = objects.some(
     (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
   );
-  const hide = (value: unknown) => hideSecretValues(asSecret(value));
+  const hide = (value: unknown) => hideSecretValues(withSecretKind(value));
   // Reports show only the changed lines of an object. So they can show a value of a Secret that was read only if a rule
   // or policy changed the object, and so may have written the value into it.
   const secretsInChanges = checked.changes.length === 0 ? [] : readSecrets;
   const hideRead = <T>(value: T): T =>
     secretsInChanges.length === 0 ? value : (hideInValue(value, secretsInChanges) as T);
   // The diff hides an object's own values, if its kind is Secret.
-  const hideObject = (value: unknown) => hideRead(asSecret(value));
+  const hideObject = (value: unknown) => hideRead(withSecretKind(value));
   const hidePatch = (patch: readonly object[]) => hideRead(patch.map((operation) => hideOperation(operation, hide)));
   const hideStep = (step: HookTraceStep): HookTraceStep => {
     // Hooks that weren't called have nothing to hide but sentences.
@@ -57,14 +58,14 @@ export const hideSecretsInEvaluation = (
 
   const changes = checked.changes.map(({ rule, patch }) => ({ rule, patch: hidePatch(patch) }));
   // Most evaluations have nothing else to hide.
-  if (!isAboutSecret && !hasCopy && readSecrets.length === 0)
+  if (!isAboutSecret && !hasLastAppliedCopy && readSecrets.length === 0)
     return { ...evaluation, checked: { ...checked, changes }, steps: steps.map(hideStep) };
   const sentences: string[] = [];
   mapSentences(evaluation, (sentence) => {
     sentences.push(sentence);
     return sentence;
   });
-  const hidden = hideInSentences(sentences, objects.map(asSecret), readSecrets);
+  const hidden = hideInSentences(sentences, objects.map(withSecretKind), readSecrets);
   const shown = mapSentences(evaluation, () => hidden.shift() ?? mask);
   return {
     ...shown,

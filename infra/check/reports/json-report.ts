@@ -12,8 +12,8 @@ export const createJsonReport = (): CheckReportWriter => {
       head = "";
       return text;
     },
-    end: ({ summary, unread, notes, isCut }) => {
-      const faults = unread.map(({ fault }) => fault);
+    end: ({ summary, unreadableInputs, notes, isCut }) => {
+      const faults = unreadableInputs.map(({ fault }) => fault);
       const rest = Object.entries({ summary, faults, notes, ...(isCut && { isCut }) });
       const members = rest.map(([key, value]) => `,\n  ${JSON.stringify(key)}: ${stringifyAt(value, 1)}`);
       return [`${head}${objects.end()}${members.join("")}\n}\n`];

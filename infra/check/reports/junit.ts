@@ -79,8 +79,8 @@ export const createJunitReport = (now = new Date(), maxLength = maxCharacters): 
       addResult(checked);
       return length > maxLength ? flushSuites() : "";
     },
-    end: ({ unread }) => {
-      for (const { checked } of unread) addResult(checked);
+    end: ({ unreadableInputs }) => {
+      for (const { checked } of unreadableInputs) addResult(checked);
       return [flushSuites(), end];
     },
   };

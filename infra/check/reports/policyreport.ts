@@ -106,8 +106,8 @@ export const createPolicyReport = (
   };
   return {
     add: ({ checked }) => put(checked),
-    end: function* ({ unread }) {
-      for (const { checked } of unread) yield put(checked);
+    end: function* ({ unreadableInputs }) {
+      for (const { checked } of unreadableInputs) yield put(checked);
       for (const part of [...parts.values()]) if (part.writtenReports === 0 || !isEmpty(part)) yield closePart(part);
       yield `${head}${items.end()}\n}\n`;
     },

@@ -68,9 +68,9 @@ export const createSarifReport = (
   };
   return {
     add: ({ checked }) => put(checked),
-    end: function* ({ unread, isCut: wasInterrupted }) {
+    end: function* ({ unreadableInputs, isCut: wasInterrupted }) {
       // An input that could not be read is reported like an undecided object.
-      for (const { checked } of unread) yield put(checked);
+      for (const { checked } of unreadableInputs) yield put(checked);
       const described = [...rules.keys()].map((id) => {
         const summary = summaries.get(id);
         return { id, ...(summary !== undefined && { shortDescription: { text: escapeLinks(summary) } }) };
