@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { caseMembers } from "../infra/catalogue/case-shape.ts";
 import { readCatalogue } from "../infra/catalogue/registry.ts";
 import { compiledInPlugins } from "../infra/catalogue/upstream-plugins.ts";
-import { buildTableOfCheckPage } from "../infra/check/documented-coverage.ts";
+import { buildCheckPage } from "../infra/check/documented-coverage.ts";
 import { buildCommandsPage } from "./generate/commands-page.ts";
 import { buildLimitsPage } from "./generate/limits-page.ts";
 import { readersFiles } from "./readers-files.ts";
@@ -120,7 +120,7 @@ describe("the pages", () => {
   });
 
   it("the pages have an up-to-date table of what check evaluates, which npm run fix writes", async () => {
-    const { present: currentPage, wanted: wantedPage } = await buildTableOfCheckPage(await readCatalogue());
+    const { currentPage, wantedPage } = await buildCheckPage(await readCatalogue());
     assert.equal(currentPage, wantedPage);
     assert.ok(currentPage.includes("<!-- End of the table of plugins. -->"));
   });

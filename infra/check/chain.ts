@@ -28,7 +28,7 @@ interface ObjectSource {
   isLive: boolean;
   /** True if all objects that exist are known. */
   isStateKnown: boolean;
-  /** True if it is known what quotas have in use, at least by assumption. */
+  /** True if the use of quotas is known, or check may assume that only the objects of the manifests use them. */
   isUseKnown: boolean;
   /** The webhook configurations of other programs. */
   foreign: readonly Manifest[];

@@ -45,7 +45,7 @@ interface CheckCase {
   exempt?: Record<string, string[]>;
   /** The rules and policies that change each object. */
   changes?: Record<string, string[]>;
-  warnings?: Record<string, string[]>; // with what warns of each object
+  warnings?: Record<string, string[]>; // all warnings about each object, such as "limit-ranger: the text"
   /** The annotations for the audit log of the objects that have some. */
   audit?: Record<string, Record<string, string>>;
   after?: Record<string, object>; // members of each object after all changes

@@ -46,7 +46,7 @@ interface CheckOptions extends ChainOptions {
   reviews: readonly string[];
   /** Paths of manifest files with the objects that already exist in the imitated cluster. */
   state: readonly string[];
-  /** True if what depends on an assumption of the cluster is undecided. */
+  /** True if check assumes nothing about the cluster: a verdict that depends on unknown objects is undecided. */
   isStrict: boolean;
   /** Paths of the manifests of old objects, from which updates start. */
   old: readonly string[];
@@ -117,7 +117,7 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
         return restrictToManifests(existing.capabilities(tell), {
           plugin,
           isStrict: options.isStrict,
-          isAssumed: isAssumedNamespace,
+          isAssumedNamespace,
           tell: (sentence, scope) => {
             if (scope?.assumed) noteAssumption(scope.assumed);
             tell(sentence, scope);

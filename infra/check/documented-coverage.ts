@@ -8,19 +8,19 @@ import { describeCompiledInPlugin } from "../catalogue/upstream-plugins.ts";
 import { knownMinors } from "../cli/minors.ts";
 import { getProjectRoot } from "../cli/roots.ts";
 
-const getPage = (): string => join(getProjectRoot(), "docs/reference/check.md");
+const getPagePath = (): string => join(getProjectRoot(), "docs/reference/check.md");
 
-/** Returns docs/reference/check.md as it is, and with the current table of plugins. */
-export const buildTableOfCheckPage = async (
+/** Returns the text of docs/reference/check.md as it is, and as it should be, with a new table of plugins. */
+export const buildCheckPage = async (
   catalogue: readonly CatalogueRule[],
-): Promise<{ present: string; wanted: string }> => {
-  const present = await readFile(getPage(), "utf8");
-  return { present, wanted: replaceList(present, "table of plugins", formatPlugins(catalogue)) };
+): Promise<{ currentPage: string; wantedPage: string }> => {
+  const currentPage = await readFile(getPagePath(), "utf8");
+  return { currentPage, wantedPage: replaceList(currentPage, "table of plugins", formatPlugins(catalogue)) };
 };
 
-/** Updates the table in docs/reference/check.md. Does nothing in a project, which has no such page. */
+/** Writes docs/reference/check.md with a new table of plugins. Does nothing in a project, which has no such page. */
 export const updateTableOfCheckPage = async (catalogue: readonly CatalogueRule[]): Promise<void> => {
-  if (existsSync(getPage())) await writeFile(getPage(), (await buildTableOfCheckPage(catalogue)).wanted);
+  if (existsSync(getPagePath())) await writeFile(getPagePath(), (await buildCheckPage(catalogue)).wantedPage);
 };
 
 const formatMarkdownTable = (headings: readonly string[], rows: readonly (readonly unknown[])[]): string =>

@@ -41,23 +41,23 @@ export const restrictToManifests = (
   {
     plugin,
     isStrict,
-    isAssumed,
+    isAssumedNamespace,
     tell,
   }: {
     plugin: string | undefined;
     isStrict: boolean;
-    /** Reports whether an object is made up. */
-    isAssumed(object: KubernetesObject): boolean;
+    /** Reports whether an object is a Namespace that is only assumed to exist, so that its labels aren't known. */
+    isAssumedNamespace(object: KubernetesObject): boolean;
     tell: Tell;
   },
 ): Capabilities => ({
   ...capabilities,
   list: async (kind, namespace, ...more) => {
     const listed = await capabilities.list(kind, namespace, ...more);
-    // What a policy without its parameters decides isn't known.
-    const isParameters = plugin?.endsWith("AdmissionPolicy") === true && listed.length === 0;
+    // A plugin of policies lists their parameters. That there are none can't be assumed: they decide the outcome.
+    const lacksParameters = plugin?.endsWith("AdmissionPolicy") === true && listed.length === 0;
     const sentence = `which ${kind.resource} exist${formatPlaceOf(namespace)}; they ${hint}`;
-    if (isStrict || isParameters) tell(sentence);
+    if (isStrict || lacksParameters) tell(sentence);
     else tell(sentence, { assumed: { resource: kind.resource, namespace } });
     return listed;
   },
@@ -65,22 +65,22 @@ export const restrictToManifests = (
     const { resource } = kind;
     const found = await capabilities.get(kind, name, namespace, ...more);
     const whether = `whether ${resource} "${name}" exists; that ${hint}`;
-    if (found !== undefined && isAssumed(found)) {
-      // NamespaceLifecycle and its like read a namespace to see whether it exists, other plugins for its labels.
-      if (isStrict) tell(plugin?.startsWith("Namespace") ? whether : `what labels namespace ${name} has; that ${hint}`);
-    } else if (found === undefined) {
-      const what = `what ${resource} "${name}" contains; that ${hint}`;
-      const content = plugin === undefined || isStrict ? undefined : assumedContents[resource];
-      if (content === undefined) {
-        // A rule reads an object for its content, so the outcome is uncertain: no content is assumed for this object.
-        tell(isStrict ? whether : what);
-      } else {
-        // The plugin might not refuse the request if the object has other content.
-        tell(what, { uncertainOutcome: "refused", assumed: { resource, namespace, name } });
-        return { ...content, metadata: { name, ...(namespace && { namespace }) } };
-      }
+    if (found !== undefined) {
+      // Plugins such as NamespaceLifecycle only ask whether a namespace exists; other plugins read its labels.
+      const what = plugin?.startsWith("Namespace") ? whether : `what labels namespace ${name} has; that ${hint}`;
+      if (isStrict && isAssumedNamespace(found)) tell(what);
+      return found;
     }
-    return found;
+    const what = `what ${resource} "${name}" contains; that ${hint}`;
+    const content = plugin === undefined || isStrict ? undefined : assumedContents[resource];
+    if (content === undefined) {
+      // A rule reads an object for its content, so the outcome is uncertain: no content is assumed for this object.
+      tell(isStrict ? whether : what);
+      return undefined;
+    }
+    // The plugin might not refuse the request if the object has other content.
+    tell(what, { uncertainOutcome: "refused", assumed: { resource, namespace, name } });
+    return { ...content, metadata: { name, ...(namespace && { namespace }) } };
   },
   ledger: (rule, reach) => {
     const ledger = capabilities.ledger(rule, reach);

@@ -62,8 +62,8 @@ export const callEndpoint = async (
   // A function parses JSON to numbers, which round integers above 2^53. Only these members of a request have integers.
   const readable = !needsExactIntegers && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review;
   const { assumed = [], isRecorded = false } = subject;
-  // A mutating rule may copy parts of the object that it changes (its draft), and so read fields that it doesn't need.
-  // The only one that needs exact integers, the rule for MutatingAdmissionPolicies, copies none.
+  // A mutating rule may copy parts of its draft of the object, and so read fields that it doesn't need. The rule for
+  // MutatingAdmissionPolicies, the only mutating rule that needs exact integers, copies none.
   const circumstances = { phase, mayCopyDraft: phase === "mutate" && !needsExactIntegers, assumed };
   const request =
     needsNoServerFields || isRecorded ? readable.request : hideUnknownFields(readable.request, circumstances, tell);
@@ -75,11 +75,12 @@ export const callEndpoint = async (
     capabilities,
     deadline: Date.now() + reviewTime,
   });
-  // A failure of Postern makes the object undecided, so that failurePolicy Ignore can't hide the failure.
   const outcome = getOwn(getOwn(response, "response"), "allowed") === false ? "refused" : "admitted";
-  const found = unknown.find(({ scope }) => scope === undefined || scope.uncertainOutcome === outcome);
+  // Something unknown makes each outcome uncertain or, if it has a scope, at most the scope's `uncertainOutcome`.
+  const doubt = unknown.find(({ scope }) => scope === undefined || scope.uncertainOutcome === outcome);
   assumed.push(...unknown.flatMap(({ scope }) => scope?.assumed ?? []));
-  const sentence = found?.sentence ?? status?.message;
+  // A failure of Postern (`status`) makes the object undecided, so that failurePolicy Ignore can't hide the failure.
+  const sentence = doubt?.sentence ?? status?.message;
   return sentence === undefined ? { body: response } : { unsupported: sentence };
 };
 

@@ -62,16 +62,16 @@ export const evaluateManifestsInOrder = async function* (
     const isAlternative = builds.has(key) && builds.get(key) !== manifest.build;
     builds.set(key, manifest.build);
     const own = isAlternative ? createEnvironmentForCreation(environment) : environment;
-    const evaluation = addRepeatedKeys(
+    const evaluation = addDuplicateKeyWarnings(
       isReview(manifest) ? await evaluateReview(manifest, own) : await evaluateManifest(manifest, own),
     );
     const { checked, subject } = evaluation;
     const isRequestUnknown = checked.verdict === "undecided" && subject.attributes === undefined;
     if (isRequestUnknown) {
-      // In a cluster, the request might create or update an object, so that quotas have more or less in use than here.
+      // A cluster may create or update the object, which is not counted here: its quotas may then count more or less.
       const { mayBeLess, mayBeMore } = environment.uncertainUse;
-      for (const uncertain of [mayBeLess, mayBeMore])
-        addUncertainUse(uncertain, checked.namespace ?? environment.requestOptions.namespace);
+      const namespace = checked.namespace ?? environment.requestOptions.namespace;
+      for (const sentences of [mayBeLess, mayBeMore]) addUncertainUse(sentences, namespace);
     }
     yield evaluation;
     if (environment.alsoPods && checked.verdict !== "denied") yield* evaluatePodOfWorkload(evaluation, environment);
@@ -85,7 +85,7 @@ const createEnvironmentForCreation = (environment: ObjectEvaluationEnvironment):
     : environment;
 
 /** Adds a warning for each key that a map of the manifest has more than once. */
-const addRepeatedKeys = (evaluation: ObjectEvaluation): ObjectEvaluation => {
+const addDuplicateKeyWarnings = (evaluation: ObjectEvaluation): ObjectEvaluation => {
   const { checked, subject } = evaluation;
   const warnings = (subject.manifest.repeated ?? []).map(({ key, line }) => {
     return { rule: "field validation", text: `${key} is there more than once; the last one counts, in line ${line}` };
@@ -251,15 +251,15 @@ const mayConcern = (
   const { group, version } = splitApiVersion(String(object.apiVersion));
   const operations =
     requestOptions.operation === undefined ? (["CREATE", "UPDATE"] as const) : [requestOptions.operation];
-  const isClusterAssumed = noteAssumption !== undefined;
+  // By assumption, no plugin concerns a custom resource. Without `noteAssumption`, nothing may be assumed.
+  const ignoresPlugins = noteAssumption !== undefined;
   return (
     // A kind in a group of Kubernetes may always concern a webhook entry: it may also be served in another group.
     !isCustomResourceGroup(group) ||
     [...chain.mutating, ...chain.validating, ...unevaluated.hooks].some(
       ({ rules, matchPolicy, isPlugin }) =>
-        // Plugins are assumed to admit custom resources. That also skips the plugins that evaluate policies, but each
-        // policy has an entry in `unevaluated`, too.
-        !(isPlugin && isClusterAssumed) &&
+        // This ignores the plugins that evaluate policies, too, but each policy has an entry in `unevaluated`.
+        !(isPlugin && ignoresPlugins) &&
         rules.some(
           (rule) =>
             includes(rule.apiGroups, group) &&
@@ -305,6 +305,7 @@ export const evaluatePodOfWorkload = async function* (
   });
   const { apiVersion, kind: word, name } = readIdentity(manifest, workload);
   const oldWorkload = subject.attributes?.oldObject as KubernetesObject | null;
+  // Undefined if the number isn't known: the status of an existing workload only tells whether all its Pods exist.
   const missingPods = existingWorkload && hasAllPods(existingWorkload) ? 0 : undefined;
   const newPods = existingWorkload ? missingPods : countNewPods(workload, oldWorkload);
   const podOfWorkload = { workload: { apiVersion, kind: word, name }, templatePath: built.templatePath, newPods };
@@ -378,15 +379,15 @@ export const evaluateRequest = async (
   const findings = await collectFindings(trace, subject, environment, unknownLabels, unevaluated);
   const { verdict } = findings;
   if (trace.allowed && !podOfWorkload) storeOutcome(attributes, trace, environment, verdict === "undecided");
-  // Quotas still count a deleted object, and an undecided one that a cluster might refuse: less may be in use.
+  // A cluster may count less for quotas than this check, which still counts a deleted object and an undecided one.
   const { mayBeLess, mayBeMore } = environment.uncertainUse;
   if (attributes.operation === "DELETE" || verdict === "undecided") addUncertainUse(mayBeLess, attributes.namespace);
-  // They also count an object that plugins would refuse if what it names, such as a ServiceAccount, didn't exist.
+  // A cluster also counts less if it refuses this object because what it names, such as a ServiceAccount, is missing.
   const needed = assumed.find(({ resource, name }) => name !== undefined && resource !== "namespaces");
   if (needed !== undefined && trace.allowed)
     addUncertainUse(mayBeLess, attributes.namespace, `an object that needs ${formatAssumedObject(needed)}`);
-  // In a cluster, an unknown mutation may change the object that quotas count, and the plugin ResourceQuota may count an
-  // object that isn't counted here: more may be in use.
+  // A cluster may count more than this check: an unknown mutation may make the object use more, or the plugin
+  // ResourceQuota may count an object that isn't counted here.
   const isCountUncertain = trace.steps.some(
     ({ hook, phase, outcome, ignored }) =>
       (outcome === "can't say" || ignored) && (phase === "mutate" || hook === "ResourceQuota"),
@@ -426,8 +427,8 @@ const addUncertainUse = (
 
 /** Returns the object as plugins left it for the first policy or webhook; undefined if none changed it. */
 const findBeforeWebhooks = ({ steps, object }: AdmissionTrace): unknown => {
-  // A step that evaluates a policy is a step of a plugin, too, but is reported like one of a webhook. In round 1, hooks
-  // are called again after the webhooks.
+  // In round 0, all plugins that change objects come before policies and webhooks; round 1 calls some hooks again. The
+  // step of a policy has `isPlugin`, too, because a plugin evaluates the policy.
   const changed = steps.findLast(
     ({ isPlugin, policy, round, after }) => isPlugin && policy === undefined && round === 0 && after !== undefined,
   )?.after;
@@ -512,8 +513,8 @@ const assumeOld = (
 };
 
 /**
- * Adds a missing Namespace to the imitated API server, unless all objects are known. Returns why the labels of the
- * Namespace aren't known; undefined if they are known or, by an assumption, absent.
+ * Adds a missing Namespace to the imitated API server, unless all objects are known. Returns why the Namespace's labels
+ * aren't known, or where to see them; undefined if they are known or assumed to be absent.
  */
 const assumeNamespace = (
   { namespace, resource, operation }: AdmissionAttributes,
@@ -525,23 +526,20 @@ const assumeNamespace = (
   if (!namespace || isItself) return undefined;
   const found = existing.find(namespaces, namespace);
   if (found === undefined) noteMissingNamespace(namespace);
-  if (found !== undefined && !assumedNamespaces.has(found)) return describeUndecidedChange(found);
-  if (found === undefined && isStateKnown) return undefined;
+  const isKnown = found === undefined ? isStateKnown : !assumedNamespaces.has(found);
+  if (isKnown) return found && describeUndecidedChange(found);
+  if (found === undefined) {
+    const metadata = { name: namespace, labels: { "kubernetes.io/metadata.name": namespace } };
+    const added = { apiVersion: "v1", kind: "Namespace", metadata, status: { phase: "Active" } };
+    existing.put(namespaces, added);
+    assumedNamespaces.add(added);
+  }
+  // Without `noteAssumption`, the check may assume nothing about the labels.
+  if (noteAssumption === undefined) return namespaceHint;
   const assumption = { resource: namespaces.resource, name: namespace };
-  if (noteAssumption) assumed.push(assumption);
-  noteAssumption?.(assumption);
-  const reason = noteAssumption ? undefined : namespaceHint;
-  if (found !== undefined) return reason;
-  const labels = { "kubernetes.io/metadata.name": namespace };
-  const added = {
-    apiVersion: "v1",
-    kind: "Namespace",
-    metadata: { name: namespace, labels },
-    status: { phase: "Active" },
-  };
-  existing.put(namespaces, added);
-  assumedNamespaces.add(added);
-  return reason;
+  assumed.push(assumption);
+  noteAssumption(assumption);
+  return undefined;
 };
 
 const assumedNamespaces = new WeakSet<object>();

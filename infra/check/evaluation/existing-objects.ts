@@ -10,7 +10,7 @@ import { type ObjectStore, openObjectStore } from "../../manifests/object-store.
 
 /** The objects that exist during a check: the given ones and those admitted since. */
 export interface ExistingObjects extends Omit<ObjectStore, "list" | "findAccess"> {
-  /** Returns what rules may ask; calls `tell` with a sentence for each question without an answer here. */
+  /** Returns the functions by which rules ask for objects; `tell` gets each question that these can't answer. */
   capabilities(tell: (sentence: string) => void): Capabilities;
 }
 
@@ -26,10 +26,10 @@ export const markUndecidedChange = (object: KubernetesObject, operation: Operati
 /** Returns why a cluster may have an object with other content, or may lack it; undefined if the object is certain. */
 export const describeUndecidedChange = (object: KubernetesObject): string | undefined =>
   undecidedChanges.get(object) ??
-  (object.metadata?.annotations?.[unsavedAnnotation] === undefined ? undefined : "its content isn't saved");
+  (object.metadata?.annotations?.[contentOmittedAnnotation] === undefined ? undefined : "its content isn't saved");
 
 /** The annotation of an object in a saved state whose content isn't saved. */
-export const unsavedAnnotation = "postern.dev/content-not-saved";
+export const contentOmittedAnnotation = "postern.dev/content-not-saved";
 
 /**
  * Creates an empty store in memory, which stands for a cluster that serves these kinds. Calls `note` when an object

@@ -28,14 +28,13 @@ export const collectFindings = async (
   unevaluated: readonly string[],
 ) => {
   const { steps } = trace;
-  const getName = ({ hook }: HookTraceStep) => environment.getHookName(hook);
+  // The rules of a group share one hook: then the message of a denial tells which of them denied.
+  const getName = ({ hook }: HookTraceStep, message?: string) => environment.getHookName(hook, message);
   const denials = await Promise.all(
     steps
       .filter(({ status }) => status !== undefined)
       .map(async (step) => {
-        const denial = createDenial(step.status as Status, subject, (message) =>
-          environment.getHookName(step.hook, message),
-        );
+        const denial = createDenial(step.status as Status, subject, (message) => getName(step, message));
         const suggestion = await environment.findSuggestion(
           denial.rule,
           step,
@@ -62,7 +61,7 @@ export const collectFindings = async (
   const exempt = listExceptions(trace.audit, environment);
   const passing = steps
     .filter((step) => step.outcome === "called" && step.allowed && !step.isPlugin && !step.patch?.length)
-    .map(getName)
+    .map((step) => getName(step))
     // A rule with two endpoints passed only if neither refused or changed the object.
     .filter((name) => ![...changes, ...denials, ...exempt].some(({ rule }) => rule === name));
   const ifDecided: CheckVerdict = changes.length > 0 ? "changed" : "allowed";

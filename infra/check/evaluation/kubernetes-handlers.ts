@@ -164,13 +164,14 @@ const replaceVersion = (object: unknown, old: unknown): unknown => {
   return { ...toMap(object), metadata: { ...toMap(toMap(object).metadata), resourceVersion } };
 };
 
-const tooLarge = 413;
+const httpTooLarge = 413;
 
 /** What an API server says of addresses and ports that its flags don't provide for. */
-const byFlags = /not configured on this cluster|not configured for dual-stack services|port is not in the valid range/;
+const flagDependentFault =
+  /not configured on this cluster|not configured for dual-stack services|port is not in the valid range/;
 
 /** The fields of a Service that an API server sets by its flags and by what is free. */
-const chosenFields = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"];
+const serviceFieldsSetByServer = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"];
 
 /** Returns an answer without what depends on the storage and the flags of a cluster. */
 const leaveOutClusterFields = (
@@ -178,13 +179,13 @@ const leaveOutClusterFields = (
   { operation, object, oldObject }: AdmissionAttributes,
 ): RequestAnswer => {
   const causes = answer.status?.details?.causes ?? [];
-  if (causes.length > 0 && causes.every(({ message }) => byFlags.test(message ?? ""))) {
+  if (causes.length > 0 && causes.every(({ message }) => flagDependentFault.test(message ?? ""))) {
     const fields = causes.map(({ field }) => field).join(", ");
     return { undecided: `whether the cluster's addresses and node ports allow ${fields}`, warnings: answer.warnings };
   }
-  // A manifest that is too large itself was refused when it was read. An API server limits the size of what a client
-  // sends, without defaults, so it may accept this one.
-  if (answer.status?.code === tooLarge)
+  // Defaults made the object too large: a manifest that is too large itself was refused when it was read. An API server
+  // limits what a client sends, without defaults, so it may accept the object.
+  if (answer.status?.code === httpTooLarge)
     return { undecided: "what is larger than 3 MB with its defaults", warnings: answer.warnings };
   if (answer.object === undefined) return answer;
   const { resourceVersion, ...metadata } = toMap(answer.object.metadata);
@@ -193,7 +194,7 @@ const leaveOutClusterFields = (
   if (stored.kind !== "Service") return { ...answer, object: stored };
   const given = [object, oldObject].map((one) => toMap(toMap(one).spec));
   const spec = Object.entries(toMap(getOwn(stored, "spec"))).filter(
-    ([name]) => !chosenFields.includes(name) || given.some((one) => one[name] !== undefined),
+    ([name]) => !serviceFieldsSetByServer.includes(name) || given.some((one) => one[name] !== undefined),
   );
   const givenPorts = new Set(given.flatMap(({ ports }) => toList(ports).map((port) => toMap(port).nodePort)));
   const ports = toList(Object.fromEntries(spec).ports).map((port) => {

@@ -2,9 +2,10 @@ import { type EvaluateRequest, evaluateRule } from "#lib/core/evaluation.ts";
 import { isSame } from "#lib/json.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 
-// An API server applies the LimitRanges of a namespace in a random order. The defaults of the first one count.
-
-/** Returns a function that evaluates LimitRanger's rule with each LimitRange as the first; `tell` gets a difference. */
+/**
+ * Returns a function that evaluates LimitRanger's rule. API servers apply the LimitRanges of a namespace in a random
+ * order, and the defaults of the first count. So each one is tried as the first; `tell` is called if patches differ.
+ */
 export const createLimitsEvaluation =
   (tell: (sentence: string) => void): EvaluateRequest =>
   async (rule, phase, request, context) => {

@@ -100,6 +100,7 @@ export interface ObjectEvaluationEnvironment {
   alsoPods: boolean;
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
+  /** Finds the cluster's admission policies that match a request, but can't be evaluated by the check. */
   unevaluated: UnevaluatedAdmissionPolicyMatcher;
   /** What isn't known of the use of quotas. */
   uncertainUse: UncertainUse;

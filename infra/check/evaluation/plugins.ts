@@ -1,6 +1,7 @@
 import type { DefaultedWebhookEntry, WebhookEntriesByPhase } from "#infra/apiserver/admission/hooks.ts";
 import { createEndpoint, type EndpointConfig } from "#lib/core/endpoint.ts";
 import { type EvaluateRequest, evaluateRule } from "#lib/core/evaluation.ts";
+import { getOwn } from "#lib/json.ts";
 import type { Capabilities } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { getVariants, type ParsedManifests, type Phase, type Rule, type RuleVariant, selectPhase } from "#lib/rule.ts";
@@ -188,7 +189,8 @@ const readPolicies = (
   kubernetes: string | undefined,
 ) => {
   const { manifests, settings, checkSettings } = rule;
-  const read = new Map(Object.entries(manifests ?? {})).get("policies") as PolicyReader | undefined;
+  // A rule's `manifests` has, by the name of a setting, the function that reads the setting's value from objects.
+  const read = getOwn(manifests, "policies") as PolicyReader | undefined;
   const own = objects.filter(({ kind }) => kind === plugin || kind === `${plugin}Binding`);
   if (!read || own.length === 0) return { accepted: [], refused: [], settings: {} };
   // By the schemas of custom kinds, mutating policies merge their ApplyConfigurations into objects.

@@ -67,7 +67,7 @@ export const buildPod = (workload: KubernetesObject) => {
   const spec = isStateful ? addClaimVolumes(workload, toMap(template.spec)) : (template.spec ?? {});
   const pod = { apiVersion: "v1", kind: "Pod", metadata, spec };
   return {
-    // The template's metadata was checked with the workload; rules check the rest of the pod.
+    // The cast is safe: the template's metadata was checked with the workload, and rules accept any other content.
     pod: pod as KubernetesObject,
     templatePath: workloadKind.templatePath,
     user: {

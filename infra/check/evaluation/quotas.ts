@@ -24,11 +24,11 @@ export interface QuotaKnowledge {
   /** False if the check knows which objects the quotas count, but not how much is in use. */
   isUseKnown: boolean;
   /**
-   * Returns the requests that create what a namespace contains by now; the use of a quota without a status is counted
-   * from these. Present if the check creates one object after the other, so that each charge counts for the next one;
-   * absent for the objects of a cluster, which quotas count already.
+   * Returns the requests that created all objects of a namespace so far. They are counted if the status of a quota
+   * doesn't say what is in use. Absent in a check of a cluster: the status of its quotas counts the objects already.
    */
   listCreations?(namespace: string): readonly AdmissionRequest[];
+  /** What may make the counted use wrong. */
   uncertainUse: UncertainUse;
 }
 
@@ -158,14 +158,14 @@ const makeUnlimited = (quota: Quota) => {
 };
 
 /**
- * Measures what creations use of quotas together: the rule charges each one to copies of the quotas that have no limit,
- * and their status then has the use. `isComplete` is false if the rule refused a creation: its use isn't known. With
- * `fillsZeros`, an amount that a quota demands and an object lacks is zero: the object may be older than the quota.
+ * Measures what creations use of quotas together: the rule evaluates each with copies of the quotas without limits, and
+ * adds its use to the status of the copies. `isComplete` is false if the rule refused one, so that its use isn't known.
+ * With `fillsZeros`, an amount that a quota demands and an object lacks is 0: the object may be older than the quota.
  */
 const measure = async (
   creations: readonly AdmissionRequest[],
   quotas: readonly Quota[],
-  opened: Capabilities,
+  capabilities: Capabilities,
   evaluate: Evaluate,
   { fillsZeros = true } = {},
 ) => {
@@ -173,14 +173,14 @@ const measure = async (
     quotas.map((quota): [string | undefined, Quota] => [quota.metadata?.name, makeUnlimited(quota)]),
   );
   const names = [...unlimitedCopies.values()].flatMap(({ status }) => Object.keys(status?.hard ?? {}));
-  const capabilities = replaceQuotas(
-    opened,
+  const withCopies = replaceQuotas(
+    capabilities,
     () => [...unlimitedCopies.values()],
     (charged) => void unlimitedCopies.set(charged.metadata?.name, charged),
   );
   let isComplete = true;
   for (const creation of names.length === 0 ? [] : creations)
-    if ((await evaluate(fillsZeros ? fillZeros(creation, names) : creation, capabilities)).refused) isComplete = false;
+    if ((await evaluate(fillsZeros ? fillZeros(creation, names) : creation, withCopies)).refused) isComplete = false;
   const getUse = ({ metadata }: Quota): QuantityByResource => {
     const used = parseAmounts(unlimitedCopies.get(metadata?.name)?.status?.used);
     return new Map([...used].filter(([, { nanos }]) => nanos !== 0n));

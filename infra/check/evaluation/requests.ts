@@ -229,37 +229,38 @@ const mergeLists = (value: JsonMap[], old: JsonMap[], field: string, key: string
     const place = firstPlaces.get(name) ?? merged.length;
     firstPlaces.set(name, place);
     const firstElement = merged[place];
+    // Usually, the key is unique: the element is added, or takes the place of its counterpart.
     if (firstElement === undefined || firstElement === counterpart) {
       merged[place] = mergedElement;
       continue;
     }
-    const differences = Object.entries(element).filter(
+    // Another element has the key: what kubectl sends for this one changes the first one.
+    const sentDifferences = Object.entries(element).filter(
       ([member]) => !isDeepStrictEqual(getOwn(mergedElement, member), getOwn(counterpart, member)),
     );
-    merged[place] = mergeMaps(Object.fromEntries(differences), firstElement, field, keys);
+    merged[place] = mergeMaps(Object.fromEntries(sentDifferences), firstElement, field, keys);
   }
   // kubectl sends the order of a list only with a change of the list.
   return isUnchanged ? merged : sortMerged(merged, value, old, key);
 };
 
 /**
- * Sorts merged elements in the order of the manifest (`value`). An element that only the stored list (`old`) has comes
- * before the first element of the manifest that follows it in the stored list, or at the end if there is none.
+ * Sorts merged elements in the order of the manifest's list (`value`). Elements that only the stored list (`old`) has
+ * stay before an element that they precede there. For instance, value [b, a] and old [x, a, y, b] give [x, y, b, a].
  */
 const sortMerged = (merged: readonly JsonMap[], value: JsonMap[], old: JsonMap[], key: string): JsonMap[] => {
-  const [wanted, stored] = [indexByKey(value, key), indexByKey(old, key)];
-  // NaN stands for an element that isn't in the list: no other place is less, so no other element comes before it.
+  const [inManifest, inStored] = [indexByKey(value, key), indexByKey(old, key)];
+  // An element without a place in a list gets NaN, so that each comparison with `<` is false.
   const getPlace = (places: Map<unknown, number>, element: JsonMap) => places.get(element[key]) ?? Number.NaN;
-  const others = merged.filter((element) => !wanted.has(element[key]));
-  const own = merged.filter((element) => wanted.has(element[key]));
+  const isStoredBefore = (left: JsonMap, right: JsonMap) => getPlace(inStored, left) < getPlace(inStored, right);
+  const own = merged.filter((element) => inManifest.has(element[key]));
+  const storedOnly = merged.filter((element) => !inManifest.has(element[key]));
   const sorted: JsonMap[] = [];
-  let next = 0;
-  for (const element of own.toSorted((left, right) => getPlace(wanted, left) - getPlace(wanted, right))) {
-    for (let other = others[next]; other && getPlace(stored, other) < getPlace(stored, element); other = others[++next])
-      sorted.push(other);
+  for (const element of own.toSorted((left, right) => getPlace(inManifest, left) - getPlace(inManifest, right))) {
+    while (storedOnly[0] && isStoredBefore(storedOnly[0], element)) sorted.push(...storedOnly.splice(0, 1));
     sorted.push(element);
   }
-  return [...sorted, ...others.slice(next)];
+  return [...sorted, ...storedOnly];
 };
 
 /** Returns the first index of each key. */

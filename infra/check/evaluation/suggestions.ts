@@ -53,10 +53,8 @@ const formatPaths = (paths: readonly FieldPath[]): string[] => {
   );
   return [...alike.values()].map((same) => {
     const indices = same.map((path) => path[findListIndex(path)] ?? "");
-    return formatPath(
-      same[0] ?? [],
-      indices.length > maxPaths ? `${indices.slice(0, maxPaths).join(", ")}, …` : indices.join(", "),
-    );
+    const firstIndex = indices.slice(0, maxPaths).join(", ") + (indices.length > maxPaths ? ", …" : "");
+    return formatPath(same[0] ?? [], { firstIndex });
   });
 };
 
@@ -107,12 +105,12 @@ const listEditsInList = (old: readonly unknown[], now: readonly unknown[], path:
 };
 
 /**
- * Formats a path such as `spec.containers[0].image` or `metadata.labels["example.com/team"]`; `indices` replaces the
+ * Formats a path such as `spec.containers[0].image` or `metadata.labels["example.com/team"]`; `firstIndex` replaces the
  * index of the first list.
  */
-const formatPath = (path: FieldPath, indices: string): string => {
+const formatPath = (path: FieldPath, { firstIndex }: { firstIndex: string }): string => {
   const steps = path.map((step, at) => {
-    if (typeof step === "number") return `[${at === findListIndex(path) ? indices : step}]`;
+    if (typeof step === "number") return `[${at === findListIndex(path) ? firstIndex : step}]`;
     if (!/^[A-Za-z_][\w-]*$/.test(step)) return `[${JSON.stringify(step)}]`;
     return at > 0 ? `.${step}` : step;
   });

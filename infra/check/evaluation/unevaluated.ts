@@ -12,7 +12,7 @@ export type UnevaluatedAdmissionPolicyMatcher = ReturnType<typeof createUnevalua
 
 /** Which requests an admission policy of the cluster, or its binding, matches: in the form of webhook entries. */
 interface Selection {
-  hook: DefaultedWebhookEntry;
+  included: DefaultedWebhookEntry;
   /** A webhook entry that matches what an admission policy or its binding excludes by `excludeResourceRules`. */
   excluded: DefaultedWebhookEntry;
 }
@@ -60,9 +60,9 @@ export const listUnboundPolicies = (
 };
 
 /**
- * Returns a matcher of the admission policies among some objects, without those that `isEvaluated` reports. If other
- * objects may exist (not `hasAllObjects`), a binding without its policy counts as a policy for all that it binds.
- * Policies and quotas of the kinds in `unreadableKinds` may match any request.
+ * Returns a matcher of the policies among some objects, without those that `isEvaluated` reports. If other objects may
+ * exist (not `hasAllObjects`), a binding without its policy counts as a policy for all that it binds. The objects of
+ * `unreadableKinds`, kinds of policies or ResourceQuota, can't be read from the cluster, so they may match any request.
  */
 export const createUnevaluatedPolicyMatcher = (
   objects: readonly KubernetesObject[],
@@ -75,10 +75,10 @@ export const createUnevaluatedPolicyMatcher = (
   const policies = all.filter((policy) => !policy.objects.every(isEvaluated));
   return {
     /**
-     * Webhook entries made from all policies, also from evaluated ones: each matches every request that its policy
-     * matches. They show whether a policy may be about an object of an unknown kind.
+     * A webhook entry for each policy, also for evaluated ones, which matches each request that the policy matches. The
+     * check compares these with an object of an unknown kind, to see whether a policy may be about it.
      */
-    hooks: all.map(({ selection }) => selection.hook),
+    hooks: all.map(({ selection }) => selection.included),
     /**
      * Returns a sentence for each policy that matches a request and isn't evaluated. `finalObject` is the request's
      * object after the webhooks; `isNamespaceAssumed` says that only the name of the request's namespace is known.
@@ -159,15 +159,18 @@ const readBinding = (binding: KubernetesObject): Selection => {
   return readSelection(isOpen ? { ...toMap(resources), ...everything } : resources);
 };
 
-/** Returns what a policy's MatchResources selects (requests and objects); an invalid one selects everything. */
-const readSelection = (resources: unknown, more: object = {}): Selection => {
+/**
+ * Returns what a policy's MatchResources selects. So that no request is missed, everything is included without valid
+ * resourceRules, and nothing is excluded without valid excludeResourceRules. `conditions` are those of the policy.
+ */
+const readSelection = (resources: unknown, conditions: object = {}): Selection => {
   const { resourceRules, excludeResourceRules, namespaceSelector, objectSelector, matchPolicy } = toMap(resources);
-  const hook =
+  const included =
     Array.isArray(resourceRules) && resourceRules.length > 0
-      ? buildHook({ rules: resourceRules, namespaceSelector, objectSelector, matchPolicy, ...more })
+      ? buildHook({ rules: resourceRules, namespaceSelector, objectSelector, matchPolicy, ...conditions })
       : undefined;
   return {
-    hook: hook ?? (buildHook({ rules: everything.resourceRules }) as DefaultedWebhookEntry),
+    included: included ?? (buildHook({ rules: everything.resourceRules }) as DefaultedWebhookEntry),
     excluded:
       buildHook({ rules: excludeResourceRules, matchPolicy }) ?? (buildHook({ rules: [] }) as DefaultedWebhookEntry),
   };
@@ -197,7 +200,7 @@ const buildHook = (members: object): DefaultedWebhookEntry | undefined => {
  * the request's namespace is known.
  */
 const isSelectedBy = (
-  { hook, excluded }: Selection,
+  { included, excluded }: Selection,
   attributes: AdmissionAttributes,
   context: ImitatedServerFunctions,
   isNamespaceAssumed: boolean,
@@ -205,12 +208,13 @@ const isSelectedBy = (
   const view = () => createConvertibleRequestObjects(attributes, context.convert);
   const isMatched = (candidate: DefaultedWebhookEntry) =>
     !("skipped" in matchHook(candidate, attributes, view(), context));
-  // If the API server will generate the object's name, only a prefix of the name is known. A rule that lists a name
-  // with this prefix may include the object, but doesn't surely exclude it.
-  if (isMatched({ ...excluded, rules: excluded.rules.filter((rule) => includesName(rule, attributes)) })) return false;
-  const namespaceSelector = isNamespaceAssumed ? keepName(hook.namespaceSelector) : hook.namespaceSelector;
-  const rules = hook.rules.filter((rule) => includesName(rule, attributes, { acceptsPrefix: true }));
-  return isMatched({ ...hook, namespaceSelector, rules });
+  // Of a name that the API server will generate, only a prefix is known. If a rule lists a name with this prefix, the
+  // object may be included by the rule, but isn't surely excluded.
+  const surelyExcluding = excluded.rules.filter((rule) => includesName(rule, attributes));
+  if (isMatched({ ...excluded, rules: surelyExcluding })) return false;
+  const namespaceSelector = isNamespaceAssumed ? keepOnlyName(included.namespaceSelector) : included.namespaceSelector;
+  const rules = included.rules.filter((rule) => includesName(rule, attributes, { acceptsPrefix: true }));
+  return isMatched({ ...included, namespaceSelector, rules });
 };
 
 /**
@@ -229,7 +233,7 @@ const includesName = (rule: object, { name, object }: AdmissionAttributes, { acc
 const nameLabel = "kubernetes.io/metadata.name";
 
 /** Returns a namespace selector without what it requires of labels other than the namespace's name. */
-const keepName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): LabelSelector => ({
+const keepOnlyName = ({ matchLabels = {}, matchExpressions = [] }: LabelSelector): LabelSelector => ({
   matchLabels: Object.fromEntries(Object.entries(matchLabels).filter(([key]) => key === nameLabel)),
   matchExpressions: matchExpressions.filter(({ key }) => key === nameLabel),
 });

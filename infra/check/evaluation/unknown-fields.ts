@@ -20,10 +20,9 @@ const filledFromObjects: Record<string, FieldPath[]> = {
 };
 
 /**
- * Returns a request whose unknown fields call `tell` when a rule reads them. `assumed` are the objects that are assumed
- * to exist. A mutating rule changes a draft of the object, and may copy parts of the draft: a copy reads all fields of
- * the part, even if the rule needs none of them. So with `mayCopyDraft`, only the fields that are filled in from
- * assumed objects count as unknown.
+ * Returns a request whose unknown fields call `tell` when a rule reads them. If a mutating rule copies a part of its
+ * draft, it reads fields that it doesn't need. So with `mayCopyDraft`, the fields that every API server sets don't call
+ * `tell`; those that plugins fill in from the objects in `assumed`, which only some Pods have, still do.
  */
 export const hideUnknownFields = (
   request: AdmissionRequest,
@@ -33,27 +32,28 @@ export const hideUnknownFields = (
   const { object, oldObject, options, operation, resource } = request;
   const isCreation = operation === "CREATE";
   const isService = resource.group === "" && resource.resource === "services";
-  const listAbsent = (value: unknown, isStored: boolean): FieldPath[] => {
+  const listMissingFields = (value: unknown, isStored: boolean): FieldPath[] => {
     const metadata = ["managedFields", ...(isStored ? ["generation"] : [])].map((field) => ["metadata", field]);
     const all = [...metadata, ...(isService && isStored ? listServiceFields(value) : [])];
     return all.filter((path) => path.reduce<unknown>(getOwn, value) === undefined);
   };
   const isPod = resource.group === "" && resource.resource === "pods" && isCreation;
-  const filled = isPod ? assumed.flatMap((one) => (one.name ? (filledFromObjects[one.resource] ?? []) : [])) : [];
-  // An API server counts the generation from that of the stored object.
-  const counted = operation === "UPDATE" && getOwn(toMap(oldObject).metadata, "generation") === undefined;
+  const filledIn = isPod ? assumed.flatMap((one) => (one.name ? (filledFromObjects[one.resource] ?? []) : [])) : [];
+  // An update gets the generation of the stored object, or that plus 1.
+  const lacksGeneration = operation === "UPDATE" && getOwn(toMap(oldObject).metadata, "generation") === undefined;
   const hide = (value: unknown, paths: FieldPath[]) =>
     paths.reduce(
       (all, path) => hideField(all, path, () => tell(`what the API server fills in as ${formatFieldPath(path)}`)),
       value,
     );
-  const known = hide(object, filled) as AdmissionRequest["object"];
-  if (mayCopyDraft) return { ...request, object: known };
-  const absent = listAbsent(object, !isCreation || phase === "validate");
+  const withoutFilledIn = hide(object, filledIn) as AdmissionRequest["object"];
+  if (mayCopyDraft) return { ...request, object: withoutFilledIn };
+  const missingFields = listMissingFields(object, !isCreation || phase === "validate");
+  if (lacksGeneration) missingFields.push(["metadata", "generation"]);
   return {
     ...request,
-    object: hide(known, [...absent, ...(counted ? [["metadata", "generation"]] : [])]) as AdmissionRequest["object"],
-    oldObject: hide(oldObject, listAbsent(oldObject, /* isStored */ true)) as AdmissionRequest["oldObject"],
+    object: hide(withoutFilledIn, missingFields) as AdmissionRequest["object"],
+    oldObject: hide(oldObject, listMissingFields(oldObject, /* isStored */ true)) as AdmissionRequest["oldObject"],
     options: (getOwn(options, "fieldManager") === undefined
       ? hideField(options, ["fieldManager"], () => tell("which field manager the client names"))
       : options) as AdmissionRequest["options"],

@@ -9,7 +9,7 @@ import { formatCount } from "../../cli/progress.ts";
 import { lastAppliedAnnotation } from "../../diff/secret-values.ts";
 import { formatYamlDocuments } from "../../diff/yaml-lines.ts";
 import { managedByLabel } from "../../webhooks/labels.ts";
-import { unsavedAnnotation } from "../evaluation/existing-objects.ts";
+import { contentOmittedAnnotation } from "../evaluation/existing-objects.ts";
 import { openFileSink } from "../reports/outputs.ts";
 import { type ClusterReadOptions, openCluster } from "./cluster.ts";
 import type { DiscoveredResource } from "./discovery.ts";
@@ -172,9 +172,10 @@ export const saveClusterState = async (
   const [lost] = found.unknown.filter(({ group }) => Object.keys(saved).some((name) => toGroup(name) === group));
   if (lost)
     throw new Complaint(`the kinds in ${joinApiVersion(lost)} can't be read, so nothing is saved: ${lost.why}`, 3);
-  const preferred = new Map(found.resources.toReversed().map((resource) => [toResourceName(resource), resource]));
+  const versionsByName = Map.groupBy(found.resources, toResourceName);
   for (const [name, kind] of Object.entries(saved)) {
-    const resource = preferred.get(name);
+    // Discovery lists the preferred version of a resource first.
+    const resource = versionsByName.get(name)?.[0];
     // An older minor doesn't serve every kind.
     if (!resource?.verbs.includes("list")) continue;
     const isLimited = resource.namespaced || name === "namespaces";
@@ -231,7 +232,7 @@ const toSavedObject = (
   const { metadata = {} } = object;
   const isKept = (name: string) => name !== lastAppliedAnnotation && (keptNames?.includes(name) ?? true);
   const keptAnnotations = isContentOmitted
-    ? [[unsavedAnnotation, "yes"]]
+    ? [[contentOmittedAnnotation, "yes"]]
     : Object.entries(metadata.annotations ?? {}).filter(([name]) => isKept(name));
   const annotations = Object.fromEntries(keptAnnotations);
   const members = ["name", "namespace", "labels", "deletionTimestamp", ...(keepsAge ? ["creationTimestamp"] : [])];

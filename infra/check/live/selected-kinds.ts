@@ -89,8 +89,9 @@ export const selectMatchedResources = (
       return rules.some((rule) => compared.some((request) => matchesRequest(rule, request)));
     });
   };
-  const stores = Map.groupBy(resources.filter(isMatched), ({ resource }) => getStoreName(resource));
-  const inOneVersion = [...stores.values()].flatMap((versions) => versions.find(isListable) ?? versions[0] ?? []);
+  // All versions of a resource, and Events of both groups, are the same stored objects, which are read in one version.
+  const byStoredName = Map.groupBy(resources.filter(isMatched), ({ resource }) => getStoredResourceName(resource));
+  const inOneVersion = [...byStoredName.values()].flatMap((versions) => versions.find(isListable) ?? versions[0] ?? []);
   return {
     resources: sortForApply(inOneVersion.filter(isListable), ({ kind }) => kind.kind),
     notListable: inOneVersion.filter((resource) => !isListable(resource)),
@@ -115,7 +116,7 @@ export const matchesGroupVersion = (
 const isListable = ({ verbs }: DiscoveredResource) => verbs.includes("list");
 
 /** An Event is one stored object, which the API server serves in the core group and in events.k8s.io. */
-const getStoreName = ({ group, resource }: ResourceKind["resource"]) =>
+const getStoredResourceName = ({ group, resource }: ResourceKind["resource"]) =>
   group === "events.k8s.io" && resource === "events" ? "/events" : `${group}/${resource}`;
 
 /** Returns the name of a resource as kubectl prints it. */

@@ -21,7 +21,7 @@ export type ObjectEvaluator = (object: StoredObject, resource: DiscoveredResourc
 /** The limit for the number of unknown fields of stored objects that a live check reports. */
 const maxUnknownFields = 50;
 
-/** Evaluates objects as they are stored in a cluster, as requests that create or change them. */
+/** Evaluates objects as they are stored in a cluster, as requests that create, update or delete them. */
 export const createStoredObjectEvaluator = (
   environment: ObjectEvaluationEnvironment,
   namespaces: CachedNamespaces,
@@ -41,7 +41,7 @@ export const createStoredObjectEvaluator = (
     const { namespace } = object.metadata ?? {};
     const { filled, attributes } = buildStoredRequest(object, resource, operation, environment);
     noteUnknownFields(resource, filled.unknownFields);
-    // Keeps a Namespace: namespaceSelectors are evaluated on the stored Namespace when it is deleted.
+    // Of all objects, `put` keeps only Namespaces: a request that deletes one is matched by its stored labels.
     namespaces.put(resource.resource, object);
     const failure = namespace === undefined ? undefined : await namespaces.fetch(namespace);
     if (failure !== undefined)
@@ -72,8 +72,8 @@ const toManifest = (object: KubernetesObject): Manifest => {
 
 /**
  * Builds the request that creates an object as it is stored, updates it without a change, or deletes it. A create
- * leaves out what only the API server and controllers set. `unknownFields` are the paths of fields that the kind
- * doesn't have; `undecodableFields` are sentences about values that an API server could not decode.
+ * leaves out what only the API server and controllers set. `filled` has the object with its defaults, the fields that
+ * its kind doesn't have, and a sentence for each value that an API server could not decode.
  */
 const buildStoredRequest = (
   { status, ...object }: StoredObject,
@@ -126,17 +126,17 @@ export const describeOwner = (object: StoredObject): string | undefined => {
 };
 
 /**
- * Replaces the file and line by the uid and the owner of the stored object. In the evaluation of a Pod that the stored
- * object would make, only the uid is added, to `madeBy`.
+ * Replaces the file and line by the uid and the owner of the stored object. In the evaluation of a Pod that a stored
+ * workload would make, the uid goes into `madeBy`, which names the workload, and no owner is added.
  */
 const replacePlace = (evaluation: ObjectEvaluation, object: StoredObject): ObjectEvaluation => {
   const { file: _, line: __, denials, madeBy, ...checked } = evaluation.checked;
   const unplaced = denials.map(({ line: _, column: __, ...denial }) => denial);
   const uid = object.metadata?.uid;
   const withUid = typeof uid === "string" ? { uid } : {};
-  const owner = madeBy === undefined ? describeOwner(object) : undefined;
-  const identity = madeBy === undefined ? withUid : { madeBy: { ...madeBy, ...withUid } };
-  return { ...evaluation, checked: { ...checked, ...identity, ...(owner && { owner }), denials: unplaced } };
+  const owner = describeOwner(object);
+  const origin = madeBy ? { madeBy: { ...madeBy, ...withUid } } : { ...withUid, ...(owner && { owner }) };
+  return { ...evaluation, checked: { ...checked, ...origin, denials: unplaced } };
 };
 
 /**
