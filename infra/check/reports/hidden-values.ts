@@ -28,21 +28,21 @@ export const hideSecretsInEvaluation = (
   const objects = [...shownObjects].filter(isMap);
   // An object of a review may lack its kind, which its request has. `hideSecretValues` needs the kind in the object.
   const isAboutSecret = objects.some(isSecret) || [...requests].some((each) => isSecret(getOwn(each, "kind")));
-  const withSecretKind = (value: unknown) =>
+  const addSecretKind = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const readSecrets = [...read];
   // kubectl's annotation has a copy of an object, and so may have values of a Secret.
   const hasLastAppliedCopy = objects.some(
     (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
   );
-  const hide = (value: unknown) => hideSecretValues(withSecretKind(value));
+  const hide = (value: unknown) => hideSecretValues(addSecretKind(value));
   // Reports show only the changed lines of an object. So they can show a value of a Secret that was read only if a rule
   // or policy changed the object, and so may have written the value into it.
   const secretsInChanges = checked.changes.length === 0 ? [] : readSecrets;
   const hideRead = <T>(value: T): T =>
     secretsInChanges.length === 0 ? value : (hideInValue(value, secretsInChanges) as T);
   // The diff hides an object's own values, if its kind is Secret.
-  const hideObject = (value: unknown) => hideRead(withSecretKind(value));
+  const hideObject = (value: unknown) => hideRead(addSecretKind(value));
   const hidePatch = (patch: readonly object[]) => hideRead(patch.map((operation) => hideOperation(operation, hide)));
   const hideStep = (step: HookTraceStep): HookTraceStep => {
     // Hooks that weren't called have nothing to hide but sentences.
@@ -65,7 +65,7 @@ export const hideSecretsInEvaluation = (
     sentences.push(sentence);
     return sentence;
   });
-  const hidden = hideInSentences(sentences, objects.map(withSecretKind), readSecrets);
+  const hidden = hideInSentences(sentences, objects.map(addSecretKind), readSecrets);
   const shown = mapSentences(evaluation, () => hidden.shift() ?? mask);
   return {
     ...shown,
