@@ -16,7 +16,7 @@ import type { AdmissionRequest, Operation } from "#lib/review.ts";
 import {
   type Amounts,
   getPartKey,
-  getScopeKey,
+  getQuotaKey,
   type Kept,
   locate,
   partCount,
@@ -250,7 +250,7 @@ const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?:
     readLedger: async () => {
       const toCpus = ({ "requests.cpu": amount = "0" }: Amounts = {}) =>
         Number(requireQuantity(amount).nanos / 10n ** 9n);
-      const [scope] = await change<Kept>([getScopeKey("q")], (kept) => kept);
+      const [scope] = await change<Kept>([getQuotaKey("q")], (kept) => kept);
       const readReservations = async (cluster: string) => {
         const keys = Array.from({ length: partCount }, (_, part) => getPartKey("q", cluster, part));
         return (await change<Kept>(keys, (kept) => kept)).flatMap((part) => Object.entries(part?.objects ?? {}));

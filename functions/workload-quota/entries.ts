@@ -2,21 +2,23 @@ import type { NamedConditions, RequestMatch } from "postern/rule";
 import type { CountedKind } from "./kinds.ts";
 import { listCountedKinds, type WorkloadQuotaSettings } from "./settings.ts";
 
-/** Returns a match for each API group of the counted kinds: for the objects, or for a subresource (`suffix`). */
+/** Returns a match for each API group of the counted kinds: for the objects, or for a subresource that they have. */
 const listMatches = (
   settings: WorkloadQuotaSettings,
   operations: RequestMatch["operations"],
-  suffix: "" | "/scale" | "/status",
+  subresource?: "scale" | "status",
 ): RequestMatch[] => {
   const kinds = listCountedKinds(settings).filter(
-    ({ scale, phase, conditions }) =>
-      suffix === "" || (suffix === "/scale" ? scale : (phase ?? conditions)) !== undefined,
+    (kind) => subresource === undefined || (subresource === "scale" ? kind.scale !== undefined : hasEndInStatus(kind)),
   );
   return [...Map.groupBy(kinds, ({ group }) => group)].map(([group, kindsOfGroup]): RequestMatch => {
-    const resources = kindsOfGroup.map(({ resource }) => `${resource}${suffix}`);
+    const resources = kindsOfGroup.map(({ resource }) => (subresource ? `${resource}/${subresource}` : resource));
     return { apiGroups: [group], apiVersions: ["*"], resources, operations, scope: "Namespaced" };
   });
 };
+
+/** Reports whether the status of a kind's objects says when they have ended: by a phase or by a condition. */
+const hasEndInStatus = ({ phase, conditions }: CountedKind) => phase !== undefined || conditions !== undefined;
 
 const resize: RequestMatch = {
   apiGroups: [""],
@@ -28,18 +30,18 @@ const resize: RequestMatch = {
 
 /** Returns the requests after which an object may use more of a quota. */
 export const listChargeMatches = (settings: WorkloadQuotaSettings): RequestMatch[] => [
-  ...listMatches(settings, ["CREATE", "UPDATE"], ""),
-  ...listMatches(settings, ["UPDATE"], "/scale"),
+  ...listMatches(settings, ["CREATE", "UPDATE"]),
+  ...listMatches(settings, ["UPDATE"], "scale"),
   resize,
 ];
 
 /** Returns the updates of a status, by which jobs and Pods end, or ended jobs start again. */
 export const listStatusMatches = (settings: WorkloadQuotaSettings): RequestMatch[] =>
-  listMatches(settings, ["UPDATE"], "/status");
+  listMatches(settings, ["UPDATE"], "status");
 
 /** Returns the requests after which an object may use less of a quota. */
 export const listReleaseMatches = (settings: WorkloadQuotaSettings): RequestMatch[] => [
-  ...listMatches(settings, ["DELETE"], ""),
+  ...listMatches(settings, ["DELETE"]),
   ...listStatusMatches(settings),
 ];
 
@@ -75,18 +77,18 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
     // Skips updates that change neither the spec nor the status nor the owners.
     "may-use-more-or-less": `request.operation != "UPDATE" || request.?subResource.orValue("") != "" || ${["spec", "status", "metadata.?ownerReferences"].map((path) => `object.?${path} != oldObject.?${path}`).join(" || ")}`,
     // Skips updates of a status by which the object neither ends nor starts again.
-    "may-have-ended": `request.?subResource.orValue("") != "status" || ${buildEndedCondition(kinds, "object", "oldObject")} || ${buildEndedCondition(kinds, "oldObject", "object")}`,
+    "may-have-ended": `request.?subResource.orValue("") != "status" || ${buildEndedCondition(kinds, { ended: "object", notEnded: "oldObject" })} || ${buildEndedCondition(kinds, { ended: "oldObject", notEnded: "object" })}`,
   };
 };
 
 /** Returns the conditions of the webhook entry `returns`, for updates by which ended jobs and Pods may start again. */
 export const buildReturnConditions = (settings: WorkloadQuotaSettings): NamedConditions => ({
   ...buildConditions(settings),
-  "may-have-ended": buildEndedCondition(listCountedKinds(settings), "oldObject", "object"),
+  "may-have-ended": buildEndedCondition(listCountedKinds(settings), { ended: "oldObject", notEnded: "object" }),
 });
 
-/** Returns an expression that is true if `object` has ended by its phase or by a condition, and `other` has not. */
-const buildEndedCondition = (kinds: readonly CountedKind[], object: string, other: string): string => {
+/** Returns an expression that is true if `ended` has ended by its phase or by a condition, and `notEnded` has not. */
+const buildEndedCondition = (kinds: CountedKind[], { ended, notEnded }: Record<"ended" | "notEnded", string>) => {
   const types = JSON.stringify([...new Set(kinds.flatMap(({ conditions = [] }) => conditions))]);
   const listConditions = (of: string) => `${of}.?status.?conditions.orValue([])`;
   const isTrue = (condition: string) => `${condition}.?status.orValue("") == "True"`;
@@ -94,10 +96,10 @@ const buildEndedCondition = (kinds: readonly CountedKind[], object: string, othe
     ...kinds.flatMap(({ phase }) => {
       if (!phase) return [];
       const read = (of: string) => `${of}.?${phase.path.replaceAll(".", ".?")}.orValue("")`;
-      const ended = JSON.stringify(phase.ended);
-      return [`${read(object)} in ${ended} && !(${read(other)} in ${ended})`];
+      const endPhases = JSON.stringify(phase.ended);
+      return [`${read(ended)} in ${endPhases} && !(${read(notEnded)} in ${endPhases})`];
     }),
-    `${listConditions(object)}.exists(one, one.?type.orValue("") in ${types} && ${isTrue("one")} &&
-      !${listConditions(other)}.exists(two, two.?type.orValue("") == one.?type.orValue("") && ${isTrue("two")}))`,
+    `${listConditions(ended)}.exists(one, one.?type.orValue("") in ${types} && ${isTrue("one")} &&
+      !${listConditions(notEnded)}.exists(two, two.?type.orValue("") == one.?type.orValue("") && ${isTrue("two")}))`,
   ].join(" || ");
 };

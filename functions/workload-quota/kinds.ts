@@ -8,10 +8,10 @@ export interface PodGroup {
    * The paths to numbers whose product is the number of Pods: for a JobSet, the number of Jobs and their parallelism.
    * An absent number counts as 1, and so does an empty list.
    */
-  replicas: readonly string[];
-  /** The path to a lower bound of the first number of `replicas`, such as `minReplicas` for replicas. */
+  countFactors: readonly string[];
+  /** The path to a lower bound of the first number of `countFactors`, such as `minReplicas` for replicas. */
   minimum?: string;
-  /** The path to an upper bound of the last number of `replicas`, such as a Job's `completions` for parallelism. */
+  /** The path to an upper bound of the last number of `countFactors`, such as a Job's `completions` for parallelism. */
   maximum?: string;
 }
 
@@ -26,7 +26,8 @@ export interface CountedKind {
   group: string;
   resource: string;
   kind: string;
-  groups: readonly PodGroup[];
+  /** The parts of the object that make Pods, such as the head and the workers of a Ray cluster. */
+  podGroups: readonly PodGroup[];
   /** True if an object without a Pod template is valid. Such an object makes no Pods. */
   mayHaveNoTemplate?: true;
   /** The path to the number that the scale subresource sets. */
@@ -45,23 +46,23 @@ export interface CountedKind {
 
 const isSuspended: readonly RequiredValue[] = [{ path: "spec.suspend", values: [true] }];
 
-/** The members that Deployments and similar kinds share. `scale` is the number that the scale subresource sets. */
+/** What Deployments and similar kinds share: one group of equal Pods, whose number the scale subresource sets. */
 const replicated = {
-  groups: [{ template: "spec.template", replicas: ["spec.replicas"] }],
+  podGroups: [{ template: "spec.template", countFactors: ["spec.replicas"] }],
   scale: "spec.replicas",
 };
 
-/** Returns the group of Pods of a Job whose spec is at a path. `replicas`: paths to more factors for their number. */
-const createJobGroup = (spec: string, ...replicas: string[]): PodGroup => ({
+/** Returns the group of Pods of a Job whose spec is at a path. `factors`: paths to more factors for their number. */
+const createJobGroup = (spec: string, ...factors: string[]): PodGroup => ({
   template: `${spec}.template`,
-  replicas: [...replicas, `${spec}.parallelism`],
+  countFactors: [...factors, `${spec}.parallelism`],
   maximum: `${spec}.completions`,
 });
 
 /** Returns the members that all jobs of the Training Operator share. `specs` is the field with the replica specs. */
 const createTrainingJob = (specs: string) => ({
   group: "kubeflow.org",
-  groups: [{ template: `spec.${specs}.*.template`, replicas: [`spec.${specs}.*.replicas`] }],
+  podGroups: [{ template: `spec.${specs}.*.template`, countFactors: [`spec.${specs}.*.replicas`] }],
   scale: `spec.${specs}.Worker.replicas`,
   suspended: [{ path: "spec.runPolicy.suspend", values: [true] }],
   conditions: ["Succeeded", "Failed"],
@@ -70,14 +71,14 @@ const createTrainingJob = (specs: string) => ({
 });
 
 /**
- * Returns the groups of Pods of a Ray cluster whose spec is at a path: the head, which is one Pod, and groups of workers
- * with the product of their `replicas` as the number of Pods.
+ * Returns the groups of Pods of a Ray cluster whose spec is at a path: the head, which is one Pod, and groups of
+ * workers with the product of their `replicas` as the number of Pods.
  */
 const createRayGroups = (spec: string): PodGroup[] => [
-  { template: `${spec}.headGroupSpec.template`, replicas: [] },
+  { template: `${spec}.headGroupSpec.template`, countFactors: [] },
   {
     template: `${spec}.workerGroupSpecs.*.template`,
-    replicas: [`${spec}.workerGroupSpecs.*.replicas`, `${spec}.workerGroupSpecs.*.numOfHosts`],
+    countFactors: [`${spec}.workerGroupSpecs.*.replicas`, `${spec}.workerGroupSpecs.*.numOfHosts`],
     minimum: `${spec}.workerGroupSpecs.*.minReplicas`,
   },
 ];
@@ -95,7 +96,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "",
     resource: "pods",
     kind: "Pod",
-    groups: [{ template: "", replicas: [] }],
+    podGroups: [{ template: "", countFactors: [] }],
     phase: { path: "status.phase", ended: ["Succeeded", "Failed"] },
   },
   { group: "", resource: "replicationcontrollers", kind: "ReplicationController", ...replicated },
@@ -106,7 +107,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "batch",
     resource: "jobs",
     kind: "Job",
-    groups: [createJobGroup("spec")],
+    podGroups: [createJobGroup("spec")],
     suspended: isSuspended,
     conditions: ["Complete", "Failed"],
   },
@@ -114,7 +115,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "batch",
     resource: "cronjobs",
     kind: "CronJob",
-    groups: [createJobGroup("spec.jobTemplate.spec")],
+    podGroups: [createJobGroup("spec.jobTemplate.spec")],
     // With another policy, a run may begin while earlier runs have not ended.
     includesOwnedOnlyIf: [{ path: "spec.concurrencyPolicy", values: ["Forbid", "Replace"] }],
   },
@@ -125,21 +126,21 @@ export const countedKinds: readonly CountedKind[] = [
     group: "batch.volcano.sh",
     resource: "jobs",
     kind: "Job",
-    groups: [{ template: "spec.tasks.*.template", replicas: ["spec.tasks.*.replicas"] }],
+    podGroups: [{ template: "spec.tasks.*.template", countFactors: ["spec.tasks.*.replicas"] }],
     phase: { path: "status.state.phase", ended: ["Completed", "Failed", "Terminated", "Aborted"] },
   },
   {
     group: "ray.io",
     resource: "rayclusters",
     kind: "RayCluster",
-    groups: createRayGroups("spec"),
+    podGroups: createRayGroups("spec"),
     suspended: isSuspended,
   },
   {
     group: "ray.io",
     resource: "rayjobs",
     kind: "RayJob",
-    groups: [...createRayGroups("spec.rayClusterSpec"), { template: "spec.submitterPodTemplate", replicas: [] }],
+    podGroups: [...createRayGroups("spec.rayClusterSpec"), { template: "spec.submitterPodTemplate", countFactors: [] }],
     // A RayJob may use a RayCluster that exists already.
     mayHaveNoTemplate: true,
     suspended: [...isSuspended, ...deletesRayCluster],
@@ -150,12 +151,12 @@ export const countedKinds: readonly CountedKind[] = [
     group: "sparkoperator.k8s.io",
     resource: "sparkapplications",
     kind: "SparkApplication",
-    groups: [
-      { template: "spec.driver", notation: "spark", replicas: [] },
+    podGroups: [
+      { template: "spec.driver", notation: "spark", countFactors: [] },
       {
         template: "spec.executor",
         notation: "spark",
-        replicas: ["spec.executor.instances"],
+        countFactors: ["spec.executor.instances"],
         minimum: "spec.dynamicAllocation.maxExecutors",
       },
     ],
@@ -166,7 +167,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "jobset.x-k8s.io",
     resource: "jobsets",
     kind: "JobSet",
-    groups: [createJobGroup("spec.replicatedJobs.*.template.spec", "spec.replicatedJobs.*.replicas")],
+    podGroups: [createJobGroup("spec.replicatedJobs.*.template.spec", "spec.replicatedJobs.*.replicas")],
     suspended: isSuspended,
     conditions: ["Completed", "Failed"],
   },

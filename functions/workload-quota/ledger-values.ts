@@ -6,8 +6,8 @@ import {
   type Amounts,
   get,
   getPartKey,
+  getQuotaKey,
   getReservation,
-  getScopeKey,
   hasMore,
   type Kept,
   type Ledgered,
@@ -27,8 +27,8 @@ export interface QuotaShare {
 }
 
 /**
- * A whole quota. `clusters` has the shares of the clusters that `readShare` has read, and `used` is the sum of theirs.
- * `reserved` is everything else: what these clusters reserve, and all that other clusters use or reserve.
+ * A whole quota. `used` is the sum of what the `clusters` use whose shares `readShare` has read. `reserved` is the rest
+ * of the quota's sum. It includes what other clusters use, because only the sum of their reservations is known.
  */
 export interface QuotaState extends QuotaShare {
   hard: Amounts;
@@ -56,21 +56,21 @@ export const readShare = async (read: ValueReader, quota: string, cluster: strin
   return { used: sumReservations(true), reserved: sumReservations(false) };
 };
 
-/** Reads a quota and adds up the amounts of its clusters. `hard` applies if the rule has recorded none in force. */
+/** Reads a quota with the sums of its clusters. Limits that live versions of the rule have recorded replace `hard`. */
 export const readQuota = async (
   read: ValueReader,
   { name, hard }: Pick<Quota, "name" | "hard">,
   clusters: Record<string, QuotaShare>,
   now: number,
 ): Promise<QuotaState> => {
-  const [scope] = (await read([getScopeKey(name)])) as (Kept | undefined)[];
+  const [quotaValue] = (await read([getQuotaKey(name)])) as (Kept | undefined)[];
   const used = Object.values(clusters).reduce((sum, share) => combineAmounts(sum, share.used), {});
-  const inForce = (scope?.hards ?? []).filter(({ until }) => now < until);
+  const liveHards = (quotaValue?.hards ?? []).filter(({ until }) => now < until);
   return {
-    hard: findSmallest(inForce.length > 0 ? inForce.map((recorded) => recorded.hard) : [hard]),
+    hard: findSmallest(liveHards.length > 0 ? liveHards.map((recorded) => recorded.hard) : [hard]),
     used,
-    // `scope.used` is what all objects use or reserve. Without what is used, the reserved amounts remain.
-    reserved: combineAmounts(scope?.used ?? {}, used, subtractQuantities),
+    // `quotaValue.used` is what all objects use or reserve. Without what is used, the reserved amounts remain.
+    reserved: combineAmounts(quotaValue?.used ?? {}, used, subtractQuantities),
     clusters,
   };
 };
@@ -99,9 +99,9 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 };
 
 /**
- * Returns the ledger's values for `keys` as if an object didn't exist: without its reservations. If the object has no
- * reservation in a quota, because it is counted with its owner, it gets the one that `reserve` returns. This one is
- * larger than the object, so its review finds no growth and charges nothing. The quota's sum doesn't change.
+ * Returns the values for `keys` with which `postern check` reviews an object that it has already counted: without the
+ * object's reservations, so that the review charges the object anew. But an object that is counted with its owner has
+ * none: it gets the reservation that `reserve` returns, which is larger than the object, so the review charges nothing.
  */
 export const takeOut = (
   keys: readonly string[],
@@ -113,7 +113,7 @@ export const takeOut = (
   for (const part of keys) {
     const [kind, quota = "", , cluster = ""] = part.split("/");
     if (kind !== "part") continue;
-    const place = { cluster, scope: getScopeKey(quota), part, object };
+    const place = { cluster, quotaKey: getQuotaKey(quota), part, object };
     const isReserved = getReservation(ledgered, place) !== undefined;
     const used = isReserved ? undefined : reserve(quota);
     if (isReserved) replaceReservations(ledgered, place, new Map([[object, undefined]]));
@@ -124,8 +124,8 @@ export const takeOut = (
 };
 
 /**
- * Returns a value without unseen amounts: those of reservations, and `clusters`, which has only their sums. The objects
- * that `postern check` counts exist in the cluster, so none of their amounts is unseen.
+ * Returns a value without `unseen` amounts, which are reserved for objects that aren't found in a cluster yet, and
+ * without their sums (`clusters`). All objects that `postern check` counts were found in the cluster.
  */
 export const toStored = (ledgered: Kept | undefined): Kept | undefined => {
   if (!ledgered) return undefined;

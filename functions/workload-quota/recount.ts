@@ -12,7 +12,7 @@ import {
   computeHash,
   getPartKey,
   getPartNumber,
-  getScopeKey,
+  getQuotaKey,
   hasLapsed,
   hasMore,
   type Kept,
@@ -30,7 +30,7 @@ export interface Recounts {
   completed?: number;
   last?: RecountResult;
   /** How far the current recount has come; absent between two recounts. */
-  place?: RecountPlace;
+  place?: RecountProgress;
 }
 
 /** What the last complete recount of a cluster found. */
@@ -49,7 +49,7 @@ interface RecountResult {
 }
 
 /** How far a recount has come, as it is stored between two calls, and what it has found. */
-interface RecountPlace extends RecountResult {
+interface RecountProgress extends RecountResult {
   /** The index of the kind that is being listed. */
   kind: number;
   /** The API version of the listed objects, once a page was read. */
@@ -139,7 +139,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     const { place: unfinished, last } = state ?? {};
     if (!unfinished && last?.settings === settingsHash && began < last.began + interval) return undefined;
     const result = { began, settings: settingsHash, objects: 0, charged: 0, credited: 0, faults: [] };
-    // A place in a recount includes its results so far. A new recount begins with the kind at index 0.
+    // An unfinished recount is continued, unless settings changed. A new one begins with the kind at index 0.
     const start = unfinished?.settings === settingsHash ? unfinished : beginKind(result, 0, began);
     const slice: Slice = {
       began,
@@ -147,36 +147,35 @@ export const recount = async (context: RecountContext): Promise<string | undefin
       parts: Array.from({ length: partCount }, () => new Map()),
       size: 0,
     };
-    const { place: nextPlace, failure } = await readSlice(context, kinds, start, slice);
-    const place = await correctReservations(context, slice, nextPlace);
-    const hasEnded = place.kind === kinds.length; // the last kind was read
-    const newState = hasEnded ? endRecount(state, place, readTime()) : { ...state, place };
+    const { progress: nextProgress, failure } = await readSlice(context, kinds, start, slice);
+    const progress = await correctReservations(context, slice, nextProgress);
+    const hasEnded = progress.kind === kinds.length; // the last kind was read
+    const newState = hasEnded ? endRecount(state, progress, readTime()) : { ...state, place: progress };
     const oldState = state;
-    // If another call has changed the state in the meantime, this call ends. Equal corrections by both calls do no
-    // harm.
+    // If another call was faster, `change` returns its state, and this call ends. Equal corrections do no harm.
     [state] = await ledger.change<Recounts>([key], ([stored]) => [isSame(stored, oldState) ? newState : stored]);
     if (failure) throw failure;
-    if (hasEnded) return formatResult(place);
+    if (hasEnded) return formatResult(progress);
     if (state !== newState) return undefined;
   } while (readTime() < until);
 };
 
 const toPlural = ({ group, resource }: { group: string; resource: string }) => `${group}/${resource}`;
 
-/** Returns the place at which the list of a kind begins. */
-const beginKind = (result: RecountResult, kind: number, now: number): RecountPlace => {
+/** Returns the progress of a recount that begins the list of another kind. */
+const beginKind = (result: RecountResult, kindIndex: number, now: number): RecountProgress => {
   const { began, settings, objects, charged, credited, faults } = result;
-  const list = { kind, since: now, after: "", next: "", limit: usualLimit };
+  const list = { kind: kindIndex, since: now, after: "", next: "", limit: usualLimit };
   return { began, settings, objects, charged, credited, faults, ...list };
 };
 
-const addFault = (place: RecountPlace, fault: string): RecountPlace => ({
-  ...place,
-  faults: [...place.faults, fault.slice(0, longestFault)].slice(0, mostFaults),
+const addFault = (progress: RecountProgress, fault: string): RecountProgress => ({
+  ...progress,
+  faults: [...progress.faults, fault.slice(0, longestFault)].slice(0, mostFaults),
 });
 
-const endRecount = (kept: Recounts | undefined, place: RecountPlace, now: number): Recounts => {
-  const { began, settings, objects, charged, credited, faults } = place;
+const endRecount = (kept: Recounts | undefined, progress: RecountProgress, now: number): Recounts => {
+  const { began, settings, objects, charged, credited, faults } = progress;
   const completed = faults.length === 0 ? now : kept?.completed;
   return { ...(completed && { completed }), last: { began, settings, objects, charged, credited, faults } };
 };
@@ -187,46 +186,47 @@ const formatResult = ({ objects, charged, credited, faults }: RecountResult): st
     ...faults,
   ].join("; ");
 
-/** Reads pages into a slice. Returns the next place, and a failure if a page of `smallLimit` objects fails. */
+/** Reads pages into a slice. Returns the progress, and a failure if a page of `smallLimit` objects fails. */
 const readSlice = async (
   context: RecountContext,
   kinds: readonly CountedKind[],
-  from: RecountPlace,
+  from: RecountProgress,
   slice: Slice,
-): Promise<{ place: RecountPlace; failure?: unknown }> => {
+): Promise<{ progress: RecountProgress; failure?: unknown }> => {
   const { readTime, until } = context;
-  let place = from;
+  let progress = from;
   const readOwner = createOwnerReader(context.workloads);
   do {
-    const kind = kinds[place.kind];
+    const { kind: kindIndex } = progress;
+    const kind = kinds[kindIndex];
     if (!kind) break;
     try {
-      place = await readPage(context, kinds, kind, place, slice, readOwner);
+      progress = await readPage(context, kinds, kind, progress, slice, readOwner);
     } catch (failure) {
       // The page may be too large. If a small page fails, too, the recount continues with the next kind.
-      if (place.limit === smallLimit) {
-        const next = beginKind(addFault(place, getErrorMessage(failure)), place.kind + 1, readTime());
-        return { place: next, failure };
+      if (progress.limit === smallLimit) {
+        const next = beginKind(addFault(progress, getErrorMessage(failure)), kindIndex + 1, readTime());
+        return { progress: next, failure };
       }
-      place = { ...place, limit: Math.max(smallLimit, Math.floor(place.limit / 2)) };
+      progress = { ...progress, limit: Math.max(smallLimit, Math.floor(progress.limit / 2)) };
     }
   } while (slice.size < mostObjects && readTime() < until);
-  return { place };
+  return { progress };
 };
 
-/** Reads one page of a kind and adds its objects to the slice of this call. Returns the place of the next page. */
+/** Reads one page of a kind and adds its objects to the slice of this call. Returns the progress with this page. */
 const readPage = async (
   { settings, ledger, listPage, namespaces, runtimeClasses, readTime }: RecountContext,
   kinds: readonly CountedKind[],
   kind: CountedKind,
-  place: RecountPlace,
+  progress: RecountProgress,
   slice: Slice,
   readOwner: ReadOwner,
-): Promise<RecountPlace> => {
+): Promise<RecountProgress> => {
   const { group, resource } = kind;
-  const type = { group, resource, ...(place.version !== undefined && { version: place.version }) };
-  const { items, version = "", next } = await listPage(type, place.limit, place.next);
-  let { after } = place;
+  const type = { group, resource, ...(progress.version !== undefined && { version: progress.version }) };
+  const { items, version = "", next } = await listPage(type, progress.limit, progress.next);
+  let { after } = progress;
   const positions = items.map((item) => {
     const { namespace, name } = toMap(toMap(item).metadata);
     const position = `${namespace}/${name}`;
@@ -260,52 +260,52 @@ const readPage = async (
     slice.size++;
   }
   const isEnd = next === "";
-  // The page extends what the slice has of the kind; the first page of the kind in this slice begins a range.
-  const range = slice.ranges.get(toPlural(kind)) ?? { since: place.since, after: place.after };
+  // A range is what the slice has read of a kind, not before the time `since`: the names after `after` up to `upTo`.
+  const range = slice.ranges.get(toPlural(kind)) ?? { since: progress.since, after: progress.after };
   slice.ranges.set(toPlural(kind), { ...range, upTo: isEnd ? undefined : after });
-  const objects = place.objects + items.length;
+  const objects = progress.objects + items.length;
   // No page of the next kind can be older than the current time.
   return isEnd
-    ? beginKind({ ...place, objects }, place.kind + 1, readTime())
-    : { ...place, objects, ...(version && { version }), after, next };
+    ? beginKind({ ...progress, objects }, progress.kind + 1, readTime())
+    : { ...progress, objects, ...(version && { version }), after, next };
 };
 
 /**
- * Corrects reservations that differ from the objects in the slice. Returns the place with the number of corrections.
+ * Corrects reservations that differ from the objects in the slice. Returns the progress with the number of corrections.
  */
 const correctReservations = async (
   { settings, ledger, count, readTime }: RecountContext,
   slice: Slice,
-  place: RecountPlace,
-): Promise<RecountPlace> => {
-  let after = place;
+  progress: RecountProgress,
+): Promise<RecountProgress> => {
+  let after = progress;
   let metrics: string[] = [];
   const correctPart = async (quota: Quota, part: number, reserved: ReadonlySet<string> | undefined) => {
-    const [scopeKey, partKey] = [getScopeKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
+    const [quotaKey, partKey] = [getQuotaKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
     // If the quota no longer covers this cluster, its reservations are removed, whatever the slice contains.
     const isCovered = coversCluster(quota, ledger.cluster);
     const findTime = (object: string) => {
-      // A time before the object's place in the list was read; undefined if this slice lacks that place.
+      // A time before the page was read that has the object, or would have it; undefined if this slice lacks that page.
       const since = isCovered ? findReadTime(slice, object) : slice.began;
       // A recount reads Pods first. If an object is deleted after that, the recount has counted its Pods with it, and
       // not separately. So the reservation of an object is removed only if it had lapsed when the recount began.
-      return since && Math.min(since, place.began);
+      return since && Math.min(since, progress.began);
     };
     const findCorrections = (kept: Kept | undefined) =>
       listCorrections(kept, quota, slice.parts[part], reserved, findTime, readTime());
     const [seen] = await ledger.change<Kept>([partKey], (values) => values);
     if (findCorrections(seen).size === 0) return;
     let corrections: ReturnType<typeof findCorrections> = new Map();
-    await ledger.change<Kept>([scopeKey, partKey], ([scope, kept]) => {
+    await ledger.change<Kept>([quotaKey, partKey], ([quotaValue, kept]) => {
       corrections = findCorrections(kept);
       const ledgered = new Map([
-        [scopeKey, scope],
+        [quotaKey, quotaValue],
         [partKey, kept],
       ]);
       const replaced = new Map([...corrections].map(([object, { after }]) => [object, after]));
       if (replaced.size > 0)
-        replaceReservations(ledgered, { cluster: ledger.cluster, scope: scopeKey, part: partKey }, replaced);
-      return [ledgered.get(scopeKey), ledgered.get(partKey)];
+        replaceReservations(ledgered, { cluster: ledger.cluster, quotaKey, part: partKey }, replaced);
+      return [ledgered.get(quotaKey), ledgered.get(partKey)];
     });
     metrics = [...metrics, ...[...corrections.values()].flatMap(findMetric)];
   };
@@ -338,12 +338,12 @@ const correctReservations = async (
 };
 
 /**
- * Reports whether a deleted object with a reservation may have been an owner of an object, or the owner's owner.
+ * Reports whether an object may be left over from a deleted owner, or owner's owner, that had a reservation.
  * `reserved` has the `NAMESPACE/NAME` of objects with reservations; an object's key is GROUP/RESOURCE/NAMESPACE/NAME.
  * It looks for all beginnings of the owner's name: a Pod `web-7d4b-x2x` has the owner `web-7d4b`, which belonged to the
  * Deployment `web`. An object that is counted with its owner still has the owner.
  */
-const mayRemainOf = (reserved: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
+const mayBeLeftOver = (reserved: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
   if (owner === undefined || isCountedWithOwner) return false;
   const words = owner.split("-");
   const [, , namespace] = object.split("/");
@@ -382,7 +382,7 @@ const listCorrections = (
     const { quotas, version, isCountedWithOwner, measureOrFault } = found;
     if (reservations.has(object) || isCountedWithOwner || !quotas.includes(quota) || typeof measureOrFault === "string")
       continue;
-    if (reserved && !mayRemainOf(reserved, object, found)) continue;
+    if (reserved && !mayBeLeftOver(reserved, object, found)) continue;
     const used = measureReservation(measureOrFault, quota);
     if (Object.keys(used).length > 0)
       corrections.set(object, { before: undefined, after: { used, at: now, phase: "seen", version } });
@@ -391,8 +391,8 @@ const listCorrections = (
 };
 
 /**
- * Returns a time before the place was read at which a list sorted by names has the object, if it exists. Returns
- * undefined if the slice doesn't contain this place: then it can't say whether the object exists.
+ * Returns a time before the API server listed the page that has the object, or would have it by its name if it existed.
+ * Returns undefined if the slice doesn't contain this page: then it can't say whether the object exists.
  */
 const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
   const [group = "", resource = "", namespace, name] = object.split("/");
@@ -409,7 +409,7 @@ const findReadTime = ({ began, ranges }: Slice, object: string): number | undefi
 /** Returns the name of the metric that counts a correction, if there is one. */
 const findMetric = ({ before, after }: Correction): string[] => {
   if (!before || (after && hasMore(after.used, before.used))) return ["drift_charged"];
-  // If there is no object for a charge, the API server has never stored the admitted write.
+  // Without an object (`after`), the charged write was admitted, but never stored. With one, the charge was right.
   if (before.phase === "charged") return after ? [] : ["unseen_reservations"];
   // In the phase "released", a review has noted that the object may use less. So its correction isn't drift.
   return before.phase === "seen" ? ["drift_credited"] : [];

@@ -22,7 +22,7 @@ export interface Reservation {
   at: number;
   /**
    * "charged": an admitted write may still be stored. "released": a write may have made the object smaller, or deleted
-   * it. "seen": the object was read from the cluster, and uses exactly these amounts.
+   * it. "seen": the object was read when no write could be stored any more, and uses exactly these amounts.
    */
   phase: "charged" | "released" | "seen";
   /** The API version of the last write of the object. */
@@ -35,8 +35,8 @@ export interface Reservation {
    */
   unseen?: Amounts;
   /**
-   * True if the object was read after the last charge, but before the charge lapsed. As the charged write could still
-   * be stored, `used` stayed as it was, and only `unseen` was corrected.
+   * True if the object was read while the charged write could still be stored. So the phase isn't "seen" yet: `used`
+   * stayed as it was, and only `unseen` was corrected.
    */
   isRead?: true;
 }
@@ -48,13 +48,13 @@ interface RecordedHard {
   until: number;
 }
 
-/** A value in the ledger. A quota's own value has the first three members, a part of its reservations has `objects`. */
+/** A value in the ledger: of a whole quota (the first three members), or of a part of its reservations (`objects`). */
 export interface Kept {
   /** The sum of all reservations of the quota. */
   used?: Amounts;
   /** The limits of the versions of the rule that are live. */
   hards?: readonly RecordedHard[];
-  /** For each cluster, the sum of `unseen` of its reservations: of amounts that no read of an object has confirmed. */
+  /** For each cluster, the sum of what is reserved, but not found yet in objects of the cluster. */
   clusters?: Readonly<Record<string, { unseen: Amounts }>>;
   objects?: Readonly<Record<string, Reservation>>;
 }
@@ -82,14 +82,14 @@ export const hasLapsed = ({ at }: Reservation, now: number): boolean => at + lap
 export interface ReservationPlace {
   cluster: string;
   /** The key of the quota's own value in the ledger, which has the sum. */
-  scope: string;
+  quotaKey: string;
   /** The key of the part in the ledger that has the reservation. */
   part: string;
   /** The key of the reservation in the part: `GROUP/RESOURCE/NAMESPACE/NAME`. */
   object: string;
 }
 
-export const getScopeKey = (quota: string): string => `quota/${quota}`;
+export const getQuotaKey = (quota: string): string => `quota/${quota}`;
 export const getPartKey = (quota: string, cluster: string, part: number): string => `part/${quota}/${part}/${cluster}`;
 
 /** Returns a whole number below 2^32, which is the same for the same text. */
@@ -103,12 +103,12 @@ export const computeHash = (text: string): number => {
 export const getPartNumber = (object: string): number => computeHash(object) % partCount;
 
 /**
- * Returns the keys under which the ledger has a reservation: of the quota's own value with its sums (`scope`), and of
- * the value with the reservation (`part`). The reservations of a cluster are distributed over `partCount` such values.
+ * Returns the keys under which the ledger has a reservation: of the quota's own value with its sums (`quotaKey`), and
+ * of the value with the reservation (`part`). The reservations of a cluster are distributed over 64 parts.
  */
 export const locate = (quota: string, cluster: string, object: string): ReservationPlace => ({
   cluster,
-  scope: getScopeKey(quota),
+  quotaKey: getQuotaKey(quota),
   part: getPartKey(quota, cluster, getPartNumber(object)),
   object,
 });
@@ -119,17 +119,17 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
 };
 
 /**
- * Replaces reservations in a part: a value of the ledger that has some of the quota's reservations in a cluster. Also
- * changes the sums in the quota's own value (`scope`) by the differences: the sum of `used`, and the cluster's sum of
- * `unseen`. Nothing else changes these sums.
+ * Replaces reservations in a part: a value of the ledger with some of a quota's reservations in a cluster. Changes the
+ * sums in the quota's own value by the differences: `used` of all clusters together and, as each cluster has a limit
+ * for it, `unseen` of this cluster: what is reserved, but not found yet in objects of the cluster.
  */
 export const replaceReservations = (
   ledgered: Ledgered,
-  { cluster, scope: scopeKey, part }: Omit<ReservationPlace, "object">,
+  { cluster, quotaKey, part }: Omit<ReservationPlace, "object">,
   replaced: ReadonlyMap<string, Reservation | undefined>,
 ): void => {
   const objects = new Map(Object.entries(ledgered.get(part)?.objects ?? {}));
-  const { clusters = {}, ...scope } = ledgered.get(scopeKey) ?? {};
+  const { clusters = {}, ...quotaValue } = ledgered.get(quotaKey) ?? {};
   const changeSum = (sum: Amounts = {}, member: "used" | "unseen"): Amounts => {
     const amounts = new Map(Object.keys(sum).map((name) => [name, get(sum, name)]));
     const combineAll = (operands: Amounts = {}, combine: typeof addQuantities) => {
@@ -142,7 +142,7 @@ export const replaceReservations = (
     }
     return toAmounts([...amounts]);
   };
-  const usedOfQuota = changeSum(scope.used, "used");
+  const usedOfQuota = changeSum(quotaValue.used, "used");
   const { [cluster]: ofCluster, ...otherClusters } = clusters;
   const unseenOfCluster = changeSum(ofCluster?.unseen, "unseen");
   const newClusters =
@@ -153,9 +153,9 @@ export const replaceReservations = (
     if (reservation) objects.set(object, reservation);
     else objects.delete(object);
   ledgered.set(part, objects.size > 0 ? { objects: Object.fromEntries(objects) } : undefined);
-  if (isSame(usedOfQuota, scope.used ?? {}) && isSame(newClusters, clusters)) return;
-  ledgered.set(scopeKey, {
-    ...scope,
+  if (isSame(usedOfQuota, quotaValue.used ?? {}) && isSame(newClusters, clusters)) return;
+  ledgered.set(quotaKey, {
+    ...quotaValue,
     used: usedOfQuota,
     ...(Object.keys(newClusters).length > 0 && { clusters: newClusters }),
   });
@@ -201,21 +201,21 @@ export const usesLessForPods = ({ used }: Reservation, seen: Measure | undefined
 const hardMilliseconds = 10 * 60_000;
 
 /**
- * Records the `hard` of this version of the rule. Returns for each name the smallest amount in this `hard` and in those
- * of other versions that still apply.
+ * Records a quota's limits (`hard`) in this version of the rule. During a canary, another version with other limits
+ * may be live: returns for each name the smallest of the limits whose time (`until`) is not over.
  */
 export const recordHard = (
   ledgered: Ledgered,
-  scopeKey: string,
+  quotaKey: string,
   hard: Quota["hard"],
   now: number,
 ): Map<string, Quantity> => {
-  const scope = ledgered.get(scopeKey) ?? {};
-  const others = (scope.hards ?? []).filter((recorded) => now < recorded.until && !isSame(recorded.hard, hard));
-  const current = scope.hards?.find((recorded) => isSame(recorded.hard, hard));
+  const quotaValue = ledgered.get(quotaKey) ?? {};
+  const others = (quotaValue.hards ?? []).filter((recorded) => now < recorded.until && !isSame(recorded.hard, hard));
+  const current = quotaValue.hards?.find((recorded) => isSame(recorded.hard, hard));
   const isFresh = current !== undefined && current.until - now > hardMilliseconds / 2;
   if (!isFresh)
-    ledgered.set(scopeKey, { ...scope, hards: [...others, { hard: { ...hard }, until: now + hardMilliseconds }] });
+    ledgered.set(quotaKey, { ...quotaValue, hards: [...others, { hard: { ...hard }, until: now + hardMilliseconds }] });
   const smallest = new Map<string, Quantity>();
   for (const [name, written] of [hard, ...others.map((other) => other.hard)].flatMap((amounts) =>
     Object.entries(amounts),
@@ -237,7 +237,7 @@ export interface Charge {
   /** True if an object of a counted kind controls the object. */
   isOwned: boolean;
   /** If false, the object is charged only if it already has a reservation. */
-  isNew: boolean;
+  mayAddReservation: boolean;
 }
 
 /** A charge that exceeds a limit of a quota. */
@@ -261,13 +261,13 @@ export interface Excess {
  */
 export const charge = (
   ledgered: Ledgered,
-  { quota, place, measure, version, isOwned, isNew }: Charge,
+  { quota, place, measure, version, isOwned, mayAddReservation }: Charge,
   now: number,
 ): Excess | undefined => {
   const before = getReservation(ledgered, place);
-  if (!before && !isNew) return undefined;
-  const limits = recordHard(ledgered, place.scope, quota.hard, now);
-  const scope = ledgered.get(place.scope) ?? {};
+  if (!before && !mayAddReservation) return undefined;
+  const limits = recordHard(ledgered, place.quotaKey, quota.hard, now);
+  const quotaValue = ledgered.get(place.quotaKey) ?? {};
   const largest = new Map(Object.keys(before?.used ?? {}).map((name) => [name, get(before?.used, name)]));
   const growths = new Map<string, Quantity>();
   for (const name of limits.keys()) {
@@ -302,7 +302,7 @@ export const charge = (
   };
   const excess = findExcess(
     "hard",
-    (name) => get(scope.used, name),
+    (name) => get(quotaValue.used, name),
     growths,
     (limit) => limit,
   );
@@ -322,7 +322,7 @@ export const charge = (
     }
   /** Returns the unseen amount of all other objects of the cluster. */
   const getUnseenOfOthers = (name: string) =>
-    subtractQuantities(get(scope.clusters?.[place.cluster]?.unseen, name), get(before?.unseen, name));
+    subtractQuantities(get(quotaValue.clusters?.[place.cluster]?.unseen, name), get(before?.unseen, name));
   const excessUnseen = findExcess("unseen", getUnseenOfOthers, unseen, (limit, name) => {
     const share = { ...limit, nanos: (limit.nanos * (percent ?? 100n)) / 100n };
     // Only amounts of CPU (`cpu`, `requests.cpu`, `limits.cpu`) may be fractions.
@@ -351,24 +351,23 @@ export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: 
   phase: "seen",
 });
 
-/** Notes that an object may be smaller or deleted. Its reservation stays until the object is read from the cluster. */
+/** Notes that an object may be smaller or deleted. Its reservation stays until it lapses and the object is read. */
 export const release = (ledgered: Ledgered, place: ReservationPlace, now: number): void => {
   const before = getReservation(ledgered, place);
-  // A second release doesn't change the time, so that repeated releases can't prevent a reservation from lapsing.
+  // A second release keeps the time (`at`). Otherwise, repeated releases could put off the correction for ever.
   if (before && before.phase !== "released")
     replaceReservation(ledgered, place, { ...before, at: Math.max(before.at, now), phase: "released" });
 };
 
 /**
- * Replaces a reservation by the amounts of its object as it was read, or deletes it if the object is gone (`seen` is
- * undefined); does nothing if another review has changed the reservation since then. If the reservation hasn't lapsed,
- * an admitted write may still be stored. Then `used` stays, and only `unseen` is replaced: by the part of the
- * reservation that the object, when it was read, didn't use.
+ * Corrects the reservation `before` of an object that was read and uses `seen` (undefined: the object is gone), unless
+ * another review has changed it since then. If it has lapsed, it gets what the object uses. If not, an admitted write
+ * may still be stored: the reserved amounts (`used`) stay, and `unseen` becomes the part that the object doesn't use.
  */
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);
   if (!current || !isSame(current, before)) return;
-  const limits = (ledgered.get(place.scope)?.hards ?? []).flatMap(({ hard }) => Object.keys(hard));
+  const limits = (ledgered.get(place.quotaKey)?.hards ?? []).flatMap(({ hard }) => Object.keys(hard));
   // `hard` may have names that the reservation lacks, if `hard` was changed.
   const names = [...new Set([...limits, ...Object.keys(before.used)])];
   const used = seen && toAmounts(names.map((name) => [name, getAmount(seen, name)]));
@@ -386,7 +385,7 @@ export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sight
 /** Returns a warning for each name of a quota whose used amount has reached the percentage `warnAt` of `hard`. */
 export const buildWarnings = (ledgered: Ledgered, { name, hard, warnAt }: Quota): string[] => {
   if (warnAt === undefined) return [];
-  const amounts = ledgered.get(getScopeKey(name))?.used;
+  const amounts = ledgered.get(getQuotaKey(name))?.used;
   return Object.entries(hard).flatMap(([resource, limit]) => {
     const used = get(amounts, resource);
     const isNear = used.nanos * 100n >= requireQuantity(limit).nanos * BigInt(warnAt.slice(0, -1));

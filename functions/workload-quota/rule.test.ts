@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createRecordedCapabilities, openRule } from "postern/test";
 import type { Recounts } from "./recount.ts";
-import { getScopeKey, type Kept, locate, type Reservation } from "./reservations.ts";
+import { getQuotaKey, type Kept, locate, type Reservation } from "./reservations.ts";
 import { findSettingsFault } from "./settings.ts";
 
 const { reconcile } = await openRule(import.meta.dirname);
@@ -54,20 +54,20 @@ const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => 
     fail: (when: typeof failing) => {
       failing = when;
     },
-    readUsed: async () => (await readStored<Kept>(getScopeKey("q")))?.used ?? {},
+    readUsed: async () => (await readStored<Kept>(getQuotaKey("q")))?.used ?? {},
     readRecounts: () => readStored<Recounts>("recount/east"),
   };
 };
 
 /**
- * Returns the values of a ledger in which one object has a reservation of 9 cpu: under the key `scope`, the quota's
+ * Returns the values of a ledger in which one object has a reservation of 9 cpu: under the key `quotaKey`, the quota's
  * sum, and under the key `part`, the reservation. Its phase "seen" says that the object was found in the cluster.
  */
 const reserve = (object: string, reservation: Partial<Reservation>, cluster = "east") => {
-  const { scope, part } = locate("q", cluster, object);
+  const { quotaKey, part } = locate("q", cluster, object);
   const used = { "requests.cpu": "9" };
   const stored = { used, at: start - 10 * minute, phase: "seen", version: "v1", ...reservation };
-  return { [scope]: { used }, [part]: { objects: { [object]: stored } } };
+  return { [quotaKey]: { used }, [part]: { objects: { [object]: stored } } };
 };
 const web = "apps/deployments/a/web";
 const owned = buildDeployment("web", 2, { ownerReferences });

@@ -102,21 +102,21 @@ export default rule({
       return "the namespace, name and version of a counted object must have at most 253 small letters, digits, hyphens and dots";
     const key = [group, resource, namespace, name].join("/");
     const parts = quotas.map((quota) => {
-      const isNew = change.isNew && countsUser(quota, request.userInfo);
-      return { ...change, quota, place: locate(quota.name, cluster, key), version, isNew };
+      const mayAddReservation = change.mayAddReservation && countsUser(quota, request.userInfo);
+      return { ...change, quota, place: locate(quota.name, cluster, key), version, mayAddReservation };
     });
 
     /** Writes sightings into the ledger, and charges or releases the object unless the charge exceeds a quota. */
     const decide = async ({ sightings }: ReadReservations) => {
       const places = [...parts, ...sightings].map(({ place }) => place);
-      // If the object doesn't grow, its reservation is only released, and the quota's sum (`scope`) doesn't change.
-      const keys = [...new Set(places.flatMap(({ scope, part }) => (change.grows ? [scope, part] : [part])))];
+      // If the object doesn't grow, its reservation is only released, and the quota's sum doesn't change.
+      const keys = [...new Set(places.flatMap(({ quotaKey, part }) => (change.grows ? [quotaKey, part] : [part])))];
       let excess: Excess[] = [];
       let warnings: string[] = [];
       await ledger.change<Kept>(keys, (values) => {
         const replaced = new Map(keys.map((key, index) => [key, values[index]]));
         for (const sighting of sightings) applySighting(replaced, sighting, time);
-        if (change.grows) for (const { quota, place } of parts) recordHard(replaced, place.scope, quota.hard, time);
+        if (change.grows) for (const { quota, place } of parts) recordHard(replaced, place.quotaKey, quota.hard, time);
         const charged = new Map(replaced);
         if (!change.grows) for (const { place } of parts) release(charged, place, time);
         excess = change.grows ? parts.flatMap((part) => charge(charged, part, time) ?? []) : [];
@@ -161,7 +161,7 @@ export default rule({
   },
 });
 
-/** Formats an excess as a sentence for the user. */
+/** Formats an excess for the user. `unseen` limits what is reserved for writes that weren't found in a cluster yet. */
 const formatExcess = ({ quota, limit, requested, used, limited }: Excess): string => {
   if (limit === "room")
     return `quota ${quota.name} has no room for this reservation, as the ledger's value for this name is full: try another name`;

@@ -32,7 +32,7 @@ export const getUnseenPercent = ({ clusters, unseen }: Quota): bigint | undefine
   return percent < 100n ? percent : undefined;
 };
 
-/** A kind that the settings add to the counted kinds. */
+/** A kind that the settings add to the counted kinds. `template` and `replicas` are paths, such as `spec.template`. */
 interface AddedKind {
   group: string;
   resource: string;
@@ -53,8 +53,8 @@ export const listCountedKinds = ({ kinds }: WorkloadQuotaSettings): CountedKind[
   const added = kinds.map(({ group, resource, kind, template, replicas }): CountedKind => {
     // With `*`, each element of a list has its own number of replicas, and the scale subresource can't set them.
     const isScalable = replicas !== undefined && !replicas.includes("*");
-    const podGroups = [{ template, replicas: replicas === undefined ? [] : [replicas] }];
-    return { group, resource, kind, groups: podGroups, ...(isScalable && { scale: replicas }) };
+    const podGroups = [{ template, countFactors: replicas === undefined ? [] : [replicas] }];
+    return { group, resource, kind, podGroups, ...(isScalable && { scale: replicas }) };
   });
   const isReplaced = (builtIn: CountedKind) =>
     added.some(({ group, resource }) => group === builtIn.group && resource === builtIn.resource);

@@ -4,10 +4,10 @@ import { lookUp, toList, toMap } from "postern/json";
 // https://github.com/kubeflow/spark-operator/tree/master/internal/scheduler/yunikorn/resourceusage
 
 /**
- * Properties of sparkConf, such as `spark.executor.instances`, that can also set the number of Pods or their requests.
- * The rule refuses them, because it reads only the fields.
+ * The properties of sparkConf, such as `spark.executor.instances`, that set the number of Pods or their requests. They
+ * are refused, because the rule reads only fields of the SparkApplication's spec, such as `executor.instances`.
  */
-const countedProperties =
+const refusedProperties =
   /^spark\.(dynamicAllocation\.(enabled|initialExecutors|maxExecutors)|executor\.(instances|minMemoryOverhead)|(kubernetes\.)?((driver|executor)\.)?(memory(Overhead(Factor)?)?|resource\..*|((request|limit)\.)?cores|podTemplateFile))$/i;
 
 /** The least memory of a Pod besides the heap, in bytes. */
@@ -29,9 +29,9 @@ export const buildSparkTemplate = (
   const app = toMap(lookUp(object, place.slice(0, -1))?.value);
   const specPath = place.slice(0, -1).join(".");
   const conf = toMap(app.sparkConf);
-  const countedProperty = Object.keys(conf).find((key) => countedProperties.test(key));
-  if (countedProperty !== undefined)
-    return `${specPath}.sparkConf must not have ${countedProperty}, but the field of ${specPath} that stands for it`;
+  const refusedProperty = Object.keys(conf).find((key) => refusedProperties.test(key));
+  if (refusedProperty !== undefined)
+    return `${specPath}.sparkConf must not set ${refusedProperty}; set the field of ${specPath} for it instead`;
   const { enabled, maxExecutors } = toMap(app.dynamicAllocation);
   if (enabled === true && maxExecutors == null)
     return `${specPath}.dynamicAllocation.maxExecutors must limit the number of executors`;
