@@ -21,7 +21,7 @@ export interface QuotaRequest {
   oldObject: KubernetesObject | null;
   evaluator: Evaluator<object>;
   /** The unit in which a message states the length of a label. */
-  labelUnit: LengthUnit;
+  labelLengthUnit: LengthUnit;
 }
 
 /** A refusal, or the quotas that the request changes, with the amounts that are used afterwards. */
@@ -82,7 +82,7 @@ export const decideOnRequest = async (
  */
 const findMatchingQuotas = (
   quotas: readonly ResourceQuota[],
-  { object, evaluator, labelUnit }: QuotaRequest,
+  { object, evaluator, labelLengthUnit }: QuotaRequest,
   enforcesQuotas: boolean,
 ): { matching: MatchingQuota[]; scopes: Scope[] } | { error: string } | { fault: string } => {
   const matching: MatchingQuota[] = [];
@@ -90,9 +90,9 @@ const findMatchingQuotas = (
   for (const quota of quotas) {
     const name = quota.metadata?.name;
     const scopesOfQuota = listScopes(quota);
-    // Upstream parses the values of this scope only.
+    // Upstream parses the values of this scope only. A message about a too long value names `labelLengthUnit`.
     for (const scope of scopesOfQuota.filter(({ scopeName }) => scopeName === evaluator.scopes?.classScope)) {
-      const fault = findScopeFault(scope, labelUnit);
+      const fault = findScopeFault(scope, labelLengthUnit);
       if (fault) return { error: `error matching scopes of quota ${name}, err: ${fault}` };
     }
     scopes.push(...scopesOfQuota.filter((scope) => evaluator.scopes?.includes(scope, object)));

@@ -93,16 +93,16 @@ type AmountKind = "requests" | "limits";
 
 /** Returns the requests or limits of a pod without its overhead. */
 const measureContainers = (pod: Pod, kind: AmountKind, gates: QuotaGates): QuantityByResource => {
-  const measured = gates.measuresByPod ? measureByPod(pod, kind) : measureByContainer(pod, kind);
+  const measured = gates.countsLargestPodSum ? measureByPod(pod, kind) : measureByContainer(pod, kind);
   if (!gates.hasPodLevelResources) return measured;
   const shared = parseAmounts(pod.spec?.resources?.[kind]);
   return new Map([...measured, ...[...shared].filter(([name]) => isPodLevelResource(name))]);
 };
 
 /**
- * Returns for each resource the largest of three sums over a pod's containers: the amounts in the spec, the amounts
- * that the kubelet has granted, and the amounts that the containers have now. If the kubelet can't carry out a resize,
- * the amounts in the spec don't count.
+ * Returns for each resource the largest of three sums over a pod's containers: of the `planned` amounts in the spec
+ * (none if the kubelet can't carry out a resize), of the amounts that the kubelet has `granted`, and of the `present`
+ * amounts. Without a present amount, a container counts with the granted one, and without that, with the planned one.
  */
 const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);
@@ -110,16 +110,17 @@ const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const sum = (read: (container: Container, status?: ContainerStatus) => Record<string, string> | undefined) =>
     computePeakUse(pod, (container) => parseAmounts(read(container, statuses.get(container.name))));
   const getPlanned = ({ resources }: Container) => (isImpossible ? undefined : resources?.[kind]);
+  // The status has granted requests, but no granted limits.
   const getGranted = (status?: ContainerStatus) => (kind === "requests" ? status?.allocatedResources : undefined);
   const granted = sum((container, status) => getGranted(status) ?? getPlanned(container));
   const present = sum((container, status) => status?.resources?.[kind] ?? getGranted(status) ?? getPlanned(container));
   const planned = sum(getPlanned);
-  return maximizeAmounts(kind === "requests" ? [planned, present, granted] : [planned, present]);
+  return maximizeAmounts([planned, present, granted]);
 };
 
 /**
- * Returns the requests or limits as upstream did before 1.37: it takes the largest amount for each container, and then
- * the sum. It ignores the statuses of init containers except sidecars (`restartPolicy: Always`).
+ * Returns the requests or limits as upstream did before 1.37: computePeakUse sums the largest amount of each container.
+ * It ignores the statuses of init containers except sidecars (`restartPolicy: Always`).
  */
 const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);
@@ -131,7 +132,8 @@ const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
     if (!status?.resources) return stated;
     const granted = kind === "requests" ? [parseAmounts(status.allocatedResources)] : [];
     const present = parseAmounts(status.resources[kind]);
-    return maximizeAmounts([isImpossible ? parseAmounts() : stated, present, ...granted]);
+    // If the kubelet can't carry out a resize, the amounts in the spec don't count.
+    return maximizeAmounts([...(isImpossible ? [] : [stated]), present, ...granted]);
   });
 };
 

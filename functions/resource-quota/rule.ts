@@ -16,7 +16,7 @@ import { gatesSince } from "./versions.ts";
 
 const defaults: ResourceQuotaSettings = { charges: false, limitedResources: [] };
 
-/** The resources of which an update may use more of a quota. `resources` are the resource and its subresources. */
+/** The resources whose updates can increase what they use of a quota. `resources` are the resource and subresources. */
 const resourcesCountedOnUpdate = [
   { group: "", resource: "pods", resources: ["pods", "pods/resize"] },
   { group: "", resource: "services", resources: ["services"] },
@@ -27,7 +27,7 @@ const resourcesCountedOnUpdate = [
   },
   { group: "resource.k8s.io", resource: "resourceclaims", resources: ["resourceclaims"] },
 ] as const;
-const canBeInScope = (resource: string) => resource === "pods" || resource === "persistentvolumeclaims";
+const resourcesWithScopes = ["pods", "persistentvolumeclaims"].map((resource) => ({ group: "", resource }));
 
 const namespaced = { apiVersions: ["*"], scope: "Namespaced" } as const;
 
@@ -49,14 +49,11 @@ const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): Requ
   ];
 };
 
-/** Returns the limited resources, each once. As in upstream, a scope limits all resources that can be in scopes. */
+/** Returns the limited resources, each once. As in upstream, a scope limits all resources that scopes can contain. */
 const listLimited = (limitedResources: readonly LimitedResource[]): ResourceType[] => {
   const named = limitedResources.map(({ apiGroup = "", resource }) => ({ group: apiGroup, resource }));
   const hasScopes = limitedResources.some(({ matchScopes = [] }) => matchScopes.length > 0);
-  const limited = [
-    ...named,
-    ...(hasScopes ? resourcesCountedOnUpdate.filter(({ resource }) => canBeInScope(resource)) : []),
-  ];
+  const limited = [...named, ...(hasScopes ? resourcesWithScopes : [])];
   return [...new Map(limited.map(({ group, resource }) => [`${group}/${resource}`, { group, resource }])).values()];
 };
 
@@ -110,7 +107,7 @@ export default rule({
     if (quotas.length === 0 && limitedResources.length === 0) return;
 
     const evaluator = await chooseEvaluator(request, now, upstream, reads);
-    const quotaRequest = { request, object, oldObject, evaluator, labelUnit: upstream.labelUnit };
+    const quotaRequest = { request, object, oldObject, evaluator, labelLengthUnit: upstream.labelUnit };
     const decision = await decideOnRequest(quotas, quotaRequest, limitedResources, charges);
     if ("refuse" in decision) return { refuse: decision.refuse };
     if (request.dryRun) return;

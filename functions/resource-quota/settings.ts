@@ -70,7 +70,8 @@ const findMatchScopeFault = (scope: unknown): string | undefined => {
   if (!isTextList(values)) return `must have a list of texts as values${describeFound(values)},`;
   const hasClasses = ["PriorityClass", "VolumeAttributesClass"].includes(scopeName);
   if (!hasClasses && operator !== "Exists") return `must have the operator Exists for ${scopeName}, not ${operator},`;
-  if (["In", "NotIn"].includes(operator) !== values.length > 0)
+  const needsValues = ["In", "NotIn"].includes(operator);
+  if (needsValues ? values.length === 0 : values.length > 0)
     return `must have values for In and NotIn only, not ${values.length} for ${operator},`;
   return findScopeFault({ scopeName, operator, values })
     ? `must have values that a label can have${describeFound(values)},`

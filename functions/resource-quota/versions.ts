@@ -7,7 +7,7 @@ export interface QuotaGates {
    * summed over the pod's containers, and the largest sum counts. False: the largest of each container's amounts are
    * summed.
    */
-  measuresByPod: boolean;
+  countsLargestPodSum: boolean;
   /** Whether resources can be set for a whole pod (PodLevelResources). */
   hasPodLevelResources: boolean;
   /** Whether PersistentVolumeClaims are in the scope VolumeAttributesClass (VolumeAttributesClass). */
@@ -24,20 +24,20 @@ export interface QuotaGates {
 
 /** The gates of the oldest version of Kubernetes. */
 const oldest: QuotaGates = {
-  measuresByPod: false,
+  countsLargestPodSum: false,
   hasPodLevelResources: false,
   hasVolumeAttributesClasses: false,
   countsDevices: false,
   hasImplicitExtendedResources: false,
   countsDevicesAsExtendedResources: false,
-  ...labelUnitSince["1.0"],
+  ...labelUnitSince["1.0"], // labelUnit
 };
 
 /** The values that changed with each minor version of Kubernetes. Versions before 1.33 count as 1.33. */
 export const gatesSince = {
   "1.0": oldest,
   "1.34": { hasPodLevelResources: true, hasVolumeAttributesClasses: true, countsDevices: true },
-  "1.35": { hasImplicitExtendedResources: true, ...labelUnitSince["1.35"] },
+  "1.35": { hasImplicitExtendedResources: true, ...labelUnitSince["1.35"] }, // the unit of label lengths in messages
   "1.36": { countsDevicesAsExtendedResources: true },
-  "1.37": { measuresByPod: true },
+  "1.37": { countsLargestPodSum: true }, // before, the sum of the containers' largest amounts
 } as const;

@@ -8,7 +8,7 @@ const measuredNames = ["persistentvolumeclaims", "requests.storage"];
 /** The part between a storage class and a measured name, as in `fast.storageclass.storage.k8s.io/requests.storage`. */
 const classInfix = ".storageclass.storage.k8s.io/";
 
-/** Returns the functions that find out what a claim uses of a quota, in all and of its storage class. */
+/** Returns functions that measure what a claim uses: of a quota for all claims, and of one for its storage class. */
 export const createVolumeClaimEvaluator = (gates: QuotaGates): Evaluator<PersistentVolumeClaim> => ({
   selectNames: (names) =>
     names.filter(
