@@ -71,8 +71,8 @@ const maxRenderedLength = 256 * 1024;
 /** Returns the rendered CUE of a template; undefined if the value is no valid template. */
 const tryRender = <T>(template: unknown, render: (template: T) => string): string | undefined => {
   try {
-    // The template is copied with JSON, because structuredClone can't copy a draft (a Proxy). `render` throws if the
-    // value is no template.
+    // `render` gets a plain copy. The template may be a Proxy, through which changes of the policy are recorded, and
+    // which structuredClone can't copy. `render` throws if the value is no template.
     return render(JSON.parse(JSON.stringify(template)) as T);
   } catch {
     return undefined;

@@ -139,9 +139,9 @@ export const listPolicies = async (
 };
 
 /**
- * The policies of the settings and of the cluster, joined into one list. The cluster has one list of policies for each
- * of their kinds. The first of these lists is the key; the entry counts only while all lists are the same. Then
- * listPolicies returns the same joined list, so that buildPolicyIndex indexes it once.
+ * The policies of the settings and of the cluster, joined into one list, so that buildPolicyIndex indexes it once. The
+ * cluster has a list for each kind of policies. A WeakMap has one key: the first of them. The entry is used as long as
+ * the lists of all kinds, and the list of the settings, are those from which it was made.
  */
 const joinedPolicies = new WeakMap<
   readonly KubernetesObject[],

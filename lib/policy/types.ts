@@ -176,6 +176,7 @@ export interface PolicyCondition {
   dataRef?: ValueReference;
   valueRef?: ValueReference;
   value?: PolicyConstant;
+  /** A calculation with the second value, before it is compared: `*` and 2 compare with twice the value. */
   valueProcess?: { operation: string; operationWith?: number | string };
   message?: string;
 }

@@ -53,6 +53,7 @@ const createAndUpdate = [create, update];
 const everything = buildWebhookRule("*", "*", ["*"], createAndUpdate);
 
 const buildWebhookRules = createPolicyMatch("CREATE", "UPDATE");
+/** `rules` has the targetOperations of each rule of a policy; `intercept` has requests that match in any case. */
 interface Case {
   name: string;
   policies?: { kind?: string; selectors?: object[]; rules?: (string[] | undefined)[]; spec?: unknown }[];

@@ -87,17 +87,18 @@ export const createPolicyMatch =
   ({ policies, intercept }: PolicySettings): RequestMatch[] =>
     mergeWebhookRules(
       [
-        ...intercept.map((webhookRule) => toWebhookRule(webhookRule, possible)),
+        // The requests that the setting `intercept` adds to those to which policies apply.
+        ...intercept.map((requests) => toWebhookRule(requests, possible)),
         ...policies.flatMap((policy) => buildWebhookRules(policy, possible, guessResource)),
       ],
       possible,
     );
 
 const toWebhookRule = (
-  { operations = ["*"], ...webhookRule }: AlwaysInterceptedRequests,
+  { operations = ["*"], ...requests }: AlwaysInterceptedRequests,
   possible: readonly Operation[],
 ): RequestMatch => {
-  return { ...webhookRule, operations: possible.filter((operation) => includesValue(operations, operation)) };
+  return { ...requests, operations: possible.filter((operation) => includesValue(operations, operation)) };
 };
 
 const includesValue = (wanted: readonly string[], value = "") => wanted.includes("*") || wanted.includes(value);

@@ -65,6 +65,7 @@ const buildConstantMembers = (template: OverrideTemplate, constant: PolicyConsta
   return Object.fromEntries(Object.entries(texts).map(([key, text]) => [unescapeJsonPointerStep(key), text]));
 };
 
+/** Returns the key in `path`. As in upstream, which puts it into the path of a JSON patch, `~1` in it means a slash. */
 const requireKey = ({ path }: OverrideTemplate): string => {
   if (typeof path !== "string" || path === "") throw new Error("template.path must be the key to set or to remove");
   return unescapeJsonPointerStep(path);

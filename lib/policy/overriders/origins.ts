@@ -143,7 +143,7 @@ const multiplyResources: ComputeChange = (podSpec, origin) => {
       requireFactor(factor, `resourcesOversell.${list}.${name}`);
       const parsed = parseTemplateQuantity(quantity, `resources.${list}.${name}`);
       const isCpu = name === "cpu";
-      if (parsed.nanos !== 0n) setMemberToCopy(quantities, name, multiplyTruncated(parsed, Number(factor), isCpu));
+      if (parsed.nanos !== 0n) quantities[name] = multiplyTruncated(parsed, Number(factor), isCpu);
     }
   }
   return { parent, key: "resources", value: resources };

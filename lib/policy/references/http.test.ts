@@ -66,7 +66,8 @@ describe("a credential for a host", () => {
       return { status: 200, body: '{"token":"t"}' };
     };
     await createPolicyHttpCapabilities(settings, sendRequest).fetchReference({ url, ...(auth && { auth }) });
-    return requests.map(({ bearer, username, headers }) => [bearer, username, headers?.authorization]);
+    // The secret at `bearer` is sent as a token or, with a username, as its password.
+    return requests.map(({ bearer: credential, username, headers }) => [credential, username, headers?.authorization]);
   };
   const place = (secret: string) => ({ secret, region });
 

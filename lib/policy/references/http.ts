@@ -31,8 +31,8 @@ import { buildBasicAuthHeaders, computeTokenCacheSeconds, parseTokenResponse } f
 interface HttpCredential {
   host: string;
   username?: string;
-  secret?: string;
-  parameter?: string;
+  secret?: string; // the name of a secret in AWS Secrets Manager
+  parameter?: string; // instead of a secret: the name of a parameter in AWS Parameter Store
   region?: string;
 }
 

@@ -66,8 +66,8 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
 /**
- * Renders a template's operation `add`, which keeps the present terms (`keepsPresent`), or `replace`. In a JSON patch,
- * the operation "add" sets a whole list, and also replaces a present one.
+ * Renders a template that puts missing terms before the present ones (`keepsPresent`), or else replaces whole lists.
+ * The patch operation `add` sets a whole list, whether it is absent, empty or to replace.
  */
 const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent: boolean) => {
   const existing = termLists.map(({ name, steps, within }) =>
@@ -98,9 +98,9 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent
 };
 
 /**
- * Renders the removal of lists, and of maps that become empty. The CUE field `<map>Gone` lists the keys that are
- * removed from a map: of lists that exist (in CUE, `x != _|_`), and of inner maps from which all keys are removed. For
- * instance, with the names of fields shortened:
+ * Renders the removal of lists, and of maps that become empty. The CUE field `<map>Gone` has the keys to remove from a
+ * map: a list's key if the list exists (in CUE, `x != _|_`), and the key of an inner map if all of that map's keys are
+ * removed. For instance, with the names of fields shortened:
  *
  *     nodeAffinityGone: [
  *       if nodeAffinity.preferred != _|_ {"preferred"},

@@ -44,10 +44,10 @@ const noNumber = "^$";
  * below -9) or larger than 2^63-1, and for a number that doesn't match `numberPattern`. In CUE, `[if c {x}, y][0]` is x
  * if c is true, and otherwise y; `a & b` is an error if a and b are different, or if a is outside of the range b.
  *
- * `parts` are the groups that `_quantity` matches: the whole text, sign, digits, suffix and exponent. `texts` writes
- * the value as a whole number and a power of ten (1.5k as `15e2`), because json.Unmarshal reads such a text exactly.
- * `exact` is an error if a number doesn't match `numberPattern`. The lists `parts`, `texts` and `out` have at most one
- * element.
+ * The lists have at most one element. `parts` has the groups of `_quantity`: 1 sign, 2 digits with a point, 3 suffix, 4
+ * exponent. For 1.5k, `point` is ["1", "5", ""], `digits` 15, `scale` [3, 0] (1000 = 10^3 * 2^0), and `tens` 2: 3 of
+ * the suffix, plus the exponent, minus 1 digit after the point. So the text is 15e2: json.Unmarshal reads it exactly.
+ * If a number doesn't match `numberPattern`, `exact` is an error.
  */
 export const renderCueAmountDefinition = (
   numberPattern?: string,

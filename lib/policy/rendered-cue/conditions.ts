@@ -60,7 +60,11 @@ const renderExistence = ({ cond }: PolicyCondition): RenderedCondition => {
   return { inputs: [], parts: [], hit: `len(found) ${cond === "Exist" ? ">" : "=="} 0`, definitions: [] };
 };
 
-/** Renders a condition that compares the tested value (`one`) with another value (`other`). */
+/**
+ * Renders a condition that compares the tested value, `one` in the list `found`, with another, `other` in `given`. For
+ * a constant 3: `given: [3]` and `hit: list.Contains([for one in found for other in given {test}], true)`. A list
+ * is empty if its value doesn't exist.
+ */
 const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const { cond, valueRef } = condition;
   const location = valueRef && locateReferenceInCue(valueRef);
@@ -114,10 +118,9 @@ const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
 const numberPattern = "[:[,]-?[0-9]";
 
 /**
- * A CUE definition that compares two values. Two lists or maps that differ may still be equal by value if their JSON
- * (`text`) contains both a number and a text that is a number. CUE can't decide this, so it is an error: in CUE, `false
- * & true` is an error. Without such a text or such a number, `false & false` is false. The first element of `out`
- * counts.
+ * A CUE definition that compares two values; the first element of `out` counts. Lists or maps that differ may be equal
+ * by value if their JSON (`text`) contains both a number and a text that is a number. CUE can't decide this, so the
+ * line with `false & (…)` fails on purpose: in CUE, `false & true` is an error, and `false & false` is false.
  */
 const sameDefinition = `// whether two values are equal; a number and a text are compared by value
 _same: {
@@ -139,16 +142,16 @@ _same: {
 const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "other": ${right}}).out`;
 
 /**
- * Returns CUE that tests whether `one` equals `other`. If `other` is a constant (`value`), the test is simpler: a
- * constant list (in CUE, `[...]`) or map (`{...}`) equals a value of the same type and length with the same members.
+ * Returns CUE that tests whether `one` equals `other`. If `other` is a constant list or map, each of its members is
+ * compared with the member of `one` (renderSame), and `one` must have its type and length (renderSameTypeAndMembers).
  */
-const renderEquality = (value: ConstantValue): string => {
-  if (value === undefined) return renderSame("one", "other");
-  const { value: constant } = value;
+const renderEquality = (constantOfOther: ConstantValue): string => {
+  if (constantOfOther === undefined) return renderSame("one", "other");
+  const { value: constant } = constantOfOther;
   if (Array.isArray(constant))
-    return renderSameMembers("[...]", `for index, member in other {${renderSame("one[index]", "member")}}`);
+    return renderSameTypeAndMembers("[...]", `for index, member in other {${renderSame("one[index]", "member")}}`);
   if (typeof constant === "object" && constant !== null && !isExactFraction(constant))
-    return renderSameMembers(
+    return renderSameTypeAndMembers(
       "{...}",
       `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
     );
@@ -156,7 +159,7 @@ const renderEquality = (value: ConstantValue): string => {
 };
 
 /** Returns CUE that tests whether `one` has a type and the length of `other`, and all tests of members are true. */
-const renderSameMembers = (type: "[...]" | "{...}", memberTests: string) =>
+const renderSameTypeAndMembers = (type: "[...]" | "{...}", memberTests: string) =>
   `[if (one & ${type}) != _|_ if len(one) == len(other) {!list.Contains([${memberTests}], false)}, false][0]`;
 
 /**
@@ -171,11 +174,10 @@ const renderMembership = (value: ConstantValue): string => {
 
 /**
  * Returns CUE that tests whether `one` equals the CUE variable `variable`, which has one of these constants. The test
- * is as simple as the types of the constants allow. The list of renderAmountList is empty if `one` is no number: then
- * `list.Contains` returns false, where `==` would be an error. Other constants are compared with `list.Contains`, too,
- * because it accepts values of different types.
+ * is as simple as the types of the constants allow. It is false for a `one` of another type, where `==` would fail.
  */
 const renderConstantEquality = (variable: string, constants: unknown[]): string => {
+  // If `one` is no number, its list of amounts is empty, and the outer list contains no `true`.
   if (constants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
     return `list.Contains([for amount in ${renderAmountList("one")} {amount == ${variable}}], true)`;
   return constants.some((constant) => parseDecimalOrQuantity(constant) !== undefined)
@@ -183,15 +185,13 @@ const renderConstantEquality = (variable: string, constants: unknown[]): string 
     : `list.Contains([one], ${variable})`;
 };
 
-/**
- * Returns CUE that compares `one` with `other` by an operator such as `<`. If `other` is a constant, `value` has it. If
- * `other` is a reference, `value` is undefined.
- */
-const renderOrder = (sign: string, value: ConstantValue): string => {
-  const constant = value?.value;
+/** Returns CUE that compares `one` with `other` (`constantOfOther`, or else a reference) by an operator such as `<`. */
+const renderOrder = (sign: string, constantOfOther: ConstantValue): string => {
+  const constant = constantOfOther?.value;
+  // The list has the number that `one` is. It is empty if `one` is no number; then `[0]` fails.
   if (typeof constant === "number" || isExactFraction(constant)) return `${renderAmountList("one")}[0] ${sign} other`;
   const ofTexts = `(one & string) ${sign} (other & string)`;
-  if (value !== undefined && parseDecimalOrQuantity(constant) === undefined) return ofTexts;
+  if (constantOfOther !== undefined && parseDecimalOrQuantity(constant) === undefined) return ofTexts;
   // Only the CUE can find out whether both values are numbers, or texts that are numbers. `_ordered` compares these by
   // value, and other values as texts.
   return `(_ordered & {"one": one, "other": other}).out`;
@@ -215,8 +215,9 @@ _ordered: {
 }`;
 
 /**
- * Renders the test of a condition with `valueProcess` as CUE. With a constant value, the result is calculated here;
- * with a referenced value, the rendered CUE calculates it.
+ * Renders the test of a condition with `valueProcess` as CUE, such as `(_amount & {of: one}).out[0] > 6` for "greater
+ * than 3 * 2". The number of the tested value `one` is the first element of a list. The 6 is calculated here; with a
+ * referenced value instead of the constant 3, the rendered CUE calculates it.
  */
 const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: ConstantValue): RenderedTest => {
   const { operation, operationWith = "" } = valueProcess ?? {};

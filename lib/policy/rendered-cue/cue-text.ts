@@ -81,8 +81,8 @@ export const locateReferenceInCue = ({ from, path }: ValueReference, suffix: "" 
 };
 
 /**
- * Returns a patch operation that prepends the terms that a list lacks. `path` is the list's path as a CUE text, with
- * its quotes. The CUE field `termsField` has all terms.
+ * Returns a patch operation that prepends the terms that a list lacks. An empty list is left to the caller's operation
+ * that sets a whole list. `path` is the list's path as a CUE text, with its quotes; `termsField` has all terms.
  */
 export const renderPrependMissingAsCue = (
   path: string,

@@ -56,8 +56,9 @@ export const renderResourcesTemplateAsCue = ({ operation, resources = {} }: Over
 };
 
 /**
- * Renders a template as CUE that sets requests to limits multiplied by factors, or removes the requests. The CUE field
- * `shares` has the operations that set the requests; `asked` has the present CPU request, if there is one.
+ * Renders a template as CUE that sets requests to shares of the limits (a limit multiplied by a factor), so that nodes
+ * are oversold, or that removes the requests. In the CUE, `shares` has the operations that set the requests, `asked`
+ * the present CPU request if there is one, and `isIdle` is true if that request is "0".
  */
 export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} }: OverrideTemplate): string => {
   const factors = templateOversellFactors.filter(({ factor }) => (resourcesOversell[factor] ?? "") !== "");

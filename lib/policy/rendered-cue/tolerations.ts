@@ -80,10 +80,10 @@ const renderStep = (
 }`;
 
 /**
- * Renders the replacements by the template's tolerations, one step after another. In the CUE of a step, `by` is a
- * toleration of the template, and `meant` lists the keys, or keys and values, of the tolerations that it replaces;
- * those equal to one of the template's other tolerations (`others`) stay. `hits` says for each toleration whether it is
- * replaced.
+ * Renders the replacements by the template's tolerations, one step after another. A step changes the list `before` to
+ * `after`: it puts a toleration of the template (`by`) in the place of those with a key, or a key and value, in the
+ * list `meant`. Those in `others`, the template's other tolerations, stay. `hits` has true for each one that is
+ * replaced, and `_meant` tests whether a list (`by`) has the key, or key and value, of a toleration (`of`).
  */
 const renderReplacement = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
