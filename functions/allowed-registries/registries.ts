@@ -27,7 +27,8 @@ const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 export const buildAllowedPattern = (registries: string[]): string => {
   const patterns = registries.map((entry) => {
     const pattern = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
-    // An image of Docker Hub has at least two components after the host: `docker.io/library` is no image.
+    // On Docker Hub, an entry counts as a namespace, because `docker.io/library` is no image. For an entry such as
+    // `docker.io/library/nginx`, the pattern doesn't match this image, so the rule is called and allows it.
     const mayBeRepository = entry.includes("/") && !entry.startsWith("docker.io/");
     return mayBeRepository ? pattern : `${pattern}${component}`;
   });

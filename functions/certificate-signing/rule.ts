@@ -22,7 +22,7 @@ export default rule({
   matchConditions: {
     "changes-what-signers-write": `${buildComparison("certificate", '""')} || ${buildComparison("conditions", "[]")}`,
   },
-  authorizedBy: buildSignerConditions("sign", buildSignerExpression("oldObject")),
+  authorizedBy: buildSignerConditions("sign", buildSignerExpression("oldObject")), // skips users with this right
   guards: true, // a security rule: hardening makes it fail closed
 
   validate({ status }: CertificateSigningRequest, { request, oldObject }) {

@@ -20,7 +20,7 @@ export const selectMissingDefaults = (
   ofPod: RequestsAndLimits,
   { requests, limits }: DefaultResourceSettings,
 ) => {
-  // A limit of the container becomes its request, too. The sum of defaults could exceed an amount of the pod.
+  // A container's limit becomes its request, too. If the pod has an amount, the sum of defaults could exceed that.
   const mayHaveDefault = (resource: string) =>
     ![ofContainer.limits, ofPod.requests, ofPod.limits].some((amounts) => hasAmount(amounts, resource));
   return {

@@ -9,8 +9,8 @@ export default rule({
   summary: "Sets default requests and limits in containers that set none.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
   matchConditions: ({ requests, limits }: DefaultResourceSettings) => ({
-    // A container lacks an amount of a resource `r` if it has no limit for `r`, and if there is a default limit or the
-    // container has no request. From a container's limit, Kubernetes sets a missing request, so it lacks nothing.
+    // A container with a limit for a resource `r` lacks nothing: Kubernetes sets a missing request to the limit.
+    // Without a limit, it lacks an amount if there is a default limit for `r`, or if it has no request for `r`.
     "some-container-lacks-one": `${listContainersInCel("object", ["initContainers", "containers"])}.exists(c,
       ${JSON.stringify(Object.keys({ ...requests, ...limits }))}.exists(r, !(r in c.?resources.?limits.orValue({})) &&
         (r in ${JSON.stringify(Object.keys(limits))} || !(r in c.?resources.?requests.orValue({})))))`,

@@ -19,8 +19,8 @@ const settings: DeletionGuardSettings = {
   mark: { label: "deletion-guard.postern.dev/cleans-up", annotation: "" },
   finished: { annotation: "deletion-guard.postern.dev/finished", condition: "", check: "" },
   cleanUp: "",
-  addresses: [],
-  ca: "",
+  addresses: [], // the networks in which the rule may call pods, such as 10.0.0.0/8
+  ca: "", // the certificates in PEM that these calls trust, if Node's own roots are not enough
   force: { users: ["system:serviceaccount:kube-system:pod-garbage-collector"], groups: [] },
   endingNamespaces: false, // true also guards pods of a namespace that is being deleted
 };

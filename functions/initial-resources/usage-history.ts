@@ -138,7 +138,7 @@ export const parsePrometheusUsage = (answer: HttpsResponse): UsageEstimate => {
     const foundSeries = series.find((element) => toMap(toMap(element).metric).is === name);
     const text = toList(toMap(foundSeries).value)[1];
     const number = typeof text === "string" ? Number(text) : 0;
-    // Prometheus answers NaN as the percentile if there are no samples.
+    // Without samples, Prometheus answers NaN. CPU cores are later multiplied by 1000, and must still be exact then.
     return Number.isSafeInteger(Math.ceil(number * 1000)) && number > 0 ? number : 0;
   };
   return { samples: findValue("samples"), usage: findValue("usage") };

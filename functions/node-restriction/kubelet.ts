@@ -33,13 +33,13 @@ export interface NodeRestrictionUpstream {
   /** True if a kubelet may not write `nodeAllocatableResourceClaimStatuses` of its pods. */
   protectsNodeClaims: boolean;
   /**
-   * True if PodCertificateRequests don't need the feature gate, but permission for their signer: either a volume of the
-   * pod names the signer, or the authorizer allows it.
+   * What is checked of a PodCertificateRequest. True: its signer, which a volume of the pod must name or the authorizer
+   * must allow. False: whether the feature gate `podCertificateRequest` is on.
    */
-  podCertificates: boolean;
+  checksCertificateSigner: boolean;
 }
 
-/** The values that each check of a kubelet's request gets in addition to the object. */
+/** What each check gets besides the object. `upstream` says how the cluster's version of Kubernetes behaves. */
 export type KubeletRequestContext<Object = unknown> = {
   node: string;
   upstream: NodeRestrictionUpstream;

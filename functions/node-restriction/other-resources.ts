@@ -27,6 +27,7 @@ export const checkCsiNode = (csiNode: CSINode, context: KubeletRequestContext<CS
     return `node ${quoteText(node)} is not allowed to modify CSINode spec via status`;
 };
 
+/** Updates are allowed here: the node authorizer checks them, and they can't change `nodeName`. */
 export const checkResourceSlice = (
   slice: KubernetesObject & { spec?: { nodeName?: string } },
   { node, request: { operation } }: KubeletRequestContext,

@@ -13,8 +13,8 @@ export const checkPodCertificateRequest = async (
   context: KubeletRequestContext,
 ): Promise<KubeletOffence> => {
   const { node, request, settings, upstream, nodes, pods, accounts } = context;
-  // From Kubernetes 1.37 on, `upstream.podCertificates` is true: the feature gate no longer exists.
-  if (!settings.podCertificateRequest && !upstream.podCertificates)
+  // From Kubernetes 1.37 on, `upstream.checksCertificateSigner` is true: the feature gate no longer exists.
+  if (!settings.podCertificateRequest && !upstream.checksCertificateSigner)
     return "PodCertificateRequest feature gate is disabled";
   if (request.operation !== "CREATE") return `unexpected operation ${request.operation}`;
   if (request.subResource) return `unexpected subresource ${request.subResource}`;
@@ -53,7 +53,7 @@ export const checkPodCertificateRequest = async (
     return buildForbidden(
       `${requestForPod} names service account UID ${quoteText(serviceAccountUID)}, which differs from the running service account`,
     );
-  if (upstream.podCertificates) return checkSigner(spec, pod, context);
+  if (upstream.checksCertificateSigner) return checkSigner(spec, pod, context);
 };
 
 /** Checks that a volume of the pod names the signer, or that the kubelet may request its certificates. */

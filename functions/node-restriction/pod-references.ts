@@ -8,7 +8,7 @@ export const findFirstApiObjectReference = (pod: Pod): { what?: string; unknown?
   const { serviceAccountName, volumes = [] } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };
   if (listSecrets(pod).length > 0) return { what: "secrets" };
-  if (listConfigMaps(pod).some(Boolean)) return { what: "configmaps" };
+  if (listConfigMaps(pod).length > 0) return { what: "configmaps" };
   if (Reflect.get(pod.spec ?? {}, "resourceClaims")?.length > 0) return { what: "resourceclaims" };
   for (const volume of volumes) {
     const found = findVolumeReference(volume);
@@ -22,23 +22,24 @@ export const findReferenceBefore134 = (pod: Pod): { what: string } | undefined =
   const sources = volumes.flatMap(({ projected }) => projected?.sources ?? []);
   if (serviceAccountName) return { what: "a service account" };
   if (listSecrets(pod).length > 0) return { what: "secrets" };
-  if (listConfigMaps(pod).some(Boolean)) return { what: "configmaps" };
+  if (listConfigMaps(pod).length > 0) return { what: "configmaps" };
   if (sources.some(({ clusterTrustBundle }) => clusterTrustBundle)) return { what: "clustertrustbundles" };
   if (volumes.some(({ persistentVolumeClaim }) => persistentVolumeClaim)) return { what: "persistentvolumeclaims" };
   if (resourceClaims.length > 0) return { what: "resourceclaims" };
 };
 
-/** Lists the names of ConfigMaps in a pod; undefined for a reference to something else. */
-const listConfigMaps = (pod: Pod) => [
-  ...listContainers(pod).flatMap(({ container: { env, envFrom } }) => [
-    ...(envFrom ?? []).map(({ configMapRef }) => configMapRef?.name),
-    ...(env ?? []).map(({ valueFrom }) => valueFrom?.configMapKeyRef?.name),
-  ]),
-  ...(pod.spec?.volumes ?? []).flatMap(({ configMap, projected }) => [
-    configMap?.name,
-    ...(projected?.sources ?? []).map((source) => source.configMap?.name),
-  ]),
-];
+/** Lists the names of the ConfigMaps that a pod references. */
+const listConfigMaps = (pod: Pod) =>
+  [
+    ...listContainers(pod).flatMap(({ container: { env, envFrom } }) => [
+      ...(envFrom ?? []).map(({ configMapRef }) => configMapRef?.name),
+      ...(env ?? []).map(({ valueFrom }) => valueFrom?.configMapKeyRef?.name),
+    ]),
+    ...(pod.spec?.volumes ?? []).flatMap(({ configMap, projected }) => [
+      configMap?.name,
+      ...(projected?.sources ?? []).map((source) => source.configMap?.name),
+    ]),
+  ].filter(Boolean);
 
 /** Returns what a volume references, such as "secrets (via secret volumes)" (`what`), or an error (`unknown`). */
 const findVolumeReference = (volume: Volume) => {

@@ -10,7 +10,7 @@ export const nodeRestrictionSince = {
         ? `audience ${audience} not found in pod spec volume, error authorizing ${user} to request tokens for this audience: ${error}`
         : `audience ${audience} not found in pod spec volume, ${user} is not authorized to request tokens for this audience`,
     protectsNodeClaims: false,
-    podCertificates: false,
+    checksCertificateSigner: false,
   } satisfies NodeRestrictionUpstream as NodeRestrictionUpstream,
   "1.34": { findReference: findFirstApiObjectReference } satisfies Partial<NodeRestrictionUpstream>,
   "1.37": {
@@ -19,6 +19,6 @@ export const nodeRestrictionSince = {
         ? `error authorizing ${user} to request tokens for audience ${audience}: ${error}`
         : `${user} is not authorized to request tokens for audience ${audience}`,
     protectsNodeClaims: true,
-    podCertificates: true,
+    checksCertificateSigner: true,
   } satisfies Partial<NodeRestrictionUpstream>,
 };

@@ -36,7 +36,7 @@ export default rule({
 
     const { userInfo: user, namespace = "" } = request;
     const blocking = owners.filter((owner) => blocks(owner) && !before.findLast(hasSameUid(owner))?.blockOwnerDeletion);
-    const [deletion, finalizing] = await Promise.all([
+    const [deletion, finalizingAnything] = await Promise.all([
       // Only a change of an existing object's owners requires the permission to delete the object.
       oldObject && may(buildDeletionQuestion(request)),
       blocking.length > 0 && may({ user, verb: "update", ...allResources, subresource: "finalizers", name: "*" }),
@@ -44,9 +44,9 @@ export default rule({
     const refuseRequest = (sentence: string) => ({ refuse: forbidden(request, sentence) });
     if (deletion && !deletion.allowed)
       return refuseRequest(`cannot set an ownerRef on a resource you can't delete: ${printReason(deletion)}`);
-    if (!finalizing || finalizing.allowed) return;
+    if (!finalizingAnything || finalizingAnything.allowed) return;
 
-    // The owners are checked one after the other, because there may be many, and the first refusal ends the check.
+    // Without the permission for all resources, it is needed for each owner. The first refusal ends the check.
     for (const owner of blocking) {
       const resources = await listResources(owner, discover);
       if (resources.length === 0) return refuseRequest(describeUnknownKind(owner));

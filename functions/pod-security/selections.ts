@@ -57,9 +57,9 @@ export const divideNamespacesByLabels = (
 };
 
 /**
- * Returns label selectors that together select these states of a label, which all have the same outcomes. There may be
- * several, because a selector can't express "or". The `state` of a selector is one of those that it selects: it
- * represents them all, so it doesn't matter which one it is.
+ * Returns label selectors that together select these states of a label: levels, "default" (no label) or "invalid" (any
+ * other value). There may be two, because a selector can't express "or". The `state` of a selector is any of those that
+ * it selects, because all of them have the same outcomes.
  */
 const buildSelectors = (
   mode: PodSecurityMode,

@@ -104,13 +104,15 @@ const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntryS
 const cachedSelections = new Map<string, EntrySelection[]>();
 
 /**
- * Divides namespaces by their labels, and leaves out those in which every mode is privileged. Namespaces with a version
- * label are selected by `versionEntries` instead.
+ * Returns one entry for all namespaces whose labels lead to the same levels in the checked modes, and none for those in
+ * which every mode is privileged. Namespaces with a version label are selected by `versionEntries` instead.
  */
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const getPolicy = (states: PodSecurityLabelStates) =>
     parseNamespacePolicy(toPodSecurityLabels(states), defaults).policy;
-  return divideNamespacesByLabels((states) => JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode])))
+  const describeLevels = (states: PodSecurityLabelStates) =>
+    JSON.stringify(checkedModes[kind].map((mode) => getPolicy(states)[mode]));
+  return divideNamespacesByLabels(describeLevels)
     .filter(({ states }) => !arePodSecurityModesPrivileged(getPolicy(states), checkedModes[kind]))
     .map(({ states, expressions }) => {
       const refuses = !arePodSecurityModesPrivileged(getPolicy(states), ["enforce"]);
