@@ -10,7 +10,7 @@ export const newestKubernetes: KubernetesMinor = "1.37";
 export const oldestKubernetes: KubernetesMinor = "1.33";
 
 /** Returns a sentence that says which minor version is assumed for an unknown one; undefined for a known one. */
-export const describeUnknownMinor = (kubernetes: string | undefined): string | undefined => {
+export const describeMinorOutOfRange = (kubernetes: string | undefined): string | undefined => {
   const number = parseMinor(kubernetes ?? newestKubernetes);
   const isNewer = number > parseMinor(newestKubernetes);
   const isKnown = !isNewer && number >= parseMinor(oldestKubernetes);

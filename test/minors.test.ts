@@ -5,7 +5,7 @@ import { it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { knownMinors, supportedClusters } from "../infra/cli/minors.ts";
 import { isFit, minorShape } from "../infra/cli/shape.ts";
-import { describeUnknownMinor, newestKubernetes, oldestKubernetes } from "../lib/since.ts";
+import { describeMinorOutOfRange, newestKubernetes, oldestKubernetes } from "../lib/since.ts";
 import { minors } from "./control-plane/binaries.ts";
 
 it("the known minors of Kubernetes are those whose API servers tests compare", () => {
@@ -13,9 +13,9 @@ it("the known minors of Kubernetes are those whose API servers tests compare", (
 });
 
 it("the message about an unknown minor names the minor that is assumed instead", () => {
-  for (const minor of [undefined, ...minors]) assert.equal(describeUnknownMinor(minor), undefined);
-  assert.equal(describeUnknownMinor("1.99"), `Kubernetes 1.99 isn't known here; ${newestKubernetes} is assumed`);
-  assert.equal(describeUnknownMinor("1.9"), `Kubernetes 1.9 isn't known here; ${oldestKubernetes} is assumed`);
+  for (const minor of [undefined, ...minors]) assert.equal(describeMinorOutOfRange(minor), undefined);
+  assert.equal(describeMinorOutOfRange("1.99"), `Kubernetes 1.99 isn't known here; ${newestKubernetes} is assumed`);
+  assert.equal(describeMinorOutOfRange("1.9"), `Kubernetes 1.9 isn't known here; ${oldestKubernetes} is assumed`);
 });
 
 it("the README and the pages state the same supported minors, and postern.yaml can have only known ones", async () => {

@@ -3,7 +3,7 @@ import { getOwn, toMap } from "#lib/json.ts";
 import type { ResourceType } from "#lib/needs.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject, Operation } from "#lib/review.ts";
-import { describeUnknownMinor } from "#lib/since.ts";
+import { describeMinorOutOfRange } from "#lib/since.ts";
 import { apiServerOwnObjects } from "../apiserver/initial-objects.ts";
 import { buildKindIndex, isCustomResourceGroup, type KindIndex } from "../apiserver/kinds/kinds.ts";
 import { Complaint } from "../cli/complaint.ts";
@@ -70,7 +70,7 @@ export const prepareManifestCheck = async (options: CheckOptions) => {
   starting?.catch(() => {});
   const { manifests: read, recorded, old, state, webhooks, faults, notes } = await readFiles(options);
   const note = (sentence: string) => void notes.add(sentence);
-  const unknown = describeUnknownMinor(kubernetes);
+  const unknown = describeMinorOutOfRange(kubernetes);
   if (unknown !== undefined) note(unknown);
   const objects = [...state, ...old, ...read, ...recorded].map(({ object }) => object);
   const kinds = buildKindIndex(objects, kubernetes);

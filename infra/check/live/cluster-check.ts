@@ -2,7 +2,7 @@ import type { DefaultedWebhookEntry } from "#infra/apiserver/admission/hooks.ts"
 import { createAuthorizationAnswers } from "#lib/admission-policies/authorization.ts";
 import { joinApiVersion } from "#lib/objects/api-version.ts";
 import type { AdmissionRequest, KubernetesObject, Operation } from "#lib/review.ts";
-import { describeUnknownMinor } from "#lib/since.ts";
+import { describeMinorOutOfRange } from "#lib/since.ts";
 import { fillDefaults } from "../../apiserver/defaults/defaults.ts";
 import { formatCount, type Progress, type ReportProgress } from "../../cli/progress.ts";
 import { parseMinor } from "../../clusters/version.ts";
@@ -48,7 +48,7 @@ export const prepareClusterCheck = async (options: ClusterCheckOptions, signal: 
   const notes = new Set<string>();
   const note = (sentence: string) => void notes.add(sentence);
   const kubernetes = config.kubernetes ?? (await readMinor(read, note));
-  const unknown = describeUnknownMinor(kubernetes);
+  const unknown = describeMinorOutOfRange(kubernetes);
   if (unknown !== undefined) note(unknown);
   const cluster: ClusterCheckOptions["cluster"] = [name, kubernetes === undefined ? config : { ...config, kubernetes }];
   const chain = await assembleChain(

@@ -171,7 +171,7 @@ const compareWithRelease = (wanted: readonly PolicyPlacement[], manifests: Deplo
   for (const { rule, policy, native, reason } of wanted) {
     const wasNative = releasedNativePolicies.includes(`${rule} ${policy}`);
     if (!wasNative && !calledVariants.includes(`${rule} ${getVariantName(policy)}`)) continue;
-    const remedy = "postern deploy moves it";
+    const remedy = "postern deploy moves it"; // also the `reason` of a policy that could be native now
     policies.push({ rule, policy, native: wasNative, ...(!wasNative && { reason: reason ?? remedy }) });
     if (native && !wasNative) drift.push(`the API server can evaluate policy ${policy} itself; ${remedy}`);
     if (!native && wasNative) drift.push(`the API server can't evaluate policy ${policy} itself: ${reason}; ${remedy}`);

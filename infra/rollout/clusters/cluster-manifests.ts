@@ -30,14 +30,14 @@ const segmentPlaceholder = "{cluster}.{key}";
 export const webhookConfigurationName = "postern";
 
 /**
- * Returns all objects for a cluster, RBAC roles first. The URLs have a placeholder for the cluster's name and key.
- * Clusters with the same rules therefore have equal objects, which are built once, and which a release stores once.
+ * Returns all objects for a cluster, RBAC roles first. Entries of `failClosedRules` get failurePolicy Fail. URLs have a
+ * placeholder for the cluster's name and key, so clusters with the same rules have equal objects, which are built once.
  */
 export const buildClusterManifests = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   endpoints: RuleEndpoints,
-  hardened: ReadonlySet<string>,
+  failClosedRules: ReadonlySet<string>,
 ): DeployedObject[] => {
   const builtObjects = objectsByCatalogue.get(catalogue) ?? new Map<string, DeployedObject[]>();
   objectsByCatalogue.set(catalogue, builtObjects);
@@ -45,9 +45,10 @@ export const buildClusterManifests = (
   const groupMembers = groups.map(({ name, members }) => [name, ...members.map((member) => member.name)]);
   const names = [...rules.keys(), ...groups.map(({ name }) => name)];
   const addresses = [endpoints.identity, endpoints.ca, service, endpoints.relayCa, names.map(endpoints.base)];
-  const setup = [[...rules], groupMembers, Object.keys(connect ?? {}), policySupport];
-  const key = JSON.stringify([setup, [...hardened].sort(), addresses]);
-  const manifests = builtObjects.get(key) ?? buildManifests(catalogue, cluster, endpoints, hardened);
+  const connectFields = Object.keys(connect ?? {}); // The objects depend on which fields are set, not on values.
+  const setup = [[...rules], groupMembers, connectFields, policySupport];
+  const key = JSON.stringify([setup, [...failClosedRules].sort(), addresses]);
+  const manifests = builtObjects.get(key) ?? buildManifests(catalogue, cluster, endpoints, failClosedRules);
   builtObjects.set(key, manifests);
   return manifests;
 };
@@ -55,19 +56,19 @@ export const buildClusterManifests = (
 /** Built objects, by the JSON of what they are built from. Clusters have equal objects, and to build them is slow. */
 const objectsByCatalogue = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
 
-/** Returns the objects of a cluster, with a placeholder for the cluster's key in each URL. */
+/** Returns a cluster's objects, with a placeholder for its key in URLs. `failClosedRules` get failurePolicy Fail. */
 const buildManifests = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
   { base, ca, relayCa, stage, identity }: RuleEndpoints,
-  hardened: ReadonlySet<string>,
+  failClosedRules: ReadonlySet<string>,
 ): DeployedObject[] =>
   buildClusterObjects(catalogue, cluster, {
     name: webhookConfigurationName,
     address: (rule, path) => `${base(rule)}/${segmentPlaceholder}/${rule}/${path}`,
     ca,
     relayCa,
-    harden: (rule) => hardened.has(rule),
+    harden: (rule) => failClosedRules.has(rule),
     // The cast is safe: the function returns only objects of the kinds of DeployedObject.
   }).map((object) => addOwner(object as DeployedObject, stage, identity));
 

@@ -1,4 +1,4 @@
-import { describeUnknownMinor } from "#lib/since.ts";
+import { describeMinorOutOfRange } from "#lib/since.ts";
 import type { CatalogueRule } from "../../catalogue/registry.ts";
 import { Complaint, requireComplaint } from "../../cli/complaint.ts";
 import { runInParallel } from "../../cli/progress.ts";
@@ -53,7 +53,7 @@ export const chooseClusterMinors = (
   recorded: Record<string, string> = {},
 ): ChosenMinors => {
   const kubernetes: Record<string, string> = {};
-  const notes = new Map<string, string>();
+  const notes = new Map<string, string>(); // For each cluster, the last of the notes below that apply to it stays.
   const choose = (name: string, cluster: ClusterConfig): ClusterConfig => {
     const rules = listRulesDependingOnMinor(catalogue, cluster);
     if (rules.length === 0) return cluster;
@@ -65,9 +65,9 @@ export const chooseClusterMinors = (
     if (minor !== undefined) kubernetes[name] = minor;
     if (live !== undefined && minor !== undefined && differsByMinor(rules, minor, live))
       notes.set(name, describeStatedMinor(live, minor));
-    const unknown = describeUnknownMinor(minor);
-    if (unknown !== undefined) notes.set(name, unknown);
-    if (version instanceof Complaint && minor === undefined) notes.set(name, `${unknownMinor}: ${version.message}`);
+    const outOfRangeNote = describeMinorOutOfRange(minor);
+    if (outOfRangeNote !== undefined) notes.set(name, outOfRangeNote); // Postern doesn't know this version
+    if (version instanceof Complaint && minor === undefined) notes.set(name, `${unreadableMinor}: ${version.message}`);
     return minor === undefined ? cluster : { ...cluster, kubernetes: minor };
   };
   return {
@@ -100,7 +100,7 @@ export const hasRuleDependingOnMinor = (catalogue: CatalogueRule[], cluster: Clu
 const describeStatedMinor = (live: string, stated: string) =>
   `it runs Kubernetes ${live}, but its kubernetes in postern.yaml is "${stated}"`;
 
-const unknownMinor =
+const unreadableMinor =
   "its rules behave as in the newest Kubernetes, because its version can't be read; kubernetes in postern.yaml can state it";
 
 const listRulesDependingOnMinor = (catalogue: CatalogueRule[], cluster: ClusterConfig | undefined): CatalogueRule[] =>

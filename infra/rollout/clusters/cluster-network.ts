@@ -6,8 +6,8 @@ import { type DeploymentTargets, getClusterConfig } from "../targets.ts";
 import type { PackagedRule } from "../versions/package.ts";
 
 /**
- * Reads the network settings of an EKS cluster, and describes why reviews may not arrive, or why rules may not be able
- * to read the cluster. A cluster whose `server` is in postern.yaml is skipped.
+ * Returns lines of a plan that say why reviews from an EKS cluster may not arrive, or why rules may not be able to read
+ * it. A line that begins with ? says what can't be read. A cluster whose `server` is in postern.yaml is skipped.
  */
 export const describeClusterNetwork = async (
   targets: Pick<DeploymentTargets, "config" | "catalogue" | "stage">,

@@ -49,8 +49,8 @@ export interface ClusterPlan {
 }
 
 /**
- * Compares a cluster with postern.yaml. If the cluster can't be read, the plan says why (`unknown`). Without a keyring,
- * takes what the newest release records of the cluster.
+ * Compares a cluster with postern.yaml for a deployment, which has a keyring, or for `postern plan`, which has none and
+ * takes what the newest release records of the cluster. If the cluster can't be read, `unknown` in the plan says why.
  */
 export const planCluster = async (
   targets: DeploymentTargets,
@@ -59,8 +59,9 @@ export const planCluster = async (
   keyring?: Keyring,
 ): Promise<ClusterPlan> => {
   const { newest, outputs } = record;
+  const isDeployment = keyring !== undefined;
   const inspected = await inspectClusterOfDeployment(targets, name, newest?.clusters[name], {
-    isPlan: keyring === undefined,
+    isPlan: !isDeployment,
   }).catch(requireComplaint);
   if (inspected instanceof Complaint)
     return { cluster: name, hardened: [], differences: [], unknown: inspected.message, policies: [], notes: [] };
@@ -84,11 +85,7 @@ export const planCluster = async (
     groupAdvice: await findBestGroupOfRules(targets, cluster, manifests),
   };
   if ("unknown" in present) return { ...plan, differences: [], unknown: present.unknown };
-  const accessChanges = await planAccessEntries(targets, name, manifests, {
-    newest,
-    outputs,
-    isDeployment: keyring !== undefined,
-  });
+  const accessChanges = await planAccessEntries(targets, name, manifests, { newest, outputs, isDeployment });
   if (typeof accessChanges === "string") return { ...plan, differences: [], unknown: accessChanges };
   const objects = await planObjects(targets, name, { newest, keyring, outputs, cluster, manifests, api: present.api });
   return { ...plan, ...objects, differences: [...accessChanges, ...objects.differences] };
@@ -162,9 +159,9 @@ const planObjects = async (
   const signer = keyring?.current.publicKey ?? newest?.keys?.signer;
   const hasRelay = cluster.service !== undefined;
   const differences = describeChangesSinceRelease(newest, name, { manifests, keyVersion, signer, hasRelay });
-  const isAsReleased = differences.length === 0;
+  const equalsRelease = differences.length === 0;
   if (targets.write !== undefined)
-    return { differences: isAsReleased ? [] : [`the entries are written to ${targets.write}`] };
+    return { differences: equalsRelease ? [] : [`the entries are written to ${targets.write}`] };
   if (keyring === undefined || api === undefined) {
     // `postern plan` doesn't read clusters. If the stack exists, they may have entries that no release records.
     const stackExists = Object.keys(outputs).length > 0;
@@ -173,11 +170,12 @@ const planObjects = async (
     return { differences: newest?.complete === false ? [...differences, unfinished] : differences };
   }
   try {
-    const isServed = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
-    if (!isServed) return { differences: isAsReleased ? ["the stack has no URL for some entries"] : differences };
+    // A rule that isn't in the stack yet has no base URL, so the URL in its entry begins with a slash.
+    const haveBaseUrls = listEntries(manifests).every(({ clientConfig }) => clientConfig.url.startsWith("https:"));
+    if (!haveBaseUrls) return { differences: equalsRelease ? ["the stack has no URL for some entries"] : differences };
     const objects = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await findDifferences(api, objects, webhookConfigurationName)).map(({ sentence }) => sentence);
-    if (found.length > 0 || isAsReleased) return { differences: found };
+    if (found.length > 0 || equalsRelease) return { differences: found };
     // The relay's key is in no object of the cluster, so the differences from the release stay to do.
     if (hasRelay) return { differences };
     return { differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };

@@ -13,11 +13,12 @@ const key1OfAllAndKey2OfEast: EndpointConfig = { ...key1OfAll, clusters: { east:
 
 // Variables with a hash of the accepted key versions. Versions of an older Postern have a list of them instead.
 const [hash, otherHash] = [{ CLUSTERS: "x" }, { CLUSTERS: "y" }];
-const [east, eastAndWest] = [{ ACCEPTS: "east.1" }, { ACCEPTS: "east.1,west.1" }];
+const [listOfEast, listOfEastAndWest] = [{ ACCEPTS: "east.1" }, { ACCEPTS: "east.1,west.1" }];
 
 /**
- * The variables of the version to roll back to and of the live one; what releases record of keys: the key versions that
- * clusters use, and those that the version to roll back to accepts; and whether the rollback is refused.
+ * A version's variables have a hash of the keys that it accepts, or a list if an older Postern built it. A version to
+ * roll back to is refused unless the variables show that it accepts all keys of the live version, or releases record a
+ * config for it (`rollbackConfig`) that accepts all keys in use.
  */
 const rows: [
   name: string,
@@ -36,33 +37,33 @@ const rows: [
   ],
   ["refuses a cluster in use", hash, otherHash, { inUse: { east: [1] }, rollbackConfig: key1OfAllButEast }, true],
   ["refuses one of two keys in use", hash, otherHash, { inUse: { east: [1, 2] }, rollbackConfig: key1OfAll }, true],
-  ["lists the same keys as the live version", east, east],
-  ["lists more keys than the live version", eastAndWest, east],
+  ["lists the same keys as the live version", listOfEast, listOfEast],
+  ["lists more keys than the live version", listOfEastAndWest, listOfEast],
   [
     "lists fewer keys than the live version",
-    east,
-    eastAndWest,
+    listOfEast,
+    listOfEastAndWest,
     { inUse: { east: [1] }, rollbackConfig: key1OfEast },
     true,
   ],
   [
     "lists all keys in use, and the live version has a hash",
-    east,
+    listOfEast,
     hash,
     { inUse: { east: [1] }, rollbackConfig: key1OfEast },
   ],
   [
     "doesn't list a new cluster in use",
-    east,
+    listOfEast,
     hash,
     { inUse: { east: [1], new: [1] }, rollbackConfig: key1OfEast },
     true,
   ],
-  ["lists keys, the live version has a hash, and no release is known", east, hash, undefined, true],
-  ["has a hash, and the live version a list", hash, east, { inUse: { east: [1] }, rollbackConfig: key1OfAll }],
-  ["has a hash, the live version a list, and no release is known", hash, east, undefined, true],
+  ["lists keys, the live version has a hash, and no release is known", listOfEast, hash, undefined, true],
+  ["has a hash, and the live version a list", hash, listOfEast, { inUse: { east: [1] }, rollbackConfig: key1OfAll }],
+  ["has a hash, the live version a list, and no release is known", hash, listOfEast, undefined, true],
   ["has neither variable, like the live version", {}, {}],
-  ["has neither variable, unlike the live version", {}, east, undefined, true],
+  ["has neither variable, unlike the live version", {}, listOfEast, undefined, true],
 ];
 
 const modified = new Date(0);
