@@ -48,7 +48,7 @@ export interface PreparedDeployment {
   keyring: Keyring | undefined;
   /** The public keys that functions accept, as in POSTERN_KEYS. */
   publicKeys: string;
-  /** The clusters whose keys functions refuse, each with the public keys that may have signed its URLs. */
+  /** Clusters removed from postern.yaml: functions refuse them. One of a cluster's public keys here signed its URLs. */
   refusedClusters: Record<string, string>;
   /** The minor versions of Kubernetes for which the functions are built, by cluster. */
   kubernetes: Record<string, string>;
@@ -111,7 +111,7 @@ export const prepareDeployment = async (
     ...[...parts, ...warm].map(({ changes }) => changes),
     ...clusters.map(({ differences }) => differences),
   ].some(({ length }) => length > 0);
-  const { template, stack, kept } = planStack(stage.name, built, deployed, releases.all, hasOtherChanges);
+  const { template, stack, kept } = planStack(stage.name, built, { deployed, releases: releases.all, hasOtherChanges });
   const rights = compareRights(deployed, template);
   const compared = await tryFindStageDifferences(stage, [...states.values()], newest, async () => deployed);
   const differences = compared.differences.map((difference) => addRepair(difference, stage, parts));

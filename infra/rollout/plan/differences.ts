@@ -17,11 +17,11 @@ import { listDifferentSettings } from "./function-settings.ts";
 /** A difference between a stage in AWS and what was deployed. */
 export interface StageDifference {
   sentence: string;
-  /** The command with which a person repairs the difference. Absent if postern deploy repairs it. */
+  /** The command with which a person must repair the difference, because postern deploy doesn't. */
   command?: string;
-  /** Repairs the difference. Absent if a person must run `command`, or if the deployment of the rule repairs it. */
+  /** Repairs the difference. Without `repair` and `command`, postern deploy repairs it by deploying the rule again. */
   repair?: () => Promise<void>;
-  /** The rule whose function differs in $LATEST, which isn't a published version. */
+  /** The rule whose unpublished function ($LATEST) differs. The plan of a deployment then adds the `repair`. */
   ruleOfLatest?: string;
 }
 

@@ -9,8 +9,8 @@ export const listDifferentSettings = (left: LambdaVersionContent, right: LambdaV
 ];
 
 /**
- * Groups the environment variables of a function by what a plan calls them: keys, ledger and environment. All other
- * variables that Postern sets (POSTERN_…) count as keys, because those without keys never differ between versions.
+ * Groups the environment variables of a function by what a plan calls them: keys, ledger and environment. The group
+ * `keys` has all other variables of Postern (POSTERN_…): those that hold no keys are the same in all versions.
  */
 const groupVariables = ({ POSTERN_LEDGER: ledger, ...others }: Record<string, string>) => {
   const variables = Object.entries(others);

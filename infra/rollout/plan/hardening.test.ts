@@ -10,7 +10,7 @@ import type { Release } from "../versions/releases.ts";
 import { chooseFailClosedRules, createStageCountsReader, type PresentEntries } from "./hardening.ts";
 
 // A plan counts reviews and failures in the logs and metrics of a stage, to choose the rules that fail closed: their
-// entries get failurePolicy Fail. These tests make the log lines up; test/aws/fleet.test.ts uses those of real reviews.
+// entries get failurePolicy Fail. These tests invent the log lines; test/aws/fleet.test.ts has those of real reviews.
 const rule = "always-pull-images";
 const catalogue = [await readRule(join(getFunctionsFolder(), rule), rule)];
 const [hour, now] = [3_600_000, Date.now()];
@@ -45,7 +45,7 @@ interface StageHistory {
   soften?: string[];
 }
 
-/** Chooses which rules fail closed with `--harden-after 10`, after ten good reviews and what `history` adds. */
+/** Chooses which rules fail closed in the cluster prod, and in `dev`, after ten good reviews in prod and `history`. */
 const choose = async (history: StageHistory) => {
   const { reviews = [], access = [], crashes = 0, outputs, entriesAge = hour, entries = [], soften = [] } = history;
   const lines: Record<string, string[]> = {
@@ -78,9 +78,9 @@ const choose = async (history: StageHistory) => {
     },
   };
   const config = parseConfig(`rules: { ${rule}: }\nclusters: { prod: , dev: }\n`, catalogue);
-  const [cluster, other] = config.clusters;
-  assert.ok(cluster && other);
-  const before = {
+  const [prod, dev] = config.clusters;
+  assert.ok(prod && dev);
+  const recorded = {
     at: "",
     keyVersion: 1,
     hardened: [],
@@ -93,15 +93,16 @@ const choose = async (history: StageHistory) => {
     by: "",
     complete: true,
     rules: {},
-    clusters: { prod: before, dev: before },
+    clusters: { prod: recorded, dev: recorded },
   };
   const endpoints = { base: () => "https://a.example", stage: "test", identity: "aws:123456789012:eu-west-1:test" };
+  // A stack with the output LossMetric, whatever its value, counts the requests that its gateway loses.
   const allOutputs = { BaseUrl: "https://a.example", LossMetric: "any", ...outputs };
   const readCounts = createStageCountsReader({ stage, catalogue, config }, allOutputs);
   const present = { newest: release, entries, outputs: allOutputs, readCounts };
-  const chooseFor = (one: typeof cluster) =>
-    chooseFailClosedRules({ catalogue, harden: 10, soften }, one, present, endpoints);
-  return { ...(await chooseFor(cluster)), other: await chooseFor(other), spans };
+  const chooseFor = (cluster: typeof prod) =>
+    chooseFailClosedRules({ catalogue, harden: 10, soften }, cluster, present, endpoints);
+  return { ...(await chooseFor(prod)), dev: await chooseFor(dev), spans };
 };
 
 describe("a rule", () => {
@@ -152,9 +153,9 @@ describe("a rule", () => {
     });
 
   it("a rule's reviews are counted by cluster, with one query of each of two logs for all clusters", async () => {
-    const { hardened, other, spans } = await choose({ reviews: Array(3).fill({ cluster: "dev" }) });
+    const { hardened, dev, spans } = await choose({ reviews: Array(3).fill({ cluster: "dev" }) });
     const notes = [`${rule} still fails open: 3 of 10 reviews without a failure`];
-    assert.deepEqual([hardened, other, spans.length], [[rule], { hardened: [], notes }, 2]);
+    assert.deepEqual([hardened, dev, spans.length], [[rule], { hardened: [], notes }, 2]);
   });
 
   it("a rule's reviews are counted since it has entries in the cluster, but at most for seven days", async () => {

@@ -31,12 +31,13 @@ export const chooseFailClosedRules = async (
   );
   if (harden === false) return { hardened: already, notes: [] };
   const failOpen = candidates.filter((rule) => !already.includes(rule));
-  // The access log of an older version of Postern doesn't show which reviews its gateway loses.
-  const isUncounted = outputs.BaseUrl !== undefined && outputs[lostReviewsMetricOutputName] === undefined;
+  // The stack of an older Postern has a gateway (BaseUrl), but no metric of the requests that don't reach a function.
+  // Failures may then be missing in `reviews`, so no review counts as clean.
+  const lacksLossCount = outputs.BaseUrl !== undefined && outputs[lostReviewsMetricOutputName] === undefined;
   const reviews = await readReviews(readCounts, [name, cluster], failOpen, before);
   const counts = failOpen.map((rule) => {
     const { count, losses } = reviews.get(rule) ?? { count: 0, losses: [] };
-    const reasons = isUncounted
+    const reasons = lacksLossCount
       ? ["the stack doesn't count yet the requests that its gateway loses", ...losses]
       : losses;
     return { rule, clean: reasons.length > 0 ? 0 : count, reasons };
@@ -73,9 +74,9 @@ interface StageCounts {
   /** The number of reviews and of failed reviews, by cluster, rule and mode. */
   reviews: LogQueryRow[];
   /** The number of requests that the gateway answered without a function, by route. */
-  losses: LogQueryRow[];
+  gatewayErrors: LogQueryRow[];
   /** The values of Lambda's metrics, by rule and metric. */
-  lambda: Record<string, number>;
+  functionMetrics: Record<string, number>;
 }
 
 export type StageCountsReader = (from: Date) => Promise<StageCounts>;
@@ -94,21 +95,21 @@ export const createStageCountsReader = (
   outputs: Record<string, string>,
 ): StageCountsReader => {
   const { stage, catalogue, config } = targets;
-  // Only guards (rules for security) can be hardened, and groups, which may contain guards.
+  // Only guards (rules for security), and groups, which may contain guards, can get failurePolicy Fail.
   const hardenable = [...catalogue.filter(({ rule }) => rule.guards), ...config.groups].map(({ name }) => name);
   const countsByStart = new Map<number, Promise<StageCounts>>();
   const read = async (from: Date): Promise<StageCounts> => {
     const to = new Date();
-    const [reviews, losses, lambda] = await Promise.all([
+    const [reviews, gatewayErrors, functionMetrics] = await Promise.all([
       stage.logs.query(getFunctionsLogGroup(stage.name), buildReviewQuery(hardenable), from, to),
-      outputs.BaseUrl === undefined ? [] : stage.logs.query(getAccessLogGroup(stage.name), lossesByRoute, from, to),
+      outputs.BaseUrl === undefined ? [] : stage.logs.query(getAccessLogGroup(stage.name), errorsByRoute, from, to),
       stage.metrics.ask(
         Object.fromEntries(hardenable.flatMap((name) => buildLambdaQuestions(name, stage.functions))),
         from,
         to,
       ),
     ]);
-    return { reviews, losses, lambda };
+    return { reviews, gatewayErrors, functionMetrics };
   };
   return (from) => {
     const start = Math.floor(from.getTime() / minute) * minute;
@@ -127,7 +128,7 @@ const buildReviewQuery = (rules: string[]) =>
  * A query of the gateway's log: counts requests that the gateway answered with 429 or 5xx itself. The field `function`
  * is the status that the function returned, or "-" if it returned none.
  */
-const lossesByRoute =
+const errorsByRoute =
   "filter status like /^(429|5..)$/ and function not like /^5/ | stats count(*) as lost by routeKey";
 
 const buildLambdaQuestions = (rule: string, { getFunctionName }: Pick<StageFunctions, "getFunctionName">) =>
@@ -159,21 +160,22 @@ const readReviews = async (
     const since = before?.since[rule];
     if (since === undefined) continue;
     const from = new Date(Math.max(Date.parse(since), Date.now() - lookBackDays * day));
-    const { reviews, losses, lambda } = await readCounts(from);
+    const { reviews, gatewayErrors, functionMetrics } = await readCounts(from);
     // Reviews from before a change of the rule's mode don't show how the rule works in its present mode.
     const mode = cluster.rules.get(rule)?.mode ?? "enforce";
     const ofCluster = reviews.filter((row) => row.Cluster === name && row.Rule === rule && row.Mode === mode);
     // A request that API Gateway refuses before its route is known has the route "-".
-    const ofRoute = losses.filter(({ routeKey = "-" }) => [buildRoute(rule), "-"].includes(routeKey));
+    const ofRoute = gatewayErrors.filter(({ routeKey = "-" }) => [buildRoute(rule), "-"].includes(routeKey));
     const causes = Object.entries({
       failed: sumField(ofCluster, "failed"),
-      "ended by a crash or a timeout": lambda[`${rule} Errors`] ?? 0,
-      "throttled by Lambda": lambda[`${rule} Throttles`] ?? 0,
+      "ended by a crash or a timeout": functionMetrics[`${rule} Errors`] ?? 0,
+      "throttled by Lambda": functionMetrics[`${rule} Throttles`] ?? 0,
       "answered 429 or 5xx by the gateway": sumField(ofRoute, "lost"),
-      "answered 5xx at the function's URL": lambda[`${rule} Url5xxCount`] ?? 0,
+      "answered 5xx at the function's URL": functionMetrics[`${rule} Url5xxCount`] ?? 0,
     });
+    const probesByPostern = before?.probed?.[rule] ?? 0;
     found.set(rule, {
-      count: Math.max(0, sumField(ofCluster, "reviews") - (before?.probed?.[rule] ?? 0)),
+      count: Math.max(0, sumField(ofCluster, "reviews") - probesByPostern),
       losses: causes.flatMap(([words, count]) => (count > 0 ? [`${count} ${words}`] : [])),
     });
   }

@@ -32,32 +32,31 @@ export const readEndpointType = (template: StackTemplate | undefined): "http" | 
   template?.Resources.HttpApi === undefined ? "url" : "http";
 
 /**
- * Returns the CloudFormation template, with the functions of rules that are off but stay (`kept`), and its differences
- * from the deployed one. If nothing else changes, in the stack or outside of it (`hasOtherChanges`), all functions of
- * rules that are off stay, so that deploying the same postern.yaml again changes nothing. A later deployment with other
- * changes deletes them.
+ * Returns the CloudFormation template, its differences from the deployed one, and the rules that are off but whose
+ * functions stay in it (`kept`): those that the newest release needs. The other functions of rules that are off are
+ * deleted, but only with another change in the stack or elsewhere (`hasOtherChanges`), so that deploying the same
+ * postern.yaml again changes nothing.
  */
 export const planStack = (
   stage: string,
   { template: packaged, parts }: StagePackage,
-  deployed: StackTemplate | undefined,
-  all: Release[],
-  hasOtherChanges: boolean,
+  present: { deployed: StackTemplate | undefined; releases: Release[]; hasOtherChanges: boolean },
 ): { template: StackTemplate; stack: StackDifferences; kept: string[] } => {
+  const { deployed, releases, hasOtherChanges } = present;
   const template = addTracingPolicies(removeUnusedNetworkPolicies(packaged, deployed));
   const [before, after] = [readEndpointType(deployed), readEndpointType(template)];
   if (listStackRules(deployed, stage).length > 0 && before !== after)
     throw new Complaint(
       `stage ${stage} has the endpoint type ${before}, and serverless.yml says ${after}: clusters would call addresses that don't exist any more; a stage of another name with ${after} can take its clusters over, as ${formatPage("how-to/move-a-stage.md")} says`,
     );
-  const kept = findOffRulesToKeep(stage, deployed, parts, all);
+  const kept = findOffRulesToKeep(stage, deployed, parts, releases);
   const withKept = retainLogGroups(copyRuleResources(template, deployed, kept), deployed);
   const stack = compareStacks(deployed, withKept);
   const onlyRemoves = stack.removed.length > 0 && stack.added.length + stack.changed.length === 0;
   if (!onlyRemoves || hasOtherChanges || deployed === undefined) return { template: withKept, stack, kept };
   const offRules = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
   const copied = copyRuleResources(template, deployed, offRules);
-  // The log groups that were to leave the stack now (`includesRetained`) stay, too.
+  // `includesRetained`: log groups of functions that an earlier deployment deleted wait for another change, too.
   const withOffRules = retainLogGroups(copied, deployed, { includesRetained: true });
   return { template: withOffRules, stack: compareStacks(deployed, withOffRules), kept: offRules };
 };

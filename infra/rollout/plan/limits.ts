@@ -81,7 +81,8 @@ const findConcurrencyLimits = (
   const packaged = parts.map(({ part }) => part);
   const worst = findMostCallingRequest(packaged, free);
   // A stage that already has too little concurrency can still be deployed if the deployment needs no more of it.
-  const needsMore = wanted > before || parts.some(({ known }) => known === undefined);
+  const hasNewFunction = parts.some(({ known }) => known === undefined);
+  const needsMore = wanted > before || hasNewFunction;
   return [
     ...(wanted > before && free < leastUnreserved
       ? [
@@ -102,12 +103,12 @@ const findConcurrencyLimits = (
  * rule have warm environments at the same time.
  */
 const findWarmLimits = (ruleChanges: RuleChangePlan[], warm: WarmRulePlan[], maxWarm: number): string[] => {
-  const startingRules = warm.flatMap(({ rule, wanted, there, changes }) => {
+  const startingRules = warm.flatMap(({ rule, wanted, there: warmVersions, changes }) => {
     if (wanted === 0 || changes.length === 0) return [];
     const change = ruleChanges.find(({ part }) => part.name === rule);
     // If the rule's version stays, its environments are not added to the wanted ones.
     const keptVersion = change?.changes.length === 0 ? change.known?.ruleVersion.version : undefined;
-    const others = there.filter(({ version }) => version !== keptVersion);
+    const others = warmVersions.filter(({ version }) => version !== keptVersion);
     const count = others.reduce((sum, other) => sum + other.count, wanted);
     return [{ rule, count, reserved: change?.part.reserved }];
   });
@@ -158,8 +159,8 @@ const sumReserved = (template: StackTemplate | undefined): number =>
 
 /**
  * Returns the request that calls the most functions at the same time. Functions that reserve concurrency don't count,
- * and mutating entries neither: an API server calls only validating entries in parallel. Returns the count 0 if no
- * request can call more than `free` functions.
+ * and mutating entries neither: an API server calls only validating entries in parallel. Clusters with at most `free`
+ * functions are skipped; the count is 0 if all clusters are.
  */
 const findMostCallingRequest = (packagedRules: PackagedRule[], free: number): { request: string; count: number } => {
   let largest = { request: "", count: 0 };
@@ -171,7 +172,7 @@ const findMostCallingRequest = (packagedRules: PackagedRule[], free: number): { 
       const match = selectPhase<readonly RequestMatch[]>(listed.rule.match, "validate", settings);
       return match ? [match] : [];
     });
-    // Even a request that all of these functions match is within the limit.
+    // A request can't call more than these functions, so the cluster stays within the limit.
     if (matches.length <= free) continue;
     for (const request of matches.flat().flatMap(listMatchedRequests)) {
       const count = matches.filter((match) => match.some((element) => matchesRequest(element, request))).length;

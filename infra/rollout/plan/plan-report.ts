@@ -49,8 +49,9 @@ export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
     lines.push("", `cluster ${cluster}`);
     if (unknown !== undefined) lines.push(`  ? ${unknown}`);
     else if (differences.length === 0) lines.push("  nothing to change");
+    const waitNotes = waits === undefined ? [] : [waits]; // how long writes could wait for endpoints that hang
     const placed = describePlacements(policies).map((line) => `policies ${line}`);
-    for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes, waits ?? []].flat())
+    for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes, ...waitNotes])
       lines.push(`  ${line}`);
     // Clusters mostly have the same rules, and so the same advice: it is shown once.
     const advice = groupAdvice ? describeGroupAdvice(groupAdvice).map((line) => `  ${line}`) : [];
@@ -102,7 +103,7 @@ const formatCosts = ({ rules, months, ledgerMonth = 0, isInVpc }: StageCosts): s
     const uses = ledger?.map(({ review: kindOfReview, million }) => `${kindOfReview} ${formatDollars(million)}`);
     return uses
       ? [
-          `  the ledger of ${rule} adds for a million: ${uses.join(", ")}; more for several or large values (${formatPage("background/ledger.md")})`,
+          `  the ledger of ${rule} adds for a million reviews: ${uses.join(", ")}; more for reviews that store several or large values (${formatPage("background/ledger.md")})`,
         ]
       : [];
   });
@@ -120,7 +121,10 @@ const formatCosts = ({ rules, months, ledgerMonth = 0, isInVpc }: StageCosts): s
   ];
 };
 
-/** Returns the plan as `postern plan -o json` prints it. */
+/**
+ * Returns the plan as `postern plan -o json` prints it. `kept` are rules that are off but whose functions stay, `warm`
+ * has the warm environments of rules, and `presentPlugins` the rules whose upstream plugin an API server runs.
+ */
 export const toPlanData = (plan: DeploymentPlan, costs: StageCosts): object => ({
   ...plan.identity,
   idle: changesNothing(plan),

@@ -51,10 +51,10 @@ interface ReleaseRow {
 interface ClusterRow {
   name: string;
   /**
-   * The release to compare with. The release "unrecorded" has no record of the cluster, and "unsigned" doesn't record
-   * which key signed the cluster's URLs.
+   * The release to compare with. The release "withoutCluster" has no record of the cluster, and "withoutSigner" doesn't
+   * record which key signed the cluster's URLs.
    */
-  release?: "none" | "unrecorded" | "unsigned" | "newest";
+  release?: "none" | "withoutCluster" | "withoutSigner" | "newest";
   entries?: object[];
   hasRole?: boolean;
   hasRelay?: boolean;
@@ -77,7 +77,7 @@ const rows = readRows<{
   plan: Omit<DeploymentPlan, "template" | "parts" | "identity"> &
     StageIdentity & { rules: PlanRow[]; costs: RuleCost[]; months: MonthlyCost[]; ledgerMonth: number };
   planText: string;
-  idleText: string;
+  textWithoutChanges: string;
 }>(import.meta.filename);
 
 const buildClusterConfig = (settings: object, mode: "enforce" | "warn" = "enforce") => ({
@@ -263,7 +263,7 @@ describe("the changed settings of many clusters", () => {
   };
   const old = { rule: "a", clusters: Object.fromEntries(["a", "b", "c", "d"].map((name) => [name, setup])) };
 
-  it("a general setup instead of the clusters in an older release is no change of settings", () =>
+  it("settings that each cluster had, and that `usual` now gives to all clusters, are no change", () =>
     assert.deepEqual(listChanges(old, { rule: "a", usual: setup, clusters: {} }), []));
   it("a setting that changes in many clusters is one line, with the names of at most three clusters", () => {
     const usual = buildClusterConfig({ minimum: 2 });
@@ -278,18 +278,18 @@ describe("the changed settings of many clusters", () => {
   });
 });
 
-/** The logical ids that osls and serverless.yml give to rules. */
-const idOf: Record<string, string> = { constructor: "Constructor", a: "A", "a-b": "ADashb", ab: "Ab", b: "B" };
+/** The start of the logical ids of each rule's resources, as the packager osls (a Serverless Framework) writes it. */
+const idStart: Record<string, string> = { constructor: "Constructor", a: "A", "a-b": "ADashb", ab: "Ab", b: "B" };
 const buildTemplate = (...rules: string[]): StackTemplate => ({
   Resources: {
     HttpApi: { Type: "AWS::ApiGatewayV2::Api" },
     ...Object.fromEntries(
       rules.flatMap((name) => [
         [
-          `${idOf[name]}LambdaFunction`,
+          `${idStart[name]}LambdaFunction`,
           { Type: "AWS::Lambda::Function", Properties: { FunctionName: `postern-test-${name}` } },
         ],
-        [`${idOf[name]}Role`, { Type: "AWS::IAM::Role" }],
+        [`${idStart[name]}Role`, { Type: "AWS::IAM::Role" }],
       ]),
     ),
   },
@@ -329,42 +329,44 @@ describe("a rule that was turned off", () => {
   });
 
   describe("in a stack that had the rules a and a-b", () => {
-    const off = { parts, template: buildTemplate("a-b"), notes: [] };
-    const [withoutOtherChanges, withOtherChanges] = [false, true];
-    const releasesBefore = [buildRelease(1, { a: "1", "a-b": "1" })];
-    const releasesSince = [buildRelease(2, { "a-b": "1" }), ...releasesBefore];
-    const templateWithBoth = buildTemplate("a", "a-b");
+    const withoutA = { parts, template: buildTemplate("a-b"), notes: [] };
+    const releasesWithBoth = [buildRelease(1, { a: "1", "a-b": "1" })];
+    const releasesSinceOff = [buildRelease(2, { "a-b": "1" }), ...releasesWithBoth];
+    const deployed = buildTemplate("a", "a-b");
 
     for (const [title, releases] of [
-      ["keeps its function for one release, so that the stack doesn't change", releasesBefore],
-      ["keeps its function during further deployments without other changes", releasesSince],
+      ["keeps its function while the newest release still has the rule", releasesWithBoth],
+      ["keeps its function during further deployments without other changes", releasesSinceOff],
     ] as const)
       it(title, () => {
-        const { template, stack, kept } = planStack("test", off, templateWithBoth, releases, withoutOtherChanges);
+        const { template, stack, kept } = planStack("test", withoutA, { deployed, releases, hasOtherChanges: false });
         assert.deepEqual([listRulesWithFunctions(template).sort(), kept], [["a", "a-b"], ["a"]]);
         assert.deepEqual(stack, { isNew: false, added: [], changed: [], removed: [] });
       });
 
     it("is removed by the next deployment with a change in the stack or elsewhere", () => {
       const removed = ["ALambdaFunction", "ARole"];
-      const elsewhere = planStack("test", off, templateWithBoth, releasesSince, withOtherChanges);
+      const releases = releasesSinceOff;
+      const elsewhere = planStack("test", withoutA, { deployed, releases, hasOtherChanges: true });
       assert.deepEqual([listRulesWithFunctions(elsewhere.template), elsewhere.kept], [["a-b"], []]);
       assert.deepEqual(elsewhere.stack, { isNew: false, added: [], changed: [], removed });
-      const grown = { ...off, parts: [...parts, buildPackagedRule("b")], template: buildTemplate("a-b", "b") };
-      const here = planStack("test", grown, templateWithBoth, releasesSince, withoutOtherChanges);
+      const grown = { ...withoutA, parts: [...parts, buildPackagedRule("b")], template: buildTemplate("a-b", "b") };
+      const here = planStack("test", grown, { deployed, releases, hasOtherChanges: false });
       assert.deepEqual([listRulesWithFunctions(here.template), here.kept], [["a-b", "b"], []]);
       assert.deepEqual(here.stack, { isNew: false, added: ["BLambdaFunction", "BRole"], changed: [], removed });
     });
 
     it("changes nothing in the stack if it is turned on again", () => {
-      const again = { parts: [buildPackagedRule("a"), ...parts], template: templateWithBoth, notes: [] };
-      const { stack, kept } = planStack("test", again, templateWithBoth, releasesSince, withOtherChanges);
+      const withBoth = { parts: [buildPackagedRule("a"), ...parts], template: deployed, notes: [] };
+      const present = { deployed, releases: releasesSinceOff, hasOtherChanges: true };
+      const { stack, kept } = planStack("test", withBoth, present);
       assert.deepEqual([stack, kept], [{ isNew: false, added: [], changed: [], removed: [] }, []]);
     });
 
     it("is not kept in a new stack", () => {
-      const { template, stack, kept } = planStack("test", off, undefined, [], withOtherChanges);
-      assert.deepEqual([template, kept, stack.isNew], [off.template, [], true]);
+      const noStack = { deployed: undefined, releases: [], hasOtherChanges: true };
+      const { template, stack, kept } = planStack("test", withoutA, noStack);
+      assert.deepEqual([template, kept, stack.isNew], [withoutA.template, [], true]);
     });
   });
 });
@@ -379,7 +381,7 @@ describe("the log group of a single function, which older versions of Postern cr
     Resources: { ...buildTemplate("a-b").Resources, ADashbLogGroup },
   });
   const plan = (deployed: StackTemplate, hasOtherChanges: boolean) => {
-    const { template, stack } = planStack("test", built, deployed, [], hasOtherChanges);
+    const { template, stack } = planStack("test", built, { deployed, releases: [], hasOtherChanges });
     return [template.Resources.ADashbLogGroup, stack.changed, stack.removed];
   };
 
@@ -397,13 +399,8 @@ describe("the log group of a single function, which older versions of Postern cr
     const resources = Array.from({ length: 499 }, (_, index) => [`Topic${index}`, { Type: "AWS::SNS::Topic" }]);
     const full = { ...built, template: { Resources: Object.fromEntries(resources) } };
     const groups = { ADashbLogGroup: group, BLogGroup: group };
-    const { template, stack } = planStack(
-      "test",
-      full,
-      { Resources: { ...full.template.Resources, ...groups } },
-      [],
-      true,
-    );
+    const deployed = { Resources: { ...full.template.Resources, ...groups } };
+    const { template, stack } = planStack("test", full, { deployed, releases: [], hasOtherChanges: true });
     assert.deepEqual([Object.keys(template.Resources).length, stack.removed], [500, ["BLogGroup"]]);
   });
 
@@ -429,12 +426,12 @@ describe("the plan of a cluster, compared with the newest release,", () => {
   const role = buildManifest("ClusterRole", { rules: [] });
   const recorded = { manifests: [buildEntries(entry)], keyVersion: 1, signer: "first" };
   const update = { at: modified.toISOString(), hardened: [], since: {} };
-  const { signer: _, ...unsigned } = recorded;
+  const { signer: _, ...recordedWithoutSigner } = recorded;
 
   const releases = {
     none: undefined,
-    unrecorded: buildRelease(2, {}),
-    unsigned: buildRelease(2, {}, { clusters: { local: { ...update, ...unsigned } } }),
+    withoutCluster: buildRelease(2, {}),
+    withoutSigner: buildRelease(2, {}, { clusters: { local: { ...update, ...recordedWithoutSigner } } }),
     newest: buildRelease(2, { a: "1" }, { clusters: { local: { ...update, ...recorded } } }),
   };
   for (const { name, release = "newest", entries, hasRole, differences, ...change } of rows.clusters)
@@ -619,7 +616,7 @@ describe("a plan", () => {
   it("a plan is printed as text", () => assert.equal(formatPlan(busy, costs), rows.planText));
 
   it("a plan that changes nothing is printed with a sentence that says so", () =>
-    assert.equal(formatPlan(idle, { rules: [], months: [] }), rows.idleText));
+    assert.equal(formatPlan(idle, { rules: [], months: [] }), rows.textWithoutChanges));
 
   it("a plan shows only the number of resources if the stack is new", () => {
     const stack = { isNew: true, added: ["A", "B", "C"], changed: [], removed: [] };

@@ -95,6 +95,7 @@ export const planRuleChanges = (
     const settings = releasedConfig ? compareSetups(releasedConfig, part.config, clusters) : [];
     const changes: string[] = [];
     if (hasSameContent(state.ruleVersion, part.wanted)) {
+      // No release has this version, so it may not have passed its cases: a deployment may have stopped before them.
       if (released === undefined) changes.push("not tested yet");
     } else {
       if (released && released.logic !== part.logic) changes.push("code");
