@@ -76,8 +76,8 @@ describe("the fault of a new version", () => {
     fc.assert(fc.property(counts, fc.double({ min: 0, max: 1, noNaN: true }), check));
   });
 
-  // If a rule denies one review in 300, the first ten reviews have a denial in one canary of 30 (10/300). With a share
-  // of 1%, the old version answers 1000 reviews in the same time.
+  // Both versions deny one review in 300, and the old one gets 99% of reviews. Then every 30th canary (10/300) denies
+  // one of its first ten reviews by chance.
   it("findCanaryFault finds no fault for a single denial", () =>
     assert.equal(findCanaryFault(buildCounts(1000, { denials: 3 }), buildCounts(10, { denials: 1 })), undefined));
 

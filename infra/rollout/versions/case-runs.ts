@@ -98,8 +98,8 @@ export const findRulesServedInBothPhases = (served: CatalogueRule[]): RuleServed
     (servedRule.members ?? [servedRule])
       .filter(({ phases }) => phases.includes("mutate") && phases.includes("validate"))
       .flatMap((rule) => {
-        // A member of a group is in `served` twice: in the group, whose function mutates for it, and alone, as its own
-        // function validates. Only its place in the group gives a result.
+        // A group's function mutates for its members, which validate in their own functions. So `served` has a member
+        // twice: in its group and alone. It is skipped here where it only validates.
         const isGrouped = served.some(({ members }) => members?.some(({ name }) => name === rule.name));
         const isOnlyValidator = servedRule.members === undefined && isGrouped;
         return isOnlyValidator ? [] : [{ rule, mutator: servedRule.name, validator: rule.name }];
@@ -109,8 +109,8 @@ export const findRulesServedInBothPhases = (served: CatalogueRule[]): RuleServed
 type PairVersions = Record<"mutator" | "validator", string>;
 
 /**
- * Checks a rule's old and fresh versions with its cases: describes each object that the mutator of one writes, that the
- * validator of the same accepts, and that the validator of the other refuses.
+ * Describes objects in a rule's cases that an old mutator writes and only the fresh validator refuses, or that a fresh
+ * mutator writes and only the old validator refuses: during a deployment, a request may meet such a pair.
  */
 export const checkPhasePairCompatibility = async (
   functions: Pick<StageFunctions, "invoke">,

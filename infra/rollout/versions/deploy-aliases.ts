@@ -152,6 +152,7 @@ const probeOrMoveBack = async (prepared: PreparedDeployment, moves: AliasMove[],
   await job.progress.step("endpoints", async () => {
     // The probes are sent immediately, so that a bad version is not live for long. For some seconds, the old version
     // may still answer them. A bad version is then found only by its cases and by the later probes of each cluster.
+    // The variants of a rule have an entry each, but one function: one of these entries is probed.
     const failing = (await probeEntries(dropVariantEntries(entries))).filter(({ ok }) => !ok);
     if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;
     const sentences = failing.map(({ sentence }) => sentence).join("\n");

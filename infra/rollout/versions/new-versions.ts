@@ -11,7 +11,7 @@ import {
 } from "./case-runs.ts";
 import { listReleasedVersions } from "./releases.ts";
 
-/** Publishes a new version of each changed rule, and runs its cases. Returns the versions of all rules. */
+/** Publishes new versions of changed rules, and tests them, also along with old ones. Returns the rules' versions. */
 export const publishVersions = async ({ job, plan, releases }: PreparedDeployment): Promise<Map<string, string>> => {
   const { functions } = job.stage;
   const isChanged = ({ known, changes }: RuleChangePlan) => known === undefined || changes.length > 0;
@@ -57,7 +57,7 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
       throw new Complaint(`no alias was moved, because the new versions fail their cases:\n${faults.join("\n")}`, 1);
     return `${cases} passed, of ${formatCount(untested.length, "rule")}`;
   });
-  await requireCompatibility({ job, plan, releases }, versions);
+  await requireCompatibilityWithOldVersions({ job, plan, releases }, versions);
   return versions;
 };
 
@@ -65,7 +65,7 @@ export const publishVersions = async ({ job, plan, releases }: PreparedDeploymen
  * Throws if a rule's old and new version don't accept what the other one writes. While aliases move, a request may be
  * mutated by one version and validated by the other.
  */
-const requireCompatibility = async (
+const requireCompatibilityWithOldVersions = async (
   { job, plan, releases }: Pick<PreparedDeployment, "job" | "plan" | "releases">,
   versions: Map<string, string>,
 ) => {

@@ -12,7 +12,7 @@ export interface AnsweringLambdaVersion {
   config: EndpointConfig;
 }
 
-/** Returns what a release records of a rule's version. Stored releases have its config as `share`. */
+/** Returns what decides which calls a version answers: its phases, and its config (its `share` of postern.yaml). */
 export const toAnsweringVersion = ({ phases, share }: ReleasedRule): AnsweringLambdaVersion => ({
   phases,
   config: share,

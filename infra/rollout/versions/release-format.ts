@@ -5,7 +5,7 @@ import type { DeployedObject } from "../../clusters/api.ts";
 // is stored once, in the list `values`, and clusters have its index there. A release with many equal clusters so stays
 // small.
 
-/** What this file needs to know of a release, whose full type is `Release`: the members that are stored as indexes. */
+/** The part of a `Release` that is stored with indexes: each replaces an object, which is in a list of all objects. */
 interface ReleaseWithClusters {
   clusters: Record<string, RecordedCluster>;
 }
@@ -58,9 +58,10 @@ export const createReleaseFormatter = () => {
     };
     const clusters = Object.entries(release.clusters).map(([name, cluster]) => {
       const { manifests, since, probed, ...rest } = cluster;
+      // `since` has a time by rule. Its stored form has a list of rules by time, because many rules have the same time.
       const byTime = Map.groupBy(Object.entries(since), ([, time]) => time);
-      const rules = [...byTime].map(([time, some]) => [time, storeValue(JSON.stringify(some.map(([rule]) => rule)))]);
-      const stored = { ...rest, manifests: manifests.map(storeObject), since: Object.fromEntries(rules) };
+      const lists = [...byTime].map(([time, same]) => [time, storeValue(JSON.stringify(same.map(([rule]) => rule)))]);
+      const stored = { ...rest, manifests: manifests.map(storeObject), since: Object.fromEntries(lists) };
       return [name, probed ? { ...stored, probed: storeValue(formatOnce(probed)) } : stored] as const;
     });
     const withoutValues: Pick<StoredRelease, "clusters"> = { ...release, clusters: Object.fromEntries(clusters) };

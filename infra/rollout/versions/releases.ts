@@ -148,7 +148,7 @@ const findRolledBackVersions = (all: Release[]): Set<string> => {
 /** Returns, by cluster, the key versions that the functions of a release accept. */
 export const getAcceptedKeyVersions = ({ accepts, rules }: Release): Record<string, readonly number[]> => {
   if (accepts) return accepts;
-  // In a release of an older version of Postern, the config of each rule names all clusters.
+  // In a release of an older Postern, each rule's config (`share`: its share of postern.yaml) names all clusters.
   const configs = Object.values(rules).map(({ share }) => share);
   const names = new Set(configs.flatMap(({ clusters }) => Object.keys(clusters)));
   const find = (name: string) =>
@@ -181,9 +181,9 @@ export const listReleasedClusters = (release: Release | undefined): [string, Rel
   Object.entries(release?.clusters ?? {}).sort(([left], [right]) => (left < right ? -1 : 1));
 
 /**
- * Returns the release to roll back to. Goes back from the live release to the nearest one that is complete and has none
- * of the versions that earlier rollbacks have replaced. A rollback creates a new release with the versions of an older
- * one: in place of such a release, the older one is taken, both at the start and for the result.
+ * Returns the release to roll back to: the last one before the live release that is complete and has none of the
+ * versions that earlier rollbacks have replaced. If a rollback has created the live release, or the one that was found,
+ * the older release that it restored counts in its place.
  */
 export const requireRollbackRelease = (all: Release[]): Release => {
   const live = findRestoredRelease(all, all[0]);

@@ -68,7 +68,7 @@ export const rollBackOne = async (
   // A rollback during a canary ends the canary and keeps the main version.
   const wanted = requested ?? (Object.keys(weights).length > 0 ? live : previous);
   const releasedRule = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
-  if (newest && releasedRule) requireNoOrphans(newest, rule, releasedRule);
+  if (newest && releasedRule) requireEntriesAnswered(newest, rule, releasedRule);
   const rollbackConfig = releasedRule?.share;
   const recordedKeyVersions = newest && rollbackConfig && { inUse: getAcceptedKeyVersions(newest), rollbackConfig };
   const version = await rollBackAlias(stage.functions, rule, wanted, {
@@ -117,7 +117,7 @@ const findReleasedRule = (all: Release[], rule: string, version: string): Releas
   all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
 
 /** Throws if a cluster has an entry for the rule that the version `to` would not answer. */
-const requireNoOrphans = (newest: Release, rule: string, to: ReleasedRule) => {
+const requireEntriesAnswered = (newest: Release, rule: string, to: ReleasedRule) => {
   const versions = new Map([[rule, toAnsweringVersion(to)]]);
   for (const [name, recorded] of listReleasedClusters(newest)) {
     const [orphan] = findOrphanedEntries(name, recorded, versions);
@@ -235,9 +235,9 @@ const restoreRelease = async (targets: Omit<DeploymentTargets, "harden">, to: st
 };
 
 /**
- * Returns the release with the versions that were live before aliases were moved: the newest one. If a deployment that
- * stopped has written it, it may lack webhook entries that the deployment has deleted. The last complete release has
- * these entries, so it is returned if it has the same versions.
+ * Returns a release with the versions that were live before aliases were moved. The newest one has them. If it isn't
+ * complete, its deployment may have deleted webhook entries before it stopped: the last complete release, which still
+ * has these entries, is then returned, if it has the same versions.
  */
 const findReleaseBeforeMoves = (all: Release[], newest: Release): Release => {
   const last = all.find(({ complete }) => complete);
