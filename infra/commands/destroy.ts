@@ -42,28 +42,28 @@ export default {
     const file = getConfigFile();
     const { config, broken } = await readProject(file);
     reportBroken(broken, () => false); // Broken rules are reported, but none is needed.
-    const configsOnly = options.flag("configs-only") ? listChosenClusters(config, options) : undefined;
-    if (options.text("cluster") !== undefined && configsOnly === undefined)
+    const onlyEntriesOfClusters = options.flag("configs-only") ? listChosenClusters(config, options) : undefined;
+    if (options.text("cluster") !== undefined && onlyEntriesOfClusters === undefined)
       throw new Complaint("--cluster needs --configs-only: all clusters use the same functions");
     const withData = options.flag("with-data");
-    if (withData && configsOnly !== undefined)
+    if (withData && onlyEntriesOfClusters !== undefined)
       throw new Complaint("--with-data can't be used with --configs-only, which deletes nothing in AWS");
     const destroy = async (stage: AwsStage) => {
       const forgotten = readListOption(options, "forget");
-      const deployer = readClusterCredentials(options, configsOnly ?? [...config.clusters.keys()]);
+      const deployer = readClusterCredentials(options, onlyEntriesOfClusters ?? [...config.clusters.keys()]);
       const destruction = {
         stage,
         config,
         file,
         deployer,
         forgotten,
-        configsOnly,
+        onlyEntriesOfClusters,
         withData,
         progress: createProgressPrinter(),
       };
       if (!options.flag("yes")) {
-        const preview = configsOnly
-          ? `deleted:\n  ${describeDeletedObjects(config, configsOnly)}`
+        const preview = onlyEntriesOfClusters
+          ? `deleted:\n  ${describeDeletedObjects(config, onlyEntriesOfClusters)}`
           : formatStageContents(destruction, await readStageContents(destruction));
         writeOutput(`This would be the result; --yes deletes.\n${preview}\n`);
         return 0;
@@ -71,6 +71,6 @@ export default {
       writeOutput(`${await destroyStage({ ...destruction, url: options.text("url") })}\n`);
       return 0;
     };
-    return runInStage(options, destroy, { worksWithoutAws: configsOnly !== undefined });
+    return runInStage(options, destroy, { worksWithoutAws: onlyEntriesOfClusters !== undefined });
   },
 } satisfies Command;

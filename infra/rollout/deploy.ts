@@ -46,7 +46,7 @@ export const planDeployment = async (job: DeploymentJob, build = packageStage): 
 const comparisonNote =
   "clusters: compared with the entries that were deployed last; postern status compares them with the cluster itself";
 
-/** Deploys a stage. Throws at the end if AWS has changes by hand that only a person can undo, with a command each. */
+/** Deploys a stage. If it can't undo what was changed in AWS by hand, throws at the end, with commands that undo it. */
 export const deployStage = async (
   job: DeploymentJob,
   show: (plan: DeploymentPlan) => Promise<void>,
@@ -118,8 +118,9 @@ const reportOtherFiles = async (job: DeploymentJob) => {
 };
 
 /**
- * Deploys in this order: repairs, ledger, stack, versions, warm environments, aliases, clusters. If a step fails, the
- * steps after it don't run.
+ * Deploys in this order: repairs, ledger, stack, versions, warm environments, orphans, aliases, clusters. Orphans are
+ * webhook entries that the new versions won't answer; if one may not be deleted, throws before the first step. If a
+ * step fails, the steps after it don't run.
  */
 export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Promise<string> => {
   const { job, plan, releases } = prepared;

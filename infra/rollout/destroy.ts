@@ -19,20 +19,20 @@ import { readReleaseStore } from "./versions/releases.ts";
 /** What `postern destroy` deletes. */
 interface DestroyOptions extends Destruction, Pick<DeploymentTargets, "file" | "deployer"> {
   /** If set, only the webhook configurations of these clusters are deleted, and nothing in AWS. */
-  configsOnly?: string[] | undefined;
+  onlyEntriesOfClusters?: string[] | undefined;
   /** The base URL in webhook entries if it is not the API gateway's own. */
   url?: string | undefined;
   /** Milliseconds that API servers may take to stop calling deleted entries. */
   noticeMilliseconds?: number;
 }
 
-/** Deletes the webhook configurations, then the functions. Returns what was deleted and what was kept, in lines. */
+/** Deletes a stage, or only the entries of some clusters. Returns what was deleted and what was kept, in lines. */
 export const destroyStage = async (options: DestroyOptions): Promise<string> => {
-  const { stage, configsOnly, config, forgotten, withData } = options;
-  if (configsOnly) {
-    await deleteEntries(options, configsOnly);
-    await forgetClusters(options, configsOnly);
-    return `${configsOnly.join(", ")} ${configsOnly.length === 1 ? "has" : "have"} no entries of this stage any more`;
+  const { stage, onlyEntriesOfClusters, config, forgotten, withData } = options;
+  if (onlyEntriesOfClusters) {
+    await deleteEntries(options, onlyEntriesOfClusters);
+    await forgetClusters(options, onlyEntriesOfClusters);
+    return `${onlyEntriesOfClusters.join(", ")} ${onlyEntriesOfClusters.length === 1 ? "has" : "have"} no entries of this stage any more`;
   }
   const destroy = async (lock: StageLock) => {
     const { all } = await readReleaseStore(stage.openStageBucket);
@@ -97,7 +97,7 @@ const deleteEntries = async (options: DestroyOptions, names: string[]) => {
         const removed = await deletePosternObjects(api, webhookConfigurationName);
         const access = await deleteAccessEntries(options, name).catch((error) => {
           // --configs-only must work while AWS is down. The webhook configurations are deleted already.
-          if (options.configsOnly === undefined) throw error;
+          if (options.onlyEntriesOfClusters === undefined) throw error;
           options.progress.say(`cluster ${name}: its access entries could not be deleted: ${toSentence(error)}`);
           return 0;
         });

@@ -38,8 +38,8 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
     const { parameters } = job.stage;
     let keyring = await readOrCreateKeyring(parameters);
     // If there are two keys, an earlier rotation was interrupted, and this one continues it.
-    if (keyring.signers.length === 1) await requireLive(job, keyring);
-    // The list `signers` begins with the old key. While new URLs still get this key, functions may not accept the new one.
+    if (keyring.signers.length === 1) await requireDeployedAndArmed(job, keyring);
+    // `signers` begins with the old key. As long as new URLs get it, functions perhaps don't accept the new key yet.
     if (keyring.current === keyring.signers[0]) {
       keyring = await addSecondSigningKey(parameters);
       job.progress.say("functions are updated to accept a second key");
@@ -77,7 +77,8 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: O
     const keyring = await readOrCreateKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
     const [old = 1, fresh = old + 1] = versions;
-    if (versions.length === 1) await requireLive(job, keyring);
+    // If there are two versions, an earlier rotation was interrupted, and this one continues it.
+    if (versions.length === 1) await requireDeployedAndArmed(job, keyring);
     const writeConfig = async (keyVersion: number | number[]): Promise<DeploymentJob> => {
       await writeKeyVersion(job.file, name, keyVersion);
       return { ...job, config: await readConfig(job.file, job.catalogue) };
@@ -100,8 +101,9 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: O
 const formatLoggedKey = ({ publicKey }: WebhookUrlSigner, keyVersion: number | undefined) =>
   `${publicKey.slice(0, 8)}.${keyVersion}`;
 
-/** Describes a change in the plan that isn't about keys; undefined if there is none. A rotation must not deploy it. */
-const findChangeBesidesKeys = ({ stack, parts }: DeploymentPlan): string | undefined => {
+/** Returns the subject of "… is not live yet": what a plan changes besides keys and their versions, or undefined. */
+const nameChangeBesidesKeys = ({ stack, parts }: DeploymentPlan): string | undefined => {
+  // A line of `settings` is for instance "east.keyVersions: [1] → [1, 2]".
   const changed = parts.find(
     ({ changes, settings }) =>
       changes.some((change) => !["keys", "settings"].includes(change)) ||
@@ -112,7 +114,7 @@ const findChangeBesidesKeys = ({ stack, parts }: DeploymentPlan): string | undef
 };
 
 /** Throws if a deployment would change anything, or if a rule is disarmed. */
-const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
+const requireDeployedAndArmed = async (job: DeploymentJob, keyring: Keyring) => {
   const { plan } = await prepareDeployment(job, keyring);
   const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());
   if (disarmed)
@@ -125,7 +127,7 @@ const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
   const [unreadableReason] = plan.clusters.flatMap(({ unknown }) => unknown ?? []);
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
   const what =
-    findChangeBesidesKeys(plan) ??
+    nameChangeBesidesKeys(plan) ??
     (cluster === undefined ? "the working tree's version" : `the configuration of ${cluster}`);
   throw new Complaint(unreadableReason ?? `${what} is not live yet; run postern deploy first`, 1);
 };
@@ -134,7 +136,7 @@ const requireLive = async (job: DeploymentJob, keyring: Keyring) => {
 const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) => {
   await lock.check();
   const prepared = await prepareDeployment(job, keyring);
-  const undeployed = findChangeBesidesKeys(prepared.plan);
+  const undeployed = nameChangeBesidesKeys(prepared.plan);
   if (undeployed !== undefined)
     throw new Complaint(
       `${undeployed} is not live yet, and a rotation must not release it; run postern deploy, then postern rotate again`,
@@ -158,8 +160,8 @@ const tellOperatorsOfRelays = ({ stage, progress }: DeploymentJob, clusters: str
 };
 
 /**
- * Waits until no cluster uses its old key, and until each relay has sent a review with its new key. Without such a
- * review, a relay may still have the old key.
+ * Waits until no cluster uses its old key, and until each relay, which may have the old key, has sent a review with its
+ * new key. Dry runs don't count for that: they may be Postern's own probes, which don't go through relays.
  */
 const awaitKeyChange = async (
   { stage, progress }: DeploymentJob,

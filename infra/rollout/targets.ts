@@ -175,10 +175,9 @@ type InspectionTargets = Pick<DeploymentTargets, "stage" | "file" | "deployer" |
 
 /**
  * Inspects a cluster: some rules have settings that depend on the cluster's content, such as its policies, and the API
- * server can evaluate some policies itself. Which kinds, the cluster says; with --write, or if a plan (`isPlan`) can't
- * reach it, the minor version in postern.yaml does. An earlier deployment may have found that the API server accepts a
- * kind but doesn't apply it: `recorded`, from the last release, lists such kinds. Functions then evaluate them until the
- * cluster has another minor version.
+ * server can evaluate some kinds of policies itself. These kinds are read from the cluster; with --write, or if a plan
+ * (`isPlan`) can't reach it, the minor version in postern.yaml determines them. `recorded`, from the last release, has
+ * the kinds that the API server accepted but didn't apply: functions evaluate these until its minor version changes.
  */
 export const inspectClusterOfDeployment = async (
   targets: InspectionTargets,

@@ -804,7 +804,7 @@ describe("a stage with two clusters", await needs("moto", "runtime client", "API
       const westEntries = await readEntries("west");
       assert.ok(westEntries.length > 0);
       assert.match(
-        await destroy(reducedConfig, { configsOnly: ["west"] }),
+        await destroy(reducedConfig, { onlyEntriesOfClusters: ["west"] }),
         /^west has no entries of this stage any more/,
       );
       assert.deepEqual(

@@ -35,12 +35,12 @@ export const checkStageAlarms = async (
     ),
   );
   const liveFunctions = new Set(live.map((rule) => functions.getFunctionName(rule)));
-  const causes = await Promise.all(found.map((alarm) => findCauses(metrics, alarm)));
+  const causes = await Promise.all(found.map((alarm) => findCausesOfState(metrics, alarm)));
   return found.map((alarm, index) => {
     const problems = listAlarmProblems(alarm, liveFunctions);
     const topicFaults = alarm.topics.flatMap((topic) => faults.get(topic) ?? []);
     const hasSubscriber = topicFaults.length < alarm.topics.length;
-    const isUnknown = !hasSubscriber && topicFaults.some(({ isKnown }) => !isKnown);
+    const isUnknown = !hasSubscriber && topicFaults.some(({ isSubscriberUnknown }) => isSubscriberUnknown);
     const canReachSubscriber = isUnknown ? null : hasSubscriber;
     return {
       alarm: alarm.name,
@@ -62,7 +62,7 @@ const listAlarmProblems = ({ isEnabled, topics, functions }: StageAlarm, liveFun
 ];
 
 /** Describes why an alarm is in its state: what Lambda counted of each function, or that a schedule makes no calls. */
-const findCauses = async (metrics: StageMetricsReader, alarm: StageAlarm): Promise<string[]> => {
+const findCausesOfState = async (metrics: StageMetricsReader, alarm: StageAlarm): Promise<string[]> => {
   const { state, functions, properties } = alarm;
   if (state === "INSUFFICIENT_DATA" && properties.TreatMissingData === "missing")
     return [`${functions.map(({ name }) => name).join(", ")} has not been called by its schedule`];
@@ -88,9 +88,9 @@ const findCauses = async (metrics: StageMetricsReader, alarm: StageAlarm): Promi
 const findTopicFault = async (count: Promise<number | undefined>, topic: string) => {
   try {
     const confirmed = await count;
-    if (confirmed === undefined) return { isKnown: true, sentence: `the topic ${topic} doesn't exist` };
-    return confirmed > 0 ? undefined : { isKnown: true, sentence: `the topic ${topic} has no confirmed subscription` };
+    if (confirmed === undefined) return { sentence: `the topic ${topic} doesn't exist` };
+    return confirmed > 0 ? undefined : { sentence: `the topic ${topic} has no confirmed subscription` };
   } catch (error) {
-    return { isKnown: false, sentence: `the subscriptions of ${topic} can't be read: ${toSentence(error)}` };
+    return { isSubscriberUnknown: true, sentence: `the subscriptions of ${topic} can't be read: ${toSentence(error)}` };
   }
 };

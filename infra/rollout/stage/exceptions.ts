@@ -46,10 +46,10 @@ export const readExceptions = async (
 /** Lists the exceptions of all rules in all clusters of a release. */
 const listExceptions = ({ rules, clusters }: Pick<Release, "rules" | "clusters">) => {
   const all = Object.keys(clusters).flatMap((cluster) =>
-    // A release has the config of a rule as `share`.
+    // `share` is a rule's share of postern.yaml: its config.
     Object.entries(rules).flatMap(([name, { share: ruleConfig }]) => {
       const setup = findClusterSetup(ruleConfig, cluster);
-      // Only the config of a group has the field `alone`. The settings of a group are the configs of its members.
+      // Of all configs, only a group's has the field `alone`. The settings of a group are the configs of its members.
       const exceptionsByRule =
         "alone" in ruleConfig ? listMembers(setup?.settings) : [[name, setup?.exceptions] as const];
       return exceptionsByRule.flatMap(([rule, exceptions = []]) =>

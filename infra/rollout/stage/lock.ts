@@ -81,7 +81,7 @@ export const lockStage = async <T>(
   const lock = takenLock ?? (await watchForBucket(stage));
   const checkBefore = guard.check;
   Object.assign(guard, { check: lock.check, signal: lock.signal });
-  /** Called by an `act` that then changes the stage without the lock, so the calls don't check it any more. */
+  /** For an `act` that deletes the bucket, which has the lock: releases the lock early. Later calls don't check it. */
   const releaseBeforeEnd = async () => {
     Object.assign(guard, { check: checkBefore, signal: undefined });
     await lock.release();

@@ -7,7 +7,7 @@ import type { DeploymentTargets } from "../targets.ts";
 export interface Destruction extends Pick<DeploymentTargets, "stage" | "config" | "progress"> {
   /** The names of clusters (option --forget) that don't exist any more: nothing is deleted in them. */
   forgotten: string[];
-  /** True if the table with the ledger and the logs are deleted, too (option --with-data). */
+  /** True if the logs are deleted, too, and so is the table with the ledger (option --with-data). */
   withData?: boolean;
 }
 
