@@ -106,7 +106,7 @@ const loadRule = async (ruleFolder: RuleFolder): Promise<CatalogueRule> => {
 /** Returns the default export of a rule's file. If it can't be loaded, the Complaint names the line. */
 const importRule = async (file: string, place: string): Promise<unknown> => {
   try {
-    return (await import(pathToFileURL(file).href)).default;
+    return (await rejectIfNeverSettled(import(pathToFileURL(file).href))).default;
   } catch (error) {
     const line = findErrorLine(error, dirname(file));
     const sentence =
@@ -116,6 +116,28 @@ const importRule = async (file: string, place: string): Promise<unknown> => {
     throw new Complaint(`${place} does not load: ${sentence}`);
   }
 };
+
+/** The time that loading a rule may take, in milliseconds: Lambda allows so long for the start of a function. */
+const loadLimit = 10_000;
+
+/** Functions that reject the rules that are being loaded. */
+const openLoads = new Set<() => void>();
+process.on("beforeExit", () => {
+  for (const fail of openLoads) fail();
+});
+
+/** Rejects after `loadLimit`, and earlier if nothing is left that this process waits for. */
+const rejectIfNeverSettled = <T>(loading: Promise<T>): Promise<T> =>
+  new Promise((resolve, reject) => {
+    const fail = () => reject(new Error("its top-level await never ends"));
+    const timer = setTimeout(fail, loadLimit).unref();
+    openLoads.add(fail);
+    const stopWaiting = () => {
+      clearTimeout(timer);
+      openLoads.delete(fail);
+    };
+    loading.then(resolve, reject).then(stopWaiting);
+  });
 
 /** Returns where in a rule's folder an error was thrown: "line 3" for the rule's file, or "helpers.ts line 3". */
 const findErrorLine = (error: unknown, folder: string): string => {
@@ -137,6 +159,7 @@ const findSyntaxError = async (file: string): Promise<string | undefined> => {
     write: false,
     logLevel: "silent",
     bundle: true,
+    format: "esm",
     platform: "node",
     packages: "external",
   }).catch((failure: { errors?: { text: string; location?: { file: string; line: number } | null }[] }) => failure);
