@@ -1,20 +1,48 @@
+import { Console } from "node:console";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describeParseError, type ParsedArguments, parseArguments } from "./cli/arguments.ts";
 import { type Command, formatTable, type ParsedOptions } from "./cli/command.ts";
-import { Complaint, toSentence } from "./cli/complaint.ts";
+import { Complaint, describeUnhandledRejection, toSentence } from "./cli/complaint.ts";
 import { formatDidYouMean } from "./cli/did-you-mean.ts";
-import { moduleExtension, openProject, packageRoot } from "./cli/roots.ts";
+import { getProjectRoot, moduleExtension, openProject, packageRoot } from "./cli/roots.ts";
 import { sanitizeTerminalText } from "./cli/terminal.ts";
 
 const folder = join(packageRoot, "infra/commands");
 
 export const runCommandLine = async (words: string[]): Promise<void> => {
+  let mayEnd = false;
   // If the reader of standard output closes it, the process ends with the exit code that is set at this time.
-  process.stdout.on("error", () => process.exit());
+  process.stdout.on("error", () => {
+    mayEnd = true;
+    process.exit();
+  });
+  guardAgainstRules(() => mayEnd);
   process.exitCode = await runPostern(words);
+  mayEnd = true;
 };
+
+/** Makes sure that code of rules, which runs in this process, neither ends it with success nor writes to its output. */
+const guardAgainstRules = (mayEnd: () => boolean): void => {
+  const writeError = (line: string) => process.stderr.write(`${sanitizeTerminalText(line)}\n`);
+  // Standard output is for results.
+  globalThis.console = new Console(process.stderr);
+  process.on("exit", (code) => {
+    if (mayEnd() || (code !== 0 && code !== unsettledCode)) return;
+    writeError("the command did not finish: code of a rule ended it, for instance by process.exit");
+    process.exitCode = 3;
+  });
+  process.on("uncaughtException", (error, origin) => {
+    const stack = error instanceof Error ? error.stack : undefined;
+    if (origin === "unhandledRejection") writeError(describeUnhandledRejection(error, getProjectRoot()));
+    else process.stderr.write(`${(stack ?? toSentence(error)).split("\n").map(sanitizeTerminalText).join("\n")}\n`);
+    process.exit(3);
+  });
+};
+
+/** The exit code of Node.js if nothing is left to do, but a promise that the program awaits isn't settled. */
+const unsettledCode = 13;
 
 /** Runs `postern VERB …`. Returns the exit code: 0 success, 1 denied or failed, 2 wrong usage, 3 could not evaluate. */
 export const runPostern = (words: readonly string[]): Promise<number> => reportErrors(() => runVerb(words));

@@ -1,3 +1,4 @@
+import { pathToFileURL } from "node:url";
 import { getErrorMessage } from "#lib/failure.ts";
 
 /** An error that the user can correct: printed as one sentence, without a stack. */
@@ -23,3 +24,17 @@ export const toSentence = (thrown: unknown): string =>
     .map((line) => line.trim())
     .filter(Boolean)
     .join(" ");
+
+/**
+ * Returns a sentence about a rejected promise that no code handles, with the first place in its stack that is in the
+ * project's own files, such as `functions/my-rule/rule.ts:12`.
+ */
+export const describeUnhandledRejection = (reason: unknown, root: string): string => {
+  const stack = reason instanceof Error ? (reason.stack ?? "") : "";
+  const ownFile = new RegExp(
+    `${RegExp.escape(pathToFileURL(root).href)}((?!node_modules/)[^\\s:?]+)(?:\\?\\d+)?(:\\d+)`,
+  );
+  const [, file, line] = ownFile.exec(stack) ?? [];
+  const place = file === undefined ? "" : `${file}${line}: `;
+  return `${place}a promise that is not awaited was rejected: ${toSentence(reason)}`;
+};
