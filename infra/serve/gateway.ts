@@ -39,6 +39,8 @@ export interface ImitatedApiGateway {
    * requests with a valid key.
    */
   serve(handlers: ReadonlyMap<string, GatewayHandler>, admits?: Admits): void;
+  /** Answers all open requests with the code 504 and this message. */
+  endRequests(message: string): void;
   close(): Promise<void>;
 }
 
@@ -85,6 +87,8 @@ export const openImitatedApiGateway = async (
   let handlers: ReadonlyMap<string, GatewayHandler> = new Map();
   let admits: Admits = () => true;
   const received = { bytes: 0 };
+  /** The responses that are not yet sent. */
+  const openResponses = new Set<ServerResponse>();
   const server = createServer(
     {
       cert: certificate.cert,
@@ -101,10 +105,11 @@ export const openImitatedApiGateway = async (
       // The first segment of the path contains a cluster's key. Connections are limited until a key on them is valid.
       const [, segmentWithKey = ""] = url.split("/", 2);
       if (!connections.hasKey(socket) && admits(segmentWithKey)) connections.admit(socket);
+      openResponses.add(response);
       answerRequest(request, handlers, received).then(
-        (reply) => sendReply(response, reply, !server.listening),
+        (reply) => openResponses.delete(response) && sendReply(response, reply, !server.listening),
         // answerRequest rejects only if the client disconnects before its whole request is read.
-        () => response.destroy(),
+        () => openResponses.delete(response) && response.destroy(),
       );
     },
   );
@@ -124,6 +129,10 @@ export const openImitatedApiGateway = async (
     serve: (newHandlers, newAdmits = () => true) => {
       handlers = newHandlers;
       admits = newAdmits;
+    },
+    endRequests: (message) => {
+      for (const response of openResponses) sendReply(response, createRefusal(504, message), true);
+      openResponses.clear();
     },
     close: () =>
       new Promise((resolve) => {

@@ -15,6 +15,7 @@ import type { OpenCapabilities } from "#lib/needs.ts";
 import type { RecordingHostAndEvaluation } from "#lib/recording/recorder.ts";
 import { getObjectName } from "#lib/refusals.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
+import { watchForLoops } from "../catalogue/rule-loops.ts";
 import {
   type CommandOption,
   commonCommandOptions,
@@ -22,9 +23,9 @@ import {
   type ParsedOptions,
   writeOutput,
 } from "../cli/command.ts";
-import { Complaint, toSentence } from "../cli/complaint.ts";
+import { Complaint, describeUnhandledRejection, toSentence } from "../cli/complaint.ts";
 import { formatCount } from "../cli/progress.ts";
-import { getConfigFile } from "../cli/roots.ts";
+import { getConfigFile, getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig, RuleConfig } from "../config/config.ts";
 import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
 import { readKubeconfigVariable } from "../config/kubeconfig.ts";
@@ -182,12 +183,24 @@ export const serveRules = async (
     () => loaded,
     (cluster, milliseconds) => openCapabilities(cluster, milliseconds),
   );
+  // A function in AWS would crash, and start again for the next request.
+  process.on("unhandledRejection", (reason) =>
+    writeOutput(`${formatTime()} ${describeUnhandledRejection(reason, getProjectRoot())}\n`),
+  );
+  const watch = watchForLoops(
+    opened.served.flatMap((listed) => listed.members ?? [listed]),
+    (sentence) => {
+      writeOutput(`${formatTime()} ${sentence}; open requests get the code 504\n`);
+      gateway.endRequests(sentence);
+    },
+  );
   await waitForInterrupt();
   writeOutput(`${formatTime()} shutting down: answering open requests\n`);
   stopReconciling();
   stopWatching();
   await beside?.close();
   await gateway.close();
+  watch.stop();
   await schemas;
 };
 

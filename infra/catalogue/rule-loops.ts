@@ -1,0 +1,38 @@
+import { dirname, join, sep } from "node:path";
+import { Worker } from "node:worker_threads";
+import { getProjectRoot, moduleExtension } from "../cli/roots.ts";
+import type { RuleLoopsWorkerData } from "./rule-loops-worker.ts";
+import { getFunctionsFolder } from "./sources.ts";
+
+/** For how long code of a rule may run without a pause, in milliseconds: the time limit of a rule's function. */
+const loopLimit = 10_000;
+
+/**
+ * Watches whether code of the project's rules, or of the catalogues of these rules, blocks this thread for longer than a
+ * function may run, as an endless loop does. Such code is ended, and `handleEnd` gets a sentence about it; promises that
+ * wait for its result are never settled. Without `handleEnd`, the process prints an EndedTest and is killed. The watch
+ * goes on, and keeps the process alive, until `stop` is called. `setRunning` names the test that runs.
+ */
+export const watchForLoops = (
+  rules: readonly { folder: string }[],
+  handleEnd?: (sentence: string) => void,
+): { stop(): void; setRunning(path: readonly string[]): void } => {
+  const workerData: RuleLoopsWorkerData = {
+    beat: new Int32Array(new SharedArrayBuffer(4)),
+    milliseconds: loopLimit,
+    folders: [...new Set([getFunctionsFolder(), ...rules.map(({ folder }) => join(dirname(folder), sep))])],
+    root: getProjectRoot(),
+    kills: handleEnd === undefined,
+  };
+  const timer = setInterval(() => Atomics.add(workerData.beat, 0, 1), 100);
+  const file = new URL(`./rule-loops-worker${moduleExtension}`, import.meta.url);
+  const worker = new Worker(file, { name: "rule-loops", workerData, env: {}, execArgv: [] });
+  if (handleEnd) worker.on("message", handleEnd);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      void worker.terminate();
+    },
+    setRunning: (path) => worker.postMessage(path),
+  };
+};
