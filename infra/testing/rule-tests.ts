@@ -3,10 +3,12 @@ import { randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, it } from "node:test";
+import { after, describe, it as nodeIt } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { hasSchemas } from "#lib/admission-policies/merge/schemas.ts";
 import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
+import { rejectWhenLate } from "#lib/core/deadline.ts";
 import { createEndpoint } from "#lib/core/endpoint.ts";
 import type { RuleDecision } from "#lib/core/evaluation.ts";
 import { freezeDeep, isMap, toMap } from "#lib/json.ts";
@@ -28,6 +30,8 @@ import {
   readCases,
 } from "../catalogue/cases.ts";
 import { type CatalogueRule, describeUseOfDefaultOnPlugin } from "../catalogue/registry.ts";
+import { watchForLoops } from "../catalogue/rule-loops.ts";
+import type { EndedTest } from "../catalogue/rule-loops-worker.ts";
 import { type FixSuggestion, suggestFix } from "../check/evaluation/suggestions.ts";
 import { parseYamlDocument, unlimitedAliases } from "../cli/yaml-document.ts";
 import { readAllRules } from "../project/project-rules.ts";
@@ -58,6 +62,20 @@ type CaseReview = ReturnType<typeof buildCaseReview>;
 
 /** The outcome of a rule that does nothing. */
 const idle: RuleDecision["outcome"] = { allowed: true, warnings: [], audit: {} };
+
+const watch = watchForLoops(catalogue);
+let running: readonly string[] = [];
+let isFinished = false;
+after(() => {
+  isFinished = true;
+  watch.stop();
+});
+process.on("exit", () => {
+  if (isFinished) return;
+  const ended: EndedTest = { path: running, sentence: "code of the rule ended the process, as process.exit does" };
+  process.stderr.write(`${JSON.stringify(ended)}\n`);
+  process.exitCode = 1;
+});
 
 for (const { name, sentence } of broken.filter(isChosen)) describe(name, () => it("loads", () => fail(sentence)));
 
@@ -103,11 +121,43 @@ async function readSettingsCases({ folder, place }: CatalogueRule): Promise<{ se
   return value as { settings: object; refused?: string }[];
 }
 
-/** Fails with these lines. The error has no stack, because a stack would show only this file. */
+/** Declares a test. A rejected promise that the rule doesn't await makes it fail, too. */
+function it(name: string, run: () => unknown): void {
+  nodeIt(name, async ({ fullName }) => {
+    running = fullName.split(" > ");
+    watch.setRunning(running);
+    await run();
+    // Node.js reports unhandled rejections before it runs immediates.
+    await setImmediate();
+  });
+}
+
+/** The time limit of one evaluation, in milliseconds: that of a function, and as much again for a slow machine. */
+const evaluationLimit = 20_000;
+
+/** The rules of which an evaluation was late. Their other evaluations get less time, so that the tests end soon. */
+const lateRules = new Set<string | undefined>();
+
+/** Fails if the evaluation of a rule takes too long. */
+function limitTime<T>(evaluation: Promise<T>): Promise<T> {
+  const [rule] = running;
+  const milliseconds = lateRules.has(rule) ? 2000 : evaluationLimit;
+  return rejectWhenLate(evaluation, milliseconds, () => {
+    lateRules.add(rule);
+    return createPlainError(`the rule did not answer within ${milliseconds / 1000} seconds`);
+  });
+}
+
+/** Fails with these lines. */
 function fail(...lines: string[]): never {
-  const error = new Error(lines.join("\n"));
+  throw createPlainError(lines.join("\n"));
+}
+
+/** Returns an error without a stack, because a stack would show only this file. */
+function createPlainError(message: string): Error {
+  const error = new Error(message);
   error.stack = error.message;
-  throw error;
+  return error;
 }
 
 /** Tests the properties that every rule must have. */
@@ -158,7 +208,7 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
         for (const before of [[], objects.map(toBare), objects.map(toOther)]) {
           const capabilities = buildChangedCapabilities(ruleCase.needs ?? {}, { ...needs, objects: before });
           const review = freezeReview(buildReview(listed, structuredClone(ruleCase)));
-          assert.deepEqual(await evaluateCase(listed, ruleCase, review, capabilities), decided, ruleCase.name);
+          assert.deepEqual(await evaluateInTime(listed, ruleCase, review, capabilities), decided, ruleCase.name);
         }
       }
     });
@@ -184,7 +234,7 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
               ),
           };
         };
-        await evaluateCase(listed, ruleCase, review, { ...capabilities, ledger, create: write, updateStatus: write });
+        await evaluateInTime(listed, ruleCase, review, { ...capabilities, ledger, create: write, updateStatus: write });
       }
     });
   else
@@ -201,7 +251,7 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
     for (const ruleCase of cases)
       for (const odd of buildOddCases(ruleCase)) {
         const review = buildReview(listed, odd);
-        const { outcome } = await evaluateCase(listed, odd, review).catch((error: Error) => {
+        const { outcome } = await evaluateInTime(listed, odd, review).catch((error: Error) => {
           // A policy may be written so that a missing field is an error.
           const isOfPolicy = listed.name.startsWith("policy-") && !(error instanceof TypeError);
           if (!isOfPolicy && !isUnanswered(error)) throw new Error(`${odd.name}: ${error.message}`, { cause: error });
@@ -219,7 +269,7 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
       { publicKeys: "", openCapabilities: createUnconnectedCapabilities, writeLogLine: () => {} },
     );
     const evaluate = (event: CaseReview, request: unknown) =>
-      evaluateReview({ ...event, review: { ...event.review, request } });
+      limitTime(evaluateReview({ ...event, review: { ...event.review, request } }));
     const forged: (WrongType & { ruleCase: Case; event: CaseReview })[] = [];
     for (const ruleCase of cases) {
       // In a custom resource, only the types of metadata are known.
@@ -293,7 +343,7 @@ function testCommonProperties(listed: CatalogueRule, cases: Case[]) {
     const assertIdleIfSkipped = async (ruleCase: Case) => {
       const review = buildReview(listed, ruleCase);
       if (isCalled(ruleCase, review)) return;
-      const { outcome } = await evaluateCase(listed, ruleCase, review);
+      const { outcome } = await evaluateInTime(listed, ruleCase, review);
       assert.deepEqual(
         { ...idle, ...outcome },
         idle,
@@ -339,7 +389,11 @@ async function assertForGenerated(
 
 /** Returns the decision on a case. The input is frozen: a rule that changes its input throws an error. */
 async function evaluateFrozen(listed: CatalogueRule, ruleCase: Case): Promise<RuleDecision> {
-  return evaluateCase(listed, ruleCase, freezeReview(buildReview(listed, structuredClone(ruleCase))));
+  return evaluateInTime(listed, ruleCase, freezeReview(buildReview(listed, structuredClone(ruleCase))));
+}
+
+function evaluateInTime(...call: Parameters<typeof evaluateCase>): Promise<RuleDecision> {
+  return limitTime(evaluateCase(...call));
 }
 
 /** Returns the suggestion for a refused case. The input is frozen. A capability that writes or sends fails the test. */
@@ -359,7 +413,7 @@ async function findSuggestion(listed: CatalogueRule, ruleCase: Case): Promise<Fi
   const now = new Date(ruleCase.now ?? "2026-01-01T00:00:00Z");
   const { kubernetes, variant } = ruleCase;
   const context = { name: listed.name, settings: freezeReview(settings), kubernetes, variant, now, capabilities };
-  return suggestFix(rule, getCasePhase(ruleCase), request, context);
+  return limitTime(suggestFix(rule, getCasePhase(ruleCase), request, context));
 }
 
 /** Fails if a suggestion has several lines or a full stop, or if the rule refuses the edited object. */

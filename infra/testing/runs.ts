@@ -6,6 +6,7 @@ import { stripVTControlCharacters } from "node:util";
 import { toMap } from "#lib/json.ts";
 import { readCaseLineNumbers, readCases } from "../catalogue/cases.ts";
 import type { CatalogueRule } from "../catalogue/registry.ts";
+import type { EndedTest } from "../catalogue/rule-loops-worker.ts";
 import { formatRuleMistake } from "../catalogue/rule-source.ts";
 import { projectSourceName, type RuleFolder } from "../catalogue/sources.ts";
 import { writeNote } from "../cli/command.ts";
@@ -50,11 +51,16 @@ export async function* runTests(
   delete process.env.NODE_TEST_CONTEXT;
   const files = [sharedTests, ...testFiles];
   const open = new Map<string, string[]>();
+  let errorOutput = "";
   for await (const { type, data } of run({ files, cwd: getProjectRoot(), concurrency: true })) {
+    // The last line may be an EndedTest.
+    if (type === "test:stderr") errorOutput = (errorOutput + data.message).slice(-1000);
     if (type !== "test:start" && type !== "test:pass" && type !== "test:fail") continue;
     const { file = "", line, nesting, name } = data;
-    const path = [...(open.get(file) ?? []).slice(0, nesting), name];
-    open.set(file, path);
+    // If code of a rule ends the process of the shared tests, Node.js reports a failure of the file, not of the test.
+    const ended = type === "test:fail" && nesting === 0 ? parseEndedTest(errorOutput) : undefined;
+    const path = ended?.path ?? [...(open.get(file) ?? []).slice(0, nesting), name];
+    open.set(file, [...path]);
     if (type === "test:start") continue;
     const failure = type === "test:fail" ? data.details.error : undefined;
     const isSuite = data.details.type === "suite";
@@ -64,12 +70,13 @@ export async function* runTests(
     const isShared = basename(file) === basename(sharedTests);
     const isOfFile = ({ name, folder }: RuleFolder) =>
       isShared && path.length > 1 ? name === path[0] : file.startsWith(join(folder, sep));
+    const testName = path.at(-1);
     const brokenRule = brokenRules.find(isOfFile);
     const ruleFolder = brokenRule ?? chosen.find(isOfFile);
     const rule = ruleFolder?.name;
     const title = (isShared && rule !== undefined ? path.slice(1) : path).join(": ");
     const cases = isShared && rule !== undefined && path.length === 2 ? (casePlaces.get(rule) ?? []) : [];
-    const index = cases.findIndex((testCase) => testCase.name === name);
+    const index = cases.findIndex((testCase) => testCase.name === testName);
     const [found] = index < 0 ? [] : cases.splice(index, 1);
     // A failure of a shared test is a fault of the rule, so its place is in the rule's folder.
     let place: { file: string; line?: number } = { file: relative(getProjectRoot(), file).split(sep).join("/") };
@@ -87,8 +94,11 @@ export async function* runTests(
       ...place,
       name: title,
       result: failure === undefined ? toResult(data.skip) : failedResult,
-      because:
-        failure === undefined ? skipReason : describeFailure(failure, [place.file, place.line].join(":"), ruleFolder),
+      because: ended
+        ? [ended.sentence, "the tests after it did not run"]
+        : failure === undefined
+          ? skipReason
+          : describeFailure(failure, [place.file, place.line].join(":"), ruleFolder),
     };
   }
   for (const rule of checks.keys()) yield* removeChecks(rule);
@@ -123,6 +133,11 @@ const testedFiles: Readonly<Record<string, string>> = {
   "has a README in the common order": "README.md",
 };
 
+const parseEndedTest = (output: string): EndedTest | undefined => {
+  const line = output.split("\n").findLast((text) => text.startsWith('{"path":['));
+  return line === undefined ? undefined : JSON.parse(line);
+};
+
 const toResult = (skip: string | boolean | undefined) => (skip === undefined ? "passed" : "skipped");
 
 const readCasePlaces = async (listed: CatalogueRule): Promise<{ name: string; line: number }[]> => {
@@ -132,14 +147,15 @@ const readCasePlaces = async (listed: CatalogueRule): Promise<{ name: string; li
 
 /** Returns a failure's message without its place. Adds the first line of the stack that is in the rule's folder. */
 const describeFailure = (failure: unknown, place: string, ruleFolder: RuleFolder | undefined): string[] => {
-  const { cause } = toMap(failure);
+  const { cause, failureType } = toMap(failure);
   const error = cause ?? failure;
+  const what = failureType === "unhandledRejection" ? ["a promise that is not awaited was rejected:"] : [];
   const text = stripVTControlCharacters(String(toMap(error).message ?? error)).trimEnd();
   const allLines = text.split("\n");
   // The first line may be only the place, such as `functions/my-rule/rule.test.ts:12`.
   const lines = allLines[0] === place ? allLines.slice(1) : allLines;
   const frame = ruleFolder && findFrame(String(toMap(error).stack ?? ""), ruleFolder);
-  return [...lines, ...(frame === undefined || frame === place ? [] : [`at ${frame}`])];
+  return [...what, ...lines, ...(frame === undefined || frame === place ? [] : [`at ${frame}`])];
 };
 
 /** Returns the first place in a stack that is in a rule's folder, such as `functions/my-rule/rule.ts:12`. */
