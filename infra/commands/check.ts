@@ -1,6 +1,8 @@
 import { setFlagsFromString } from "node:v8";
 import { oldestKubernetes } from "#lib/since.ts";
 import type { BrokenRule } from "../catalogue/registry.ts";
+import { watchForLoops } from "../catalogue/rule-loops.ts";
+import { posternCatalogue } from "../catalogue/sources.ts";
 import type { ObjectEvaluation } from "../check/evaluation/object-evaluation.ts";
 import { restrictClusterToRules } from "../check/evaluation/rule-webhooks.ts";
 import type { ManifestFix } from "../check/fixes/fix.ts";
@@ -186,6 +188,8 @@ export default {
       () => isWatched && clearLine(),
     );
     const forget = catchSignals(stop);
+    const ownRules = catalogue.filter(({ source }) => source !== posternCatalogue);
+    const watch = ownRules.length === 0 ? undefined : watchForLoops(ownRules, endCheck);
     if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
       writeNote(
         `cluster ${name} does not serve reports; kubectl apply accepts them once the cluster has the CRDs of ${policyReportGroupsHelp}`,
@@ -214,6 +218,7 @@ export default {
       throw error;
     } finally {
       forget();
+      watch?.stop();
     }
     await fixing?.writeFixes(fixes);
     if ((summary.newlyDenied ?? summary.denied) > 0) return 1;
@@ -276,6 +281,12 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
     throw new Complaint(
       "name files or folders of manifests, or a cluster: postern check PATH…, or postern check --live; the path - is standard input",
     );
+};
+
+/** Ends the process after code of a rule was ended: the object that it evaluated has no result. */
+const endCheck = (sentence: string): void => {
+  writeNote(sentence);
+  process.exit(3);
 };
 
 /**
