@@ -72,7 +72,8 @@ const endCodeOfRule = () => {
     if (sentence !== undefined) session.post("Runtime.terminateExecution");
     session.post("Debugger.resume", () => {
       session.disconnect();
-      if (sentence !== undefined) parentPort?.postMessage(sentence);
+      // The main thread closes the session a moment later. If it ended before, Node.js would print a line about that.
+      if (sentence !== undefined) setTimeout(() => parentPort?.postMessage(sentence), 100);
     });
   });
   session.post("Debugger.enable");
