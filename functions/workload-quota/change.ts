@@ -18,7 +18,7 @@ export interface Change {
    * False for a request that must not add an object to the ledger, such as the update of a Pod by its controller: the
    * object is then counted only if it already has a reservation.
    */
-  mayAddReservation: boolean;
+  mayReserve: boolean;
   /** True if an object of a counted kind controls the object. */
   isOwned: boolean;
 }
@@ -48,7 +48,7 @@ export const findChange = async (
     // An object that is counted with its owner has no reservation to release.
     return owner && !owner.kind.includesOwnedOnlyIf
       ? undefined
-      : { measure: nothing, grows: false, mayAddReservation: false, isOwned: false };
+      : { measure: nothing, grows: false, mayReserve: false, isOwned: false };
   }
 
   let [after, before]: [unknown, unknown] = [object, request.operation === "UPDATE" ? oldObject : null];
@@ -70,7 +70,7 @@ export const findChange = async (
   const isByController = includesUser(controllers, request.userInfo);
   if (owner && isByController && !wasOwned) {
     // A controller adopts an existing object: from now on, it is counted with its owner, and uses nothing by itself.
-    if (before) return { measure: nothing, grows: false, mayAddReservation: false, isOwned };
+    if (before) return { measure: nothing, grows: false, mayReserve: false, isOwned };
     // A controller creates an object: it is counted with its owner, unless `includesOwnedOnlyIf` says otherwise.
     const { group, resource, includesOwnedOnlyIf } = owner.kind;
     const ownerObject =
@@ -89,5 +89,5 @@ export const findChange = async (
   const grows = isMore(measure, oldMeasure) || (isOwned && !wasOwned);
   if (!grows && !isMore(oldMeasure, measure)) return undefined;
   // A controller's update of an object that it owned before is no reason to count the object separately from its owner.
-  return { measure, grows, mayAddReservation: !(isOwned && wasOwned && isByController), isOwned };
+  return { measure, grows, mayReserve: !(isOwned && wasOwned && isByController), isOwned };
 };

@@ -8,10 +8,10 @@ export interface PodGroup {
    * The paths to numbers whose product is the number of Pods: for a JobSet, the number of Jobs and their parallelism.
    * An absent number counts as 1, and so does an empty list.
    */
-  countFactors: readonly string[];
-  /** The path to a lower bound of the first number of `countFactors`, such as `minReplicas` for replicas. */
+  factors: readonly string[];
+  /** The path to a lower bound of the first number of `factors`, such as `minReplicas` for replicas. */
   minimum?: string;
-  /** The path to an upper bound of the last number of `countFactors`, such as a Job's `completions` for parallelism. */
+  /** The path to an upper bound of the last number of `factors`, such as a Job's `completions` for parallelism. */
   maximum?: string;
 }
 
@@ -27,7 +27,7 @@ export interface CountedKind {
   resource: string;
   kind: string;
   /** The parts of the object that make Pods, such as the head and the workers of a Ray cluster. */
-  podGroups: readonly PodGroup[];
+  pods: readonly PodGroup[];
   /** True if an object without a Pod template is valid. Such an object makes no Pods. */
   mayHaveNoTemplate?: true;
   /** The path to the number that the scale subresource sets. */
@@ -48,21 +48,21 @@ const isSuspended: readonly RequiredValue[] = [{ path: "spec.suspend", values: [
 
 /** What Deployments and similar kinds share: one group of equal Pods, whose number the scale subresource sets. */
 const replicated = {
-  podGroups: [{ template: "spec.template", countFactors: ["spec.replicas"] }],
+  pods: [{ template: "spec.template", factors: ["spec.replicas"] }],
   scale: "spec.replicas",
 };
 
 /** Returns the group of Pods of a Job whose spec is at a path. `factors`: paths to more factors for their number. */
 const createJobGroup = (spec: string, ...factors: string[]): PodGroup => ({
   template: `${spec}.template`,
-  countFactors: [...factors, `${spec}.parallelism`],
+  factors: [...factors, `${spec}.parallelism`],
   maximum: `${spec}.completions`,
 });
 
 /** Returns the members that all jobs of the Training Operator share. `specs` is the field with the replica specs. */
 const createTrainingJob = (specs: string) => ({
   group: "kubeflow.org",
-  podGroups: [{ template: `spec.${specs}.*.template`, countFactors: [`spec.${specs}.*.replicas`] }],
+  pods: [{ template: `spec.${specs}.*.template`, factors: [`spec.${specs}.*.replicas`] }],
   scale: `spec.${specs}.Worker.replicas`,
   suspended: [{ path: "spec.runPolicy.suspend", values: [true] }],
   conditions: ["Succeeded", "Failed"],
@@ -75,10 +75,10 @@ const createTrainingJob = (specs: string) => ({
  * workers with the product of their `replicas` as the number of Pods.
  */
 const createRayGroups = (spec: string): PodGroup[] => [
-  { template: `${spec}.headGroupSpec.template`, countFactors: [] },
+  { template: `${spec}.headGroupSpec.template`, factors: [] },
   {
     template: `${spec}.workerGroupSpecs.*.template`,
-    countFactors: [`${spec}.workerGroupSpecs.*.replicas`, `${spec}.workerGroupSpecs.*.numOfHosts`],
+    factors: [`${spec}.workerGroupSpecs.*.replicas`, `${spec}.workerGroupSpecs.*.numOfHosts`],
     minimum: `${spec}.workerGroupSpecs.*.minReplicas`,
   },
 ];
@@ -96,7 +96,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "",
     resource: "pods",
     kind: "Pod",
-    podGroups: [{ template: "", countFactors: [] }],
+    pods: [{ template: "", factors: [] }],
     phase: { path: "status.phase", ended: ["Succeeded", "Failed"] },
   },
   { group: "", resource: "replicationcontrollers", kind: "ReplicationController", ...replicated },
@@ -107,7 +107,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "batch",
     resource: "jobs",
     kind: "Job",
-    podGroups: [createJobGroup("spec")],
+    pods: [createJobGroup("spec")],
     suspended: isSuspended,
     conditions: ["Complete", "Failed"],
   },
@@ -115,7 +115,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "batch",
     resource: "cronjobs",
     kind: "CronJob",
-    podGroups: [createJobGroup("spec.jobTemplate.spec")],
+    pods: [createJobGroup("spec.jobTemplate.spec")],
     // With another policy, a run may begin while earlier runs have not ended.
     includesOwnedOnlyIf: [{ path: "spec.concurrencyPolicy", values: ["Forbid", "Replace"] }],
   },
@@ -126,21 +126,21 @@ export const countedKinds: readonly CountedKind[] = [
     group: "batch.volcano.sh",
     resource: "jobs",
     kind: "Job",
-    podGroups: [{ template: "spec.tasks.*.template", countFactors: ["spec.tasks.*.replicas"] }],
+    pods: [{ template: "spec.tasks.*.template", factors: ["spec.tasks.*.replicas"] }],
     phase: { path: "status.state.phase", ended: ["Completed", "Failed", "Terminated", "Aborted"] },
   },
   {
     group: "ray.io",
     resource: "rayclusters",
     kind: "RayCluster",
-    podGroups: createRayGroups("spec"),
+    pods: createRayGroups("spec"),
     suspended: isSuspended,
   },
   {
     group: "ray.io",
     resource: "rayjobs",
     kind: "RayJob",
-    podGroups: [...createRayGroups("spec.rayClusterSpec"), { template: "spec.submitterPodTemplate", countFactors: [] }],
+    pods: [...createRayGroups("spec.rayClusterSpec"), { template: "spec.submitterPodTemplate", factors: [] }],
     // A RayJob may use a RayCluster that exists already.
     mayHaveNoTemplate: true,
     suspended: [...isSuspended, ...deletesRayCluster],
@@ -151,12 +151,12 @@ export const countedKinds: readonly CountedKind[] = [
     group: "sparkoperator.k8s.io",
     resource: "sparkapplications",
     kind: "SparkApplication",
-    podGroups: [
-      { template: "spec.driver", notation: "spark", countFactors: [] },
+    pods: [
+      { template: "spec.driver", notation: "spark", factors: [] },
       {
         template: "spec.executor",
         notation: "spark",
-        countFactors: ["spec.executor.instances"],
+        factors: ["spec.executor.instances"],
         minimum: "spec.dynamicAllocation.maxExecutors",
       },
     ],
@@ -167,7 +167,7 @@ export const countedKinds: readonly CountedKind[] = [
     group: "jobset.x-k8s.io",
     resource: "jobsets",
     kind: "JobSet",
-    podGroups: [createJobGroup("spec.replicatedJobs.*.template.spec", "spec.replicatedJobs.*.replicas")],
+    pods: [createJobGroup("spec.replicatedJobs.*.template.spec", "spec.replicatedJobs.*.replicas")],
     suspended: isSuspended,
     conditions: ["Completed", "Failed"],
   },

@@ -47,7 +47,7 @@ export const measureWorkload = async (
   const requests: QuantityByResource[] = [];
   const limits: QuantityByResource[] = [];
   let templates = 0;
-  for (const group of kind.podGroups) {
+  for (const group of kind.pods) {
     const { template, notation } = group;
     const listPath = template.slice(0, template.lastIndexOf("*") + 1);
     for (const keys of listWildcardKeys(object, listPath)) {
@@ -73,8 +73,8 @@ export const measureWorkload = async (
   // An empty list of templates is valid, such as `tasks: []` in a Volcano job. A missing list is not valid.
   const hasTemplateList = ({ template }: PodGroup) =>
     template.includes("*") && getValue(object, template.replace(/\.?\*.*/, "")) !== undefined;
-  if (templates === 0 && !kind.mayHaveNoTemplate && !kind.podGroups.some(hasTemplateList))
-    return `${kind.podGroups.map(({ template }) => template).join(" or ")} must be a Pod template`;
+  if (templates === 0 && !kind.mayHaveNoTemplate && !kind.pods.some(hasTemplateList))
+    return `${kind.pods.map(({ template }) => template).join(" or ")} must be a Pod template`;
   return { countName, pods, requests: sumAmounts(requests), limits: sumAmounts(limits) };
 };
 
@@ -99,13 +99,13 @@ export const hasEnded = (object: unknown, { phase, conditions = [], endsOnlyIf =
       .some(({ type, status }) => status === "True" && conditions.some((condition) => condition === type)));
 
 /**
- * Returns the number of Pods of a group: the product of its `countFactors`; or a sentence about an invalid number.
+ * Returns the number of Pods of a group: the product of its `factors`; or a sentence about an invalid number.
  * `minimum` bounds the first number: a Ray worker group has at least `minReplicas` × `numOfHosts` Pods. `maximum`
  * bounds the last: each of a JobSet's Jobs has at most `completions` Pods.
  */
 const countPods = (
   object: unknown,
-  { countFactors, minimum, maximum }: PodGroup,
+  { factors, minimum, maximum }: PodGroup,
   keys: readonly (string | number)[],
 ): bigint | string => {
   let pods = 1n;
@@ -113,12 +113,12 @@ const countPods = (
     const bound = path === undefined ? undefined : lookUp(object, fillPath(path, keys))?.value;
     return isReplicaCount(bound) ? bound : undefined;
   };
-  for (const [index, path] of countFactors.entries()) {
+  for (const [index, path] of factors.entries()) {
     const place = fillPath(path, keys);
     const value = lookUp(object, place)?.value ?? 1;
     if (!isReplicaCount(value))
       return `${place.join(".")} must be a whole number from 0 to 2147483647, not ${JSON.stringify(value)}`;
-    const [isFirst, isLast] = [index === 0, index === countFactors.length - 1];
+    const [isFirst, isLast] = [index === 0, index === factors.length - 1];
     const raised = isFirst ? Math.max(value, getBound(minimum) ?? 0) : value;
     pods *= BigInt(isLast ? Math.min(raised, getBound(maximum) ?? raised) : raised);
   }

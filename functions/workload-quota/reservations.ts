@@ -237,7 +237,7 @@ export interface Charge {
   /** True if an object of a counted kind controls the object. */
   isOwned: boolean;
   /** If false, the object is charged only if it already has a reservation. */
-  mayAddReservation: boolean;
+  mayReserve: boolean;
 }
 
 /** A charge that exceeds a limit of a quota. */
@@ -261,11 +261,11 @@ export interface Excess {
  */
 export const charge = (
   ledgered: Ledgered,
-  { quota, place, measure, version, isOwned, mayAddReservation }: Charge,
+  { quota, place, measure, version, isOwned, mayReserve }: Charge,
   now: number,
 ): Excess | undefined => {
   const before = getReservation(ledgered, place);
-  if (!before && !mayAddReservation) return undefined;
+  if (!before && !mayReserve) return undefined;
   const limits = recordHard(ledgered, place.quotaKey, quota.hard, now);
   const quotaValue = ledgered.get(place.quotaKey) ?? {};
   const largest = new Map(Object.keys(before?.used ?? {}).map((name) => [name, get(before?.used, name)]));

@@ -102,8 +102,8 @@ export default rule({
       return "the namespace, name and version of a counted object must have at most 253 small letters, digits, hyphens and dots";
     const key = [group, resource, namespace, name].join("/");
     const parts = quotas.map((quota) => {
-      const mayAddReservation = change.mayAddReservation && countsUser(quota, request.userInfo);
-      return { ...change, quota, place: locate(quota.name, cluster, key), version, mayAddReservation };
+      const mayReserve = change.mayReserve && countsUser(quota, request.userInfo);
+      return { ...change, quota, place: locate(quota.name, cluster, key), version, mayReserve };
     });
 
     /** Writes sightings into the ledger, and charges or releases the object unless the charge exceeds a quota. */

@@ -53,8 +53,8 @@ export const listCountedKinds = ({ kinds }: WorkloadQuotaSettings): CountedKind[
   const added = kinds.map(({ group, resource, kind, template, replicas }): CountedKind => {
     // With `*`, each element of a list has its own number of replicas, and the scale subresource can't set them.
     const isScalable = replicas !== undefined && !replicas.includes("*");
-    const podGroups = [{ template, countFactors: replicas === undefined ? [] : [replicas] }];
-    return { group, resource, kind, podGroups, ...(isScalable && { scale: replicas }) };
+    const pods = [{ template, factors: replicas === undefined ? [] : [replicas] }];
+    return { group, resource, kind, pods, ...(isScalable && { scale: replicas }) };
   });
   const isReplaced = (builtIn: CountedKind) =>
     added.some(({ group, resource }) => group === builtIn.group && resource === builtIn.resource);
