@@ -27,9 +27,9 @@ const isPaused = () => source !== reviews;
 /** The list items by the ids of their reviews. Only rows on the screen, and a few around them, have an item. */
 const elements = new Map<string, HTMLLIElement>();
 
-/** Reports whether a review contains all words of the filter. */
-const matchesFilter = ({ id: _, at, milliseconds, members = {}, ...texts }: ReviewRow): boolean => {
-  const text = [...Object.values(texts), ...Object.keys(members)].join(" ").toLowerCase();
+/** Reports whether a review has all words of the filter, in its texts or in the names of a group's called rules. */
+const matchesFilter = ({ id: _, at, milliseconds, members: verdictsByRule = {}, ...texts }: ReviewRow): boolean => {
+  const text = [...Object.values(texts), ...Object.keys(verdictsByRule)].join(" ").toLowerCase();
   const words = filter.value.toLowerCase().split(/\s+/);
   return words.every((word) => text.includes(word));
 };

@@ -7,7 +7,8 @@ export const countReviews = (rows: readonly ReviewRow[]) => {
   const times = rows.map(({ milliseconds }) => milliseconds).sort((left, right) => left - right);
   return {
     calls: rows.length,
-    denials: rows.filter(({ verdict }) => verdict.endsWith("denied")).length,
+    // In the modes warn and audit, a rule doesn't deny a request, and the verdict is "would be denied".
+    denials: rows.filter(({ verdict }) => verdict === "denied" || verdict === "would be denied").length,
     percentiles: [0.5, 0.95, 0.99].map((fraction) => times[Math.ceil(fraction * times.length) - 1] ?? null),
   };
 };

@@ -4,7 +4,7 @@ import { createMarkdown } from "./markdown.ts";
 import { countReviews, createPlots } from "./plots.ts";
 import { findReviews, setPageUpdate } from "./store.ts";
 
-const countedReviews = "Counted while a page is open; denials also in modes warn and audit.";
+const countedReviews = "Counted while a page is open. Denials include those that modes warn and audit only report.";
 const formatMilliseconds = (value: number | null = null) => (value === null ? "–" : value.toFixed(1));
 /** Returns the mode that all clusters have, or else a text such as "dev: warn, prod: enforce". */
 const formatModes = (modes: Record<string, string>) => {
