@@ -139,7 +139,8 @@ const parseCommandArguments = (name: string, command: Command, args: string[]): 
   try {
     return parseArguments(args, command);
   } catch (error) {
-    throw new Complaint(`${name}: ${describeParseError(error, command)}${name} --help lists the options`);
+    const errorWithSeparator = describeParseError(error, command); // ends with "; " or "? "
+    throw new Complaint(`${name}: ${errorWithSeparator}${name} --help lists the options`);
   }
 };
 

@@ -112,7 +112,7 @@ const decideAboutOffPlugin = (
   };
 };
 
-/** Returns what becomes of a plugin that is on in the source: a rule, the target's own plugin, or nothing. */
+/** Returns what replaces a plugin that was on: a rule, the target's plugin, nothing, or "open": the user decides. */
 const decideAboutOnPlugin = (
   plugin: string,
   source: ImportSource,
@@ -187,7 +187,7 @@ const readSettings = (plugin: string, rule: Rule, { flags, configurations }: Imp
   if (value !== undefined && value !== null && !isMap(value)) complain([{ path: [], sentence: "must be a map" }]);
   if (plugin === "PodSecurity" && isMap(value)) complain(findTypeMistakes(value));
   const { staticManifestsDir, ...settings } = toMap(value);
-  // A rule for policies reads the same folder of manifests, by its setting `policies`.
+  // If the rule has the setting `policies`, this replaces the plugin's staticManifestsDir, a folder of policies.
   const hasPolicyFolder = typeof staticManifestsDir === "string" && "policies" in (rule.settings ?? {});
   if (hasPolicyFolder) return { ...settings, policies: [movePath(staticManifestsDir, folder)] };
   // Changes the paths of kubeconfig files. The keys of `kubeconfigs` are paths of settings, such as `a.b`.

@@ -114,7 +114,7 @@ const findCommands = (document: YamlDocument): FoundCommand[] => {
 const listKubeadmFlags = ({ value, complain }: YamlDocument): string[] => {
   const { apiVersion, apiServer } = toMap(value);
   const { extraArgs = [] } = toMap(apiServer);
-  // Before v1beta1, the flags were in another field.
+  // All versions since v1beta1 have the flags in `apiServer`. The message names only those that kubeadm still reads.
   if (!/^kubeadm\.k8s\.io\/v\d+(beta\d+)?$/.test(toWord(apiVersion))) {
     const sentence = `must be kubeadm.k8s.io/v1beta3 or v1beta4, not "${truncateText(toWord(apiVersion), 64)}"`;
     complain([{ path: ["apiVersion"], sentence }]);

@@ -24,14 +24,14 @@ export interface AdmissionFlags {
   unreachableSeconds?: number;
 }
 
-const onlyFlag = "admission-control";
+const completeListFlag = "admission-control"; // an old flag, which lists all plugins that are on
 const enableFlag = "enable-admission-plugins";
 const disableFlag = "disable-admission-plugins";
 const gatesFlag = "feature-gates";
 const configFileFlag = "admission-control-config-file";
 const notReadyFlag = "default-not-ready-toleration-seconds";
 const unreachableFlag = "default-unreachable-toleration-seconds";
-const flagNames = [onlyFlag, enableFlag, disableFlag, gatesFlag, configFileFlag, notReadyFlag, unreachableFlag];
+const flagNames = [completeListFlag, enableFlag, disableFlag, gatesFlag, configFileFlag, notReadyFlag, unreachableFlag];
 
 /**
  * Matches a flag of `flagNames` with its value, such as `--feature-gates=A=true` or `"--feature-gates", "A=true"`. The
@@ -74,9 +74,9 @@ export const parseAdmissionFlags = (text: string, where: string): AdmissionFlags
     if (value === undefined || /^-?\d{1,15}$/.test(value)) return value === undefined ? undefined : Number(value);
     throw new Complaint(`--${name} must be a whole number of seconds, not "${truncateText(value, 64)}"`);
   };
-  const [only, on, off] = [readPlugins(onlyFlag), readPlugins(enableFlag), readPlugins(disableFlag)];
+  const [only, on, off] = [readPlugins(completeListFlag), readPlugins(enableFlag), readPlugins(disableFlag)];
   if (only && (on || off))
-    throw new Complaint(`--${onlyFlag} can't be combined with --${enableFlag} and --${disableFlag}`);
+    throw new Complaint(`--${completeListFlag} can't be combined with --${enableFlag} and --${disableFlag}`);
   const conflicting = on?.find((plugin) => off?.includes(plugin));
   if (conflicting !== undefined) throw new Complaint(`--${enableFlag} and --${disableFlag} both name ${conflicting}`);
   const [file, notReadySeconds, unreachableSeconds] = [

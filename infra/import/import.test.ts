@@ -23,10 +23,10 @@ interface Row {
   /** The plugins about which the user has nothing to do. */
   nothing?: string[];
   /**
-   * The plugins that were off but are on in the target. The flag --admission-control turns most plugins off: a row with
-   * this flag may leave out `staysOn`, and these plugins are then not compared.
+   * The plugins that were off, but can't be turned off in the target. The flag --admission-control turns most plugins
+   * off: a row with this flag may leave out `alwaysOn`, and these plugins are then not compared.
    */
-  staysOn?: string[];
+  alwaysOn?: string[];
   /** The reasons of plugins whose work is left to the user. */
   open?: Record<string, string>;
   /** The error message instead. */
@@ -65,10 +65,10 @@ describe("postern import apiserver", () => {
       const { plugins } = JSON.parse((await runImport(row, "-o", "json")).stdout);
       const list = (wanted: string) =>
         plugins.flatMap(({ plugin, outcome }: Record<string, string>) => (outcome === wanted ? [plugin] : []));
-      const isPartial = row.staysOn === undefined && /admission[-_]control=/.test(row.flags ?? "");
+      const isPartial = row.alwaysOn === undefined && /admission[-_]control=/.test(row.flags ?? "");
       const expected = { present: row.present ?? [], nothing: row.nothing ?? [] };
       assert.deepEqual({ present: list("target"), nothing: list("nothing") }, expected);
-      if (!isPartial) assert.deepEqual(list("stays-on"), row.staysOn ?? []);
+      if (!isPartial) assert.deepEqual(list("stays-on"), row.alwaysOn ?? []);
       const left = Object.entries(open).map(([plugin, reason]) => `${plugin}: ${reason}\n`);
       assert.deepEqual({ code, stderr }, { code: left.length > 0 ? 3 : 0, stderr: left.join("") });
     });
