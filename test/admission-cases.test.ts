@@ -121,7 +121,7 @@ describe("postern test of admission policies", () => {
     [
       "a phase for which there are no policies",
       twoCases.replace("validate:", "mutate:"),
-      '2 "admits one" has mutate, but no rule that reads such policies mutates',
+      '2 "admits one" has mutate, but no rule for the tested policies has that phase',
     ],
   ] as const)
     it(`postern test names the line of ${name}`, async () =>

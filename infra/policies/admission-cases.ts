@@ -35,7 +35,7 @@ export interface TestedAdmissionPolicies {
    */
   buildPolicySetting(ruleCase: Case, objectsOfCase: readonly KubernetesObject[]): PolicyObject[];
   /** Returns why the case's minor version of Kubernetes refuses one of its policies; undefined if it accepts all. */
-  findMinorFault(ruleCase: Case): string | undefined;
+  findVersionFault(ruleCase: Case): string | undefined;
 }
 
 /** Prepares the policies in files for cases. `listed` is the rule that evaluates policies of this kind. */
@@ -65,7 +65,7 @@ export const createTestedPolicies = (
         ...unbound.flatMap((policy) => buildBindings(policy, objectsOfCase)),
       ];
     },
-    findMinorFault: (ruleCase) => {
+    findVersionFault: (ruleCase) => {
       const found = compile(ruleCase.kubernetes).faults.find(({ policy }) => isSelected(policy, ruleCase));
       return found && `Kubernetes ${ruleCase.kubernetes} refuses ${formatPolicyName(found.policy)}: ${found.error}`;
     },

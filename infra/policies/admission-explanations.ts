@@ -128,15 +128,15 @@ const describeSelector = ({ matchLabels = {}, matchExpressions = [] }: ParamRef[
 /** Returns warnings about a policy, such as a missing binding. */
 const warnOfPolicy = (manifest: Manifest, policy: AnyPolicy, files: AdmissionPolicies): string[] => {
   const warn = (path: FieldPath, sentence: string) => `${formatFieldPosition(manifest, path)} ${sentence}`;
-  // The rule that evaluates a policy gets the policy and custom kinds in one setting. It reports a missing custom kind:
-  // "must have the CustomResourceDefinition geese.example.com among its policies: …".
+  // The rule that evaluates the policy gets it and custom kinds in the setting `policies`. Only a mutating policy can
+  // have a fault: "must have the CustomResourceDefinition geese.example.com among its policies: …".
   const { rule } = files.policies.find((document) => document.policy === policy)?.rule ?? {};
-  const fault = rule?.checkSettings?.({ ...rule.settings, policies: [...files.customKinds, policy] } as object);
+  const missingKind = rule?.checkSettings?.({ ...rule.settings, policies: [...files.customKinds, policy] } as object);
   return [
     ...(isBound(policy, files) ? [] : [warn([], "no file has a binding of it: without one, it does nothing")]),
     ...warnOfResources(policy.spec.matchConstraints, warn),
-    ...(fault
-      ? [warn(["spec", "mutations"], `spec.mutations: the files ${fault.replace(" among its policies", "")}`)]
+    ...(missingKind
+      ? [warn(["spec", "mutations"], `spec.mutations: the files ${missingKind.replace(" among its policies", "")}`)]
       : []),
   ];
 };

@@ -73,9 +73,9 @@ const listUntested = (policy: AnyPolicy, results: SeenResults) => {
     const field = `spec.mutations[${index}]`;
     const has = (value: boolean) => results.has(toKey(policy, "mutations", index, value));
     if (!has(true)) return [{ path, field, sentence: `${field} changes an object in no case` }];
-    const isConditional = /\s\?\s/.test(String(toMap(jsonPatch ?? applyConfiguration).expression));
-    return isConditional && !has(false)
-      ? [{ path, field, sentence: `${field} leaves an object as it is in no case` }]
+    const hasConditionalOperator = /\s\?\s/.test(String(toMap(jsonPatch ?? applyConfiguration).expression));
+    return hasConditionalOperator && !has(false)
+      ? [{ path, field, sentence: `${field} leaves an object unchanged in no case` }]
       : [];
   });
   return [...conditions, ...mutations];

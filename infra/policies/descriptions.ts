@@ -51,7 +51,7 @@ export const joinWords = (words: string[], last = "and") =>
 
 const quote = (value: unknown) => JSON.stringify(value) ?? "null";
 
-const quoteStart = (value: unknown) => {
+const quoteTruncated = (value: unknown) => {
   const text = quote(value);
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 };
@@ -113,7 +113,7 @@ const describeOverriders = ({ overriders: { template, cue, plaintext = [], origi
   ...plaintext.map(({ op, path, value }) =>
     op === "remove"
       ? `removes ${path}`
-      : `${op === "add" ? "adds" : "replaces"} ${path} with ${quoteStart(value ?? null)}`,
+      : `${op === "add" ? "adds" : "replaces"} ${path} with ${quoteTruncated(value ?? null)}`,
   ),
   ...origin.map(describeOrigin),
 ];
@@ -168,8 +168,8 @@ const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTem
   // An operation `remove` always names the key in its path, never in a value.
   if (operation === "remove") return `removes ${noun} ${key}`;
   if (map.length > 0)
-    return `sets ${noun} ${joinWords(map.map(([key, text]) => `${unescapeJsonPointerStep(key)} to ${quoteStart(text)}`))}`;
-  if (field) return `sets ${noun} ${key} to ${quoteStart(String(value?.[field]))}`;
+    return `sets ${noun} ${joinWords(map.map(([key, text]) => `${unescapeJsonPointerStep(key)} to ${quoteTruncated(text)}`))}`;
+  if (field) return `sets ${noun} ${key} to ${quoteTruncated(String(value?.[field]))}`;
   return `sets ${noun} ${key} to ${valueRef ? describeReference(valueRef) : "nothing"}, where that exists`;
 };
 
@@ -199,13 +199,14 @@ const describeOrigin = (origin: OriginOverrider): string => {
     return `fails, as ${type} can only be replaced`;
   if (type === "resourceOversell") {
     const factors = describeFactors(payload);
-    return `${factors ? `multiplies ${factors}` : "leaves the resources"} of container ${containerIndex}${factors ? "" : " alone"}`;
+    if (!factors) return `leaves the resources of container ${containerIndex} alone`;
+    return `multiplies ${factors} of container ${containerIndex}`;
   }
   if (type === "resourceRequirements")
-    return `sets the resources of container ${containerIndex} to ${quoteStart(payload ?? {})}`;
+    return `sets the resources of container ${containerIndex} to ${quoteTruncated(payload ?? {})}`;
   if (!isMap && type !== "tolerations") {
-    const value = payload ?? unsetValues[type];
-    return value === undefined ? `removes ${type}` : `sets ${type} to ${quoteStart(value)}`;
+    const value = payload ?? valuesIfUnset[type];
+    return value === undefined ? `removes ${type}` : `sets ${type} to ${quoteTruncated(value)}`;
   }
   const members = isMap
     ? joinWords(formatPairs(origin[type]))
@@ -219,8 +220,8 @@ const describeOrigin = (origin: OriginOverrider): string => {
   return members ? `sets ${type} ${members}` : `leaves ${type} alone`;
 };
 
-/** The values that fields get if a policy sets them to nothing. Other fields are removed. */
-const unsetValues: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
+/** The values that these fields get if a policy gives none. Other fields are removed then. */
+const valuesIfUnset: Partial<Record<OriginOverrider["type"], unknown>> = { hostNetwork: false, schedulerName: "" };
 
 /**
  * Describes the factors by which a policy of kinitiras multiplies a container's resources, for instance "requests.cpu
@@ -242,7 +243,7 @@ const describeValidation = ({ template, cue }: ValidatePolicyRule): string[] => 
 
 /**
  * Describes a condition of kinitiras. It compares the value of `dataRef` with `value` or with that of `valueRef`, after
- * the arithmetic in `valueProcess`. A match denies the request, or with the affectMode "allow", doesn't deny it.
+ * the arithmetic in `valueProcess`. If they match, the request is denied; with the affectMode "allow", if they don't.
  */
 const describeCondition = (condition: PolicyCondition): string => {
   const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
@@ -252,7 +253,7 @@ const describeCondition = (condition: PolicyCondition): string => {
   const computed = isComputed ? `${compared} ${valueProcess.operation} ${valueProcess.operationWith}` : compared;
   const data = dataRef ? describeReference(dataRef) : "nothing";
   const comparison = comparisons[condition.cond].replace("…", () => computed);
-  return `denies with ${quoteStart(message)} ${link} ${data} ${comparison}`;
+  return `denies with ${quoteTruncated(message)} ${link} ${data} ${comparison}`;
 };
 
 /** The words for a condition's `cond`. */
@@ -272,9 +273,10 @@ const comparisons: Record<PolicyCondition["cond"], string> = {
 const describeConstant = (constant: PolicyConstant = {}): string => {
   const field = findSetField(constant);
   const value = field && constant[field];
-  const isBare = field === "float" || field === "floatSlice";
-  const listed = Array.isArray(value) ? value.map((item) => (isBare ? item : quote(item))).join(", ") : undefined;
-  return listed ?? (isBare ? String(value) : quoteStart(value));
+  // Policies have floats as texts. They are shown without quotes, as other numbers are.
+  const isFloat = field === "float" || field === "floatSlice";
+  const listed = Array.isArray(value) ? value.map((item) => (isFloat ? item : quote(item))).join(", ") : undefined;
+  return listed ?? (isFloat ? String(value) : quoteTruncated(value));
 };
 
 /** Returns for instance "metadata.name of the object's owner". */

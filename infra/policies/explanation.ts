@@ -23,12 +23,12 @@ interface PolicyExplanation {
   warnings: string[];
 }
 
-/** Reads policies in files and folders. Files of `cases` in folders are left out. Throws if there is no policy. */
+/** Reads policies in files and folders, but not the `caseFiles` (test cases) there. Throws if there is no policy. */
 export const readPolicyManifests = async (
   paths: readonly string[],
-  cases: readonly string[] = [],
+  caseFiles: readonly string[] = [],
 ): Promise<Manifest[]> => {
-  const manifests = await readManifestsStrictly(paths, undefined, cases);
+  const manifests = await readManifestsStrictly(paths, undefined, caseFiles);
   if (manifests.length > 0) return manifests;
   throw new Complaint(`${paths.join(", ")} ${paths.length > 1 ? "contain" : "contains"} no policy`);
 };

@@ -58,7 +58,7 @@ interface PolicyCase {
   line: number;
   rules: RuleWithTestedPolicies[];
   ruleCase: Case;
-  /** What an API server would not read in the objects of a case of admission policies. Then the case fails. */
+  /** Unknown fields and wrong values in the objects of a case of admission policies. The case fails if it has any. */
   mistakes: string[];
 }
 
@@ -70,10 +70,10 @@ export const findRulesForPolicies = (
 ): RuleWithTestedPolicies[] =>
   catalogue.flatMap((listed) => {
     const { name, rule } = listed;
-    const readers = Object.entries(rule.manifests ?? {});
-    const read = readers.map(([key, reader]) => [key, reader(documents)] as const);
+    const readersBySetting = Object.entries(rule.manifests ?? {});
+    const read = readersBySetting.map(([setting, readPolicies]) => [setting, readPolicies(documents)] as const);
     if (read.length === 0 || read.some(([, { faults }]) => faults.length > 0)) return [];
-    const policiesBySetting = Object.fromEntries(read.map(([key, { objects }]) => [key, objects]));
+    const policiesBySetting = Object.fromEntries(read.map(([setting, { objects }]) => [setting, objects]));
     const settings = mergeWithDefaults(setups.get(name)?.settings ?? rule.settings ?? {}, policiesBySetting);
     return [
       {
@@ -120,7 +120,7 @@ export const readPolicyCases = async (
     const found = rules.filter(({ listed }) => listed.phases.includes(phase));
     const admissionRules = found.filter((rule) => rule.admissionPolicies);
     const otherRules = found.filter((rule) => !rule.admissionPolicies);
-    if (found.length === 0) throw complain([phase], `has ${phase}, but no rule that reads such policies ${phase}s`);
+    if (found.length === 0) throw complain([phase], `has ${phase}, but no rule for the tested policies has that phase`);
     // A case's settings are for the first rule that evaluates other policies than admission policies, if there is one.
     const [ruleWithSettings = found[0] as RuleWithTestedPolicies] = otherRules;
     const fault = findCaseSettingsFault(ruleWithSettings, ruleCase.settings);
@@ -195,10 +195,10 @@ export const runPolicyCase = async (
   };
   if (objectMistakes.length > 0) return toResult(objectMistakes);
   try {
-    const minorFault = tested
-      .map(({ findMinorFault }) => findMinorFault(ruleCase))
+    const versionFault = tested
+      .map(({ findVersionFault }) => findVersionFault(ruleCase))
       .find((fault) => fault !== undefined);
-    if (minorFault !== undefined) return toResult([minorFault]);
+    if (versionFault !== undefined) return toResult([versionFault]);
     const filled = tested.length > 0 ? fillCase(ruleCase) : ruleCase;
     const { decision, observations, matches } = await observeCase(ruleCase, tested, () =>
       evaluateInOrder(rules, filled),
@@ -289,7 +289,7 @@ const evaluateWithRule = (
   if (admissionPolicies === undefined) return evaluate(ruleCase);
   const objects = listCaseObjects(ruleCase, admissionPolicies.objects);
   const settings = { policies: admissionPolicies.buildPolicySetting(ruleCase, objects) };
-  // `variant` names a policy, and has selected it in these settings. It must not also select a variant of the rule.
+  // `buildPolicySetting` has used `variant` to select a policy. `variant` must not also select a variant of the rule.
   const { variant: _, ...rest } = ruleCase;
   return evaluate({ ...rest, settings, needs: { ...ruleCase.needs, objects } });
 };
@@ -306,11 +306,13 @@ const buildCaseReview = (listed: CatalogueRule, ruleCase: Case): AdmissionReview
   };
   const resourcePath = ruleCase.resource ?? String(findServedResource(served, object)?.resource);
   const review = buildReview(listed, { ...ruleCase, resource: resourcePath });
-  const { namespace: _, ...request } = review.request;
-  const { resource } = request.resource;
-  const version = joinApiVersion(request.resource);
+  const { namespace: _, ...requestWithoutNamespace } = review.request;
+  const { resource } = review.request.resource;
+  const version = joinApiVersion(review.request.resource);
   const found = Object.hasOwn(served, version) ? served[version]?.find((one) => one.resource === resource) : undefined;
-  return found?.namespaced !== false || resource === "namespaces" ? review : { ...review, request };
+  // The request for a Namespace has a namespace, though a Namespace isn't in one: its own name.
+  const hasNamespace = found?.namespaced !== false || resource === "namespaces";
+  return hasNamespace ? review : { ...review, request: requestWithoutNamespace };
 };
 
 const objectShape: InputShape = {
@@ -366,7 +368,7 @@ const findCaseSettingsFault = (
   const [mistake] = findSettingsMistakes(rule, caseSettings ?? {});
   if (mistake) return `settings.${mistake.path.join(".")} ${mistake.sentence}`;
   const policySetting = settingsWithPolicies.find((name) => Object.hasOwn(caseSettings ?? {}, name));
-  if (policySetting !== undefined) return `can't have settings.${policySetting}: they are those that are tested`;
+  if (policySetting !== undefined) return `can't have settings.${policySetting}: it is set to the tested policies`;
   const fault = rule.checkSettings?.(mergeWithDefaults(rule.settings ?? {}, caseSettings));
   return fault && `can't have these settings: it ${fault}`;
 };
