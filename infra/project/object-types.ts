@@ -79,17 +79,21 @@ const printElement = (schema: ObjectSchema, indent: string): string => {
   return / \| (null|string)$/.test(type) ? `(${type})` : type;
 };
 
-/** Returns the first sentence of a description as a comment, in lines of at most 120 characters. */
+/** Returns the first sentence of a description as a comment. */
 const printComment = (description: string | undefined, indent: string): string => {
   // A single word, such as "Deprecated.", is kept with the sentence after it. A full stop before a small letter, as in
   // "e.g. a name", doesn't end a sentence.
-  const [, sentence = ""] =
-    /^\s*((?:\w+[.:] )?.+?(?:[.:!?](?=\s+[^\sa-z]|\s*$)|(?=\n|$)))/.exec(description ?? "") ?? [];
+  const singleWord = String.raw`\w+[.:] `;
+  const sentenceEnd = String.raw`[.:!?](?=\s+[^\sa-z]|\s*$)|(?=\n|$)`;
+  const pattern = new RegExp(String.raw`^\s*((?:${singleWord})?.+?(?:${sentenceEnd}))`);
+  const [, sentence = ""] = pattern.exec(description ?? "") ?? [];
   const text = sentence.replaceAll("*/", "*\\/").replace(/\s+/g, " ").trim();
   if (text === "") return "";
+  const maxLineLength = 120;
   const line = `${indent}/** ${text} */\n`;
-  if (line.length <= 121) return line;
-  const lines = wrapText(text, Math.max(40, 117 - indent.length)).map((part) => `${indent} * ${part}\n`);
+  if (line.length <= maxLineLength + "\n".length) return line;
+  const width = Math.max(40, maxLineLength - `${indent} * `.length);
+  const lines = wrapText(text, width).map((part) => `${indent} * ${part}\n`);
   return `${indent}/**\n${lines.join("")}${indent} */\n`;
 };
 

@@ -5,14 +5,14 @@ import { findPresentPlugins, formatPresentPlugins, hasPluginDependingOnVersion }
 import { parseConfig } from "./project.ts";
 
 const catalogue = await readCatalogue();
-const probable = "it is on by default in Kubernetes 1.35";
+const onByDefault = "it is on by default in Kubernetes 1.35";
 const eksPage = "https://docs.aws.amazon.com/eks/latest/userguide/platform-versions.html";
 const hasSettings = "; the rule has settings of its own: ";
 
 describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
   type Row = [name: string, rules: object, lines: string[], dependsOnVersion: boolean, groups?: object];
   const rows: Row[] = [
-    ["are those on by default", { "limit-ranger": null }, [`LimitRanger is probably on in one: ${probable}`], false],
+    ["are those on by default", { "limit-ranger": null }, [`LimitRanger is probably on in one: ${onByDefault}`], false],
     [
       "are those that EKS says",
       { "node-restriction": null },
@@ -22,7 +22,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
     [
       "are those in the mode warn, too",
       { "limit-ranger": { mode: "warn" } },
-      [`LimitRanger is probably on in one: ${probable}`],
+      [`LimitRanger is probably on in one: ${onByDefault}`],
       false,
     ],
     ["are not those that are off", { "limit-ranger": { mode: "off" } }, [], false],
@@ -31,7 +31,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
     [
       "have their settings named, which are there on purpose",
       { "pod-security": { settings: { defaults: { enforce: "baseline" } } } },
-      [`PodSecurity is probably on in one: ${probable}${hasSettings}defaults`],
+      [`PodSecurity is probably on in one: ${onByDefault}${hasSettings}defaults`],
       false,
     ],
     [
@@ -40,13 +40,13 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
         "resource-quota": { settings: { charges: true } },
         "pod-security": { settings: { kind: "PodSecurityConfiguration" } },
       },
-      [`PodSecurity is probably on in one: ${probable}`, `ResourceQuota is probably on in one: ${probable}`],
+      [`PodSecurity is probably on in one: ${onByDefault}`, `ResourceQuota is probably on in one: ${onByDefault}`],
       false,
     ],
     [
       "have the costs of their group",
       { priority: null, "always-pull-images": null },
-      [`Priority is probably on in one: ${probable}`],
+      [`Priority is probably on in one: ${onByDefault}`],
       false,
       { "pod-defaults": ["always-pull-images", "priority"] },
     ],
@@ -91,7 +91,7 @@ describe("the rules whose plugin the API server of EKS 1.35 has on", () => {
     const withFacts = [...clusters].map(([name, cluster]) => ({ name, cluster, facts: { kubernetes: "1.35" } }));
     assert.deepEqual(formatPresentPlugins(findPresentPlugins(catalogue, withFacts), () => "costs").slice(1), [
       "  priority: costs",
-      `    Priority is probably on in a, b, 2 others: ${probable}`,
+      `    Priority is probably on in a, b, 2 others: ${onByDefault}`,
     ]);
   });
 });

@@ -33,7 +33,7 @@ export type WantedRules = readonly string[] | "all";
 
 export const readConfigText = (file: string): Promise<string> =>
   readFile(file, "utf8").catch((error) => {
-    if (error.code === "ENOENT") requireConfig();
+    if (error.code === "ENOENT") requireConfig(); // throws if there is no postern.yaml at all
     throw new Complaint(`${basename(file)} can't be read: ${toSentence(error)}`);
   });
 

@@ -87,10 +87,9 @@ describe("the definition of a rule that", () => {
           .map(({ line, sentence }) => `${line} ${sentence}`);
       assert.deepEqual([format(false), format(true)], [mistakes, warnings]);
       assert.equal(loadMistakes.length === 0, isLoaded);
-      assert.deepEqual(
-        loadMistakes.filter((sentence) => !mistakes.includes(sentence)),
-        [],
-      );
+      // If the rule can't be loaded, the error of loading has some of the same mistakes.
+      const otherLoadMistakes = loadMistakes.filter((sentence) => !mistakes.includes(sentence));
+      assert.deepEqual(otherLoadMistakes, []);
     });
 });
 

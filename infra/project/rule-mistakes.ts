@@ -98,7 +98,7 @@ const findMistakesOfElement = (
   element: JsonMap,
   api: readonly ApiResource[],
 ): DefinitionMistake[] => {
-  const readWords = (member: string): WordOfElement[] =>
+  const readWords = (member: string): WordInMatch[] =>
     // What is no text is a mistake of the shape, which is reported already.
     toList(element[member]).flatMap((word, index) => (isText(word) ? { word, at: [...path, member, index] } : []));
   const [groups, versions, resources] = [readWords("apiGroups"), readWords("apiVersions"), readWords("resources")];
@@ -136,17 +136,18 @@ const findMistakesOfElement = (
 
 const isText = (value: unknown) => typeof value === "string";
 
-/** A word in an element of `match`, such as a group or a resource, and its path. */
-interface WordOfElement {
+/** A group, version or resource in a rule's `match`, or the wildcard `*`, with its path. */
+interface WordInMatch {
   word: string;
   at: MemberPath;
 }
 
+/** Returns the words that match none of the known names, such as resources of Kubernetes. */
 const findUnknown = (
-  words: readonly WordOfElement[],
-  known: readonly string[],
-  isKnown = matchesWord,
-): WordOfElement[] => words.filter(({ word }) => !known.some((value) => isKnown(word, value)));
+  words: readonly WordInMatch[],
+  knownNames: readonly string[],
+  matchesName = matchesWord,
+): WordInMatch[] => words.filter(({ word }) => !knownNames.some((name) => matchesName(word, name)));
 
 const complain = (path: MemberPath, word: string, sentence: string): DefinitionMistake => {
   return { path, sentence: `${formatPath(path.slice(0, -1))} has ${JSON.stringify(word)}, ${sentence}` };
@@ -216,11 +217,11 @@ const listWords = (resources: readonly ApiResource[], member: keyof ApiResource)
   ...new Set(resources.map((resource) => resource[member])),
 ];
 
-const matchesWord = (word: string, value: string) => word === "*" || word === value;
+const matchesWord = (word: string, name: string) => word === "*" || word === name;
 
-/** Reports whether a word in a match, such as `pods`, `pods/*`, or an asterisk before `/scale`, selects a resource. */
-const matchesResource = (word: string, value: string): boolean => {
+/** Reports whether a word in a match, such as `pods/*`, selects a resource, such as `pods/scale`. */
+const matchesResource = (word: string, resource: string): boolean => {
   const [wordName = "", wordPart = ""] = word.split("/");
-  const [name = "", part = ""] = value.split("/");
+  const [name = "", part = ""] = resource.split("/");
   return matchesWord(wordName, name) && matchesWord(wordPart, part);
 };

@@ -26,7 +26,8 @@ const catalogue = [
   createMutator("claims", { match: [claims] }),
   createMutator("scheduled", { matchConditions: { scheduled: "has(object.spec.nodeName)" } }),
   createMutator("selects", { namespaceSelector: { matchLabels: { team: "a" } } }),
-  createMutator("asks", { authorizedBy: { may: "authorizer.group('').resource('pods').check('get').allowed()" } }),
+  // A group can't have this rule: only the API server can evaluate `authorizedBy`.
+  createMutator("permitted", { authorizedBy: { may: "authorizer.group('').resource('pods').check('get').allowed()" } }),
   createMutator("writes", { sideEffects: "NoneOnDryRun" }),
   createMutator("guard", { guards: true }), // A guard is a rule that hardening makes fail closed.
   createMutator("second-guard", { guards: true }),
@@ -42,12 +43,9 @@ const catalogue = [
   }),
   createMutator("not-pulled", { matchConditions: notPulled }),
   createMutator("refuses", { mutate: () => "no" }),
-  createMutator("asks-cluster", {
-    needs: { pods: list("pods") },
-    mutate: label,
-  }),
-  createMutator("any", { match: [everything] }),
-  createMutator("every", { match: [everything] }),
+  createMutator("lists-pods", { needs: { pods: list("pods") }, mutate: label }),
+  createMutator("everything", { match: [everything] }),
+  createMutator("also-everything", { match: [everything] }),
   toCatalogueRule("checks", rule({ summary: "Validates.", match: [pods], validate() {} })),
   toCatalogueRule(
     "checks-pulls",

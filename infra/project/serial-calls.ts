@@ -1,4 +1,4 @@
-// This file counts the calls for which a write waits one after the other, and finds a group of rules that reduces them.
+// This file counts the webhook calls that a write waits for in series, and finds a group of rules that reduces them.
 // The API server calls mutating entries one after the other, and then all validating entries in parallel.
 import { readFile } from "node:fs/promises";
 import { parse } from "yaml";
@@ -164,6 +164,7 @@ const createRuleCaller = (catalogue: CatalogueRule[], cluster: ClusterConfig): I
 
 const person: UserInfo = { username: "jane", groups: ["system:authenticated"] };
 
+/** Typical writes to a cluster, for which webhook calls are counted. `write` is a text such as "a Deployment". */
 export const usualWrites: { write: string; user?: UserInfo; object: KubernetesObject }[] = parse(
   await readFile(new URL("usual-writes.yaml", import.meta.url), "utf8"),
   { merge: true },

@@ -173,8 +173,8 @@ const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberC
   if (match.length === 0) return { mode, settings, match: [], failsOpen: true, exempt: {} };
   // failsOpen is computed as if the rule were hardened, because entries may be hardened after the functions were built.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, { harden: true }).failurePolicy === "Ignore";
-  // Two exemptions are left to the group's entry: those by namespaceLabels, and those that hardening would add. An
-  // entry can't have the exceptions, because they have an end date: the function evaluates them.
+  // The function checks the member's exemptions, except those by namespaceLabels and those that hardening adds: the
+  // group's entry checks these. Exceptions are exemptions with an end date; only the function can check them.
   const { namespaceLabels: _, ...exempt } = buildRuleWebhookEntry(listed, "mutate", setup, { harden: false }).exempt;
   return { mode, settings, match, failsOpen, exempt: { ...exempt, ...buildExceptions(setup.exempt) } };
 };
