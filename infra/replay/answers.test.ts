@@ -16,7 +16,7 @@ const mutatingCase: Case = {
 const listed = toCatalogueRule("notes", { summary: "Notes.", match: [] });
 const review = buildReview(listed, mutatingCase);
 
-/** Returns the answer of a function, which must have a decision (`made`). */
+/** Returns the answer of a function, after a check that it has a decision, as its member `made`. */
 const answerWith = (outcome: ReviewOutcome, ruleCase = mutatingCase) => {
   const answer = parseReplayedReviewOutcome(buildReviewResponse(review, outcome), ruleCase, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));

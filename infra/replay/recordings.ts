@@ -99,8 +99,8 @@ async function* parseRecordings(source: AsyncIterable<Uint8Array>): AsyncGenerat
     const text = line.text?.trim();
     if (!isRecorded && handWrittenLines === undefined && (text === "" || text?.startsWith("#") || text === "---"))
       continue;
-    // A line without text is too long or not UTF-8. In a file of recordings, it is the only line that can't be read. So
-    // a file that begins with such a line is taken for recordings.
+    // A line without text is too long or not UTF-8. A file that begins with such a line is taken for recordings: the
+    // other lines of recordings can still be read, but a file of cases written by hand could not.
     if (handWrittenLines === undefined && (isRecorded || text === undefined || /^-\s*\{\s*"/.test(text))) {
       isRecorded = true;
       if (text !== "") yield parseRecording(line);
@@ -183,12 +183,12 @@ const needsMembers = {
   http: answersShape,
   aws: answersShape,
   may: createMapListShape("a list of questions that say whether it is allowed", { allowed: flagShape }),
-  refused: createMapListShape("a list of names with a status", { status: mapShape }),
-  reads: createMapListShape("a list of maps"),
+  refused: createMapListShape("a list of names with a status", { status: mapShape }), // the refused reads and writes
+  reads: createMapListShape("a list of maps"), // the reads that have a recorded answer
   discovery: mapShape,
   ledger: mapShape,
   cluster: textShape,
-  plurals: textMapShape,
+  plurals: textMapShape, // irregular plurals of kinds
 };
 const recordedMembers = {
   rule: { expected: "the name of a rule", type: "string" as const, pattern: ruleNamePattern.source },

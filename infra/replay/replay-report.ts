@@ -34,6 +34,7 @@ export const formatReplayResult = (
     sanitizeTerminalText(`${result.file === "-" ? "standard input" : result.file}:${result.line}`),
   );
   if (result.state === "unreadable") return `${place} ${paint("yellow", toOneLine(result.sentence))}\n`;
+  // In the state "neither", neither version evaluates the rule.
   if (result.state === "alike" || result.state === "neither") return "";
   const { name, differs, answers } = result;
   const title = `  ${paint("bold", toOneLine(name))} ${place}\n`;
@@ -106,7 +107,7 @@ export const formatReplaySummary = (counts: ReplayCounts): string => {
   const parts = [
     `${formatNumber(alike)} alike`,
     ...(differs > 0 ? [`${formatNumber(differs)} ${differs === 1 ? "differs" : "differ"}`] : []),
-    ...(neither > 0 ? [`${formatNumber(neither)} that neither is asked about`] : []),
+    ...(neither > 0 ? [`${formatNumber(neither)} that neither version evaluates`] : []),
     ...(unplayed > 0 ? [`${formatNumber(unplayed)} could not be replayed`] : []),
   ];
   const unreadableText = unreadable > 0 ? `; ${formatNumber(unreadable)} could not be read` : "";

@@ -13,7 +13,7 @@ import { parseReplayedReviewOutcome, type ReplayedReviewOutcome, readRecordedAns
 export interface ReviewToReplay {
   entry: Case;
   rule: string;
-  /** The cluster whose settings and mode are used. If undefined, the version must have a single cluster. */
+  /** The cluster whose settings are used. If undefined, the version of the rules that answers must have only one. */
   cluster: string | undefined;
   review: AdmissionReview;
   /** Evaluates the review with the settings in its recording, not with the version's settings for the cluster. */
@@ -61,11 +61,11 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     const exception = findException(configured.exceptions, review.request, now);
     if (exception) return { ...readRecordedAnswer(admitByException(entry, exception)), mode: configured.mode };
     // A group's function evaluates the rule that the event names as `member`.
-    const member = hasMember(servingFunction.config, rule) ? rule : undefined;
+    const member = isGroupWith(servingFunction.config, rule) ? rule : undefined;
     const result = await version.invoke(servingFunction, {
       ...buildReplayEvent(request),
       settings: configured.settings,
-      // `deploy` reads the cluster's Kubernetes version into a release's configuration. Others take the recorded one.
+      // Only `deploy` writes a cluster's Kubernetes version into the config. Without it, the recorded one is used.
       kubernetes: configured.kubernetes ?? entry.kubernetes,
       member,
     });
@@ -91,8 +91,8 @@ const admitByException = ({ refused: _, becomes: __, ...entry }: Case, exception
  */
 const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
   const { version, request } = review;
-  // If a recording has no `needs`, the rule read nothing from the cluster. With `reads: []`, the replayed rule's reads
-  // fail. A case written by hand has no `reads`: objects that it doesn't state don't exist.
+  // `needs.reads` lists the only reads that don't fail; a recording without `needs` had none. A case written by hand
+  // has no such list: its reads don't fail, and find only the objects in `needs`.
   const { variant, needs = entry.recorded ? { reads: [] } : {}, now } = entry;
   return {
     phase: getCasePhase(entry),
@@ -113,7 +113,7 @@ type ConfiguredRule =
   | { fault: string };
 
 /** Reports whether a function's configuration is that of a group, and the group contains the rule. */
-const hasMember = (config: unknown, rule: string): boolean => getOwn(getOwn(config, "alone"), rule) !== undefined;
+const isGroupWith = (config: unknown, rule: string): boolean => getOwn(getOwn(config, "alone"), rule) !== undefined;
 
 /** Returns the name of the function that evaluates a rule: its group's if it mutates in a group, otherwise its own. */
 export const findServingFunctionName = (
@@ -121,7 +121,7 @@ export const findServingFunctionName = (
   rule: string,
   phase: Phase,
 ): string | undefined => {
-  const group = phase === "mutate" ? [...configs].find(([, config]) => hasMember(config, rule)) : undefined;
+  const group = phase === "mutate" ? [...configs].find(([, config]) => isGroupWith(config, rule)) : undefined;
   return group?.[0] ?? (configs.has(rule) ? rule : undefined);
 };
 
@@ -157,13 +157,14 @@ export const findRuleModeAndSettings = (
   const found = typeof setupOrName === "string" ? getOwn(clusters, setupOrName) : setupOrName;
   if (found === undefined || isRefused(found))
     return { absent: `has no cluster "${cluster}"; it has ${names.join(", ")}` };
-  const isGrouped = hasMember(functionConfig, rule);
-  const setup = isGrouped ? getOwn(getOwn(found, "settings"), rule) : found;
+  // The function of a group has the settings of each of its rules by the rule's name.
+  const isGroup = isGroupWith(functionConfig, rule);
+  const setup = isGroup ? getOwn(getOwn(found, "settings"), rule) : found;
   const [mode, settings] = [getOwn(setup, "mode"), getOwn(setup, "settings")];
   if (mode === "off" || getOwn(found, "mode") === "off") return { absent: `has it off in ${cluster}` };
   if (!modes.includes(mode) || !isMap(settings)) return { fault: `its settings in ${cluster} can't be read` };
   const kubernetes = getOwn(found, "kubernetes");
-  const exceptions = getOwn(isGrouped ? getOwn(setup, "exempt") : setup, "exceptions");
+  const exceptions = getOwn(isGroup ? getOwn(setup, "exempt") : setup, "exceptions");
   const configured = {
     // The cast is safe: `modes.includes(mode)` was checked above.
     mode: mode as EnforcementMode,

@@ -12,7 +12,7 @@ import { openReleasedVersion } from "./released-side.ts";
 import type { ProcessResult, ReplayFoldersAndProcesses } from "./scratch.ts";
 import { createReplaySideOfVersion, type ReplaySide, recordedSide } from "./sides.ts";
 
-/** What to build from a checkout: these rules, or all rules that are on; with this postern.yaml, or the checkout's. */
+/** What to build from a checkout: `rules`, or if empty, all that are on; with the postern.yaml `config`, or its own. */
 interface CheckoutBuildRequest {
   rules: readonly string[];
   config?: string | undefined;
@@ -92,7 +92,8 @@ const installPackages = async (place: string, from: string, { name, scratch, say
     await symlink(join(from, "node_modules"), join(place, "node_modules"), "junction");
     return;
   }
-  if (wanted?.[0] === undefined)
+  const [npmLockFile] = wanted ?? [];
+  if (npmLockFile === undefined)
     throw new Complaint(
       `${name} can't be built: its lock file differs from the one here, and only npm's package-lock.json can be installed; check it out into a folder, install its packages there, and name the folder`,
       3,
@@ -141,7 +142,7 @@ const hasFolderOption = async (place: string, { name, scratch }: VersionBuild): 
  */
 const buildIn = async (place: string, version: VersionBuild, { isCopy = false } = {}): Promise<string> => {
   const { name, request, scratch } = version;
-  // Outside of a copy, a version is built only if it has --to. The caller has checked that.
+  // If this isn't a copy, the caller has already found that the version has the option --to.
   const canChooseFolder = !isCopy || (await hasFolderOption(place, version));
   const out = canChooseFolder ? await scratch.folder() : join(place, "dist");
   const build = async (rules: readonly string[]): Promise<void> => {

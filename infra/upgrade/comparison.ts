@@ -18,7 +18,7 @@ export interface UpgradeDifferences {
   to: string;
   /** Why the new version can't build the project; absent if it can. */
   refusal?: string;
-  /** The catalogue's rules that only one version has. `replaced`: new ones that a rule of the project replaces. */
+  /** Rules of only one version's catalogue. `replaced`: new ones that the project's rule of the same name replaces. */
   catalogue: { added: string[]; removed: string[]; replaced: string[] };
   settings: { rule: string; changes: string[] }[];
   entries: { cluster: string; differences: string[] }[];

@@ -537,7 +537,7 @@ describe("a replay with the deployed versions", await needs("git", "moto", "runt
         text: hello
     -   stamp: two
     +   stamp: three
-3 reviews: 1 alike, 1 differs, 1 that neither is asked about
+3 reviews: 1 alike, 1 differs, 1 that neither version evaluates
 `,
     );
     assert.deepEqual([code, stderr], [1, ""]);
