@@ -68,10 +68,10 @@ const rows = readRows<{
   slow: [name: string, timeouts: Record<string, SlowRule>, message?: string][];
 }>(import.meta.filename);
 
-/** A rule with a timeout. It matches what `matches` has for `matchName`, and mutates, unless it `validates`. */
+/** A rule that mutates, or that only `validates`. It has one entry, or one for each of its `variants` or `policies`. */
 type SlowRule = [
   timeoutSeconds: number,
-  matchName: string,
+  matchName: string, // a key of `matches`
   more?: { variants?: string[]; policies?: string[]; validates?: boolean },
 ];
 
@@ -94,7 +94,7 @@ const buildEntries = (yaml: string, change: Partial<WebhookConfigurationOptions>
       webhooks.map((webhook) => [`${kind.slice(0, -"WebhookConfiguration".length)} ${webhook.name}`, webhook]),
     ),
   );
-const buildSecondEntry = (section: string, change: Partial<WebhookConfigurationOptions> = {}) => {
+const buildGuardEntry = (section: string, change: Partial<WebhookConfigurationOptions> = {}) => {
   const entry = buildEntries(`rules: { second: ${section} }`, change)["Validating second.postern.dev"];
   assert.ok(entry);
   return entry;
@@ -150,9 +150,9 @@ describe("the configurations", () => {
     assert.deepEqual(exempted, [["relays"], ["relays"], ["a", "relays"]]);
   });
   it("the webhook configurations match as the settings in postern.yaml say", () =>
-    assert.deepEqual(buildSecondEntry("{ settings: { kind: services } }").rules[0]?.resources, ["services"]));
+    assert.deepEqual(buildGuardEntry("{ settings: { kind: services } }").rules[0]?.resources, ["services"]));
   it("the webhook configurations have the timeout of postern.yaml", () =>
-    assert.equal(buildSecondEntry("{ timeoutSeconds: 9 }").timeoutSeconds, 9));
+    assert.equal(buildGuardEntry("{ timeoutSeconds: 9 }").timeoutSeconds, 9));
   it("a rule whose match selects no requests is refused", () => {
     assert.throws(
       () =>
@@ -166,7 +166,7 @@ describe("the configurations", () => {
 
 describe("an entry", () => {
   for (const [name, section, harden, policy] of rows.failurePolicies)
-    it(name, () => assert.equal(buildSecondEntry(JSON.stringify(section), { harden }).failurePolicy, policy));
+    it(name, () => assert.equal(buildGuardEntry(JSON.stringify(section), { harden }).failurePolicy, policy));
   it("a webhook entry of a rule that is no guard fails open, even if it is hardened", () => {
     for (const [name, { failurePolicy }] of Object.entries(buildEntries(all, { harden: true })))
       assert.equal(failurePolicy, name.includes(guard) ? "Fail" : "Ignore", name);
@@ -177,7 +177,7 @@ describe("an exemption", () => {
   // A hardened entry fails closed. It then exempts the namespaces that a cluster needs to repair itself.
   for (const [name, section, harden, matchExpressions] of rows.selectors)
     it(name, () =>
-      assert.deepEqual(buildSecondEntry(JSON.stringify(section), { harden }).namespaceSelector, {
+      assert.deepEqual(buildGuardEntry(JSON.stringify(section), { harden }).namespaceSelector, {
         matchLabels: { team: "a" },
         ...(matchExpressions && { matchExpressions }),
       }),
@@ -208,15 +208,13 @@ describe("an exemption", () => {
   it("an exemption with an end is not in the entry", () => {
     const exceptions = [{ namespaces: ["legacy"], users: ["e"], until: "2027-01-31", owner: "o", reason: "r" }];
     assert.deepEqual(
-      buildSecondEntry(JSON.stringify({ exempt: { users: ["u"], exceptions } })),
-      buildSecondEntry(JSON.stringify({ exempt: { users: ["u"] } })),
+      buildGuardEntry(JSON.stringify({ exempt: { users: ["u"], exceptions } })),
+      buildGuardEntry(JSON.stringify({ exempt: { users: ["u"] } })),
     );
   });
 
   it("the conditions of exemptions come before the rule's own conditions; each condition is one line", () => {
-    const { matchConditions = [] } = buildSecondEntry(
-      `{ exempt: { users: [${JSON.stringify("a\nb")}], groups: [g] } }`,
-    );
+    const { matchConditions = [] } = buildGuardEntry(`{ exempt: { users: [${JSON.stringify("a\nb")}], groups: [g] } }`);
     assert.deepEqual(
       matchConditions.map(({ name }) => name),
       ["postern.dev/user-is-not-exempt", "postern.dev/groups-are-not-exempt", "allowed", "lines"],

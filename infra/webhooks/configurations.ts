@@ -46,9 +46,9 @@ export interface WebhookEntry {
     /** The URL of the rule's endpoint, also if the cluster has a relay, which then calls this URL. */
     url: string;
     caBundle?: string;
-    /** What the API server calls if the cluster has a relay. `callThroughRelay` writes it over `clientConfig`. */
+    /** For a cluster with a relay. When the entry is written, `callThroughRelay` replaces the clientConfig by this. */
     relay?: { service: RelayReference; caBundle: string };
-    /** Only in entries that were read from a cluster with a relay. */
+    /** Only in entries that were read from a cluster with a relay: in place of `url` and `relay`. */
     service?: RelayReference;
   };
   rules: readonly RequestMatch[];
@@ -147,12 +147,11 @@ const suggestShorterWait = (
   const texts = (areGroupsEnough ? groups.slice(0, lastNeededIndex + 1) : groups).map(
     ({ name, members }) => `${name}: [${members.map((member) => member.name).join(", ")}]`,
   );
-  const secondsWithAll = remainingSeconds.at(-1);
-  if (!areGroupsEnough && (secondsWithAll === undefined || secondsWithAll >= seconds))
-    return "shorten some by timeoutSeconds in postern.yaml";
+  const secondsWithAllGroups = remainingSeconds.at(-1) ?? seconds; // without groups, the wait stays the same
+  if (!areGroupsEnough && secondsWithAllGroups >= seconds) return "shorten some by timeoutSeconds in postern.yaml";
   const change = areGroupsEnough
     ? "enough; or shorten the timeoutSeconds of some rules"
-    : `to ${secondsWithAll} s; shorten the rest by timeoutSeconds`;
+    : `to ${secondsWithAllGroups} s; shorten the rest by timeoutSeconds`;
   return `groups: { ${texts.join(", ")} } in postern.yaml shortens that ${change}`;
 };
 
@@ -188,9 +187,10 @@ const buildWebhooks = (
         .filter((variantEntry) => explainWhyWebhookIsNeeded(setup, variantEntry, cluster) !== undefined)
         .map((variantEntry) => {
           const webhook = toWebhook(listed.name, phase, variantEntry, registration);
-          // A request gets to at most one entry of an exclusiveGroup. The variants of a rule are such a group, but a
-          // request can get to several variants that are admission policies, so each of these is a group of its own.
-          const exclusiveGroup = variantEntry.native ? webhook.name : listed.name;
+          // `exclusiveGroup`: a request gets to at most one of the entries with the same value. The variants of a rule
+          // have the same, but not if they are admission policies: a request can get to several of these.
+          const isAdmissionPolicy = variantEntry.native !== undefined;
+          const exclusiveGroup = isAdmissionPolicy ? webhook.name : listed.name;
           return { webhook, exclusiveGroup, exemptResources: variantEntry.entry.exempt.resources ?? [] };
         });
     const isFirst = group.members.find(({ name }) => (cluster.rules.get(name)?.mode ?? "off") !== "off") === listed;

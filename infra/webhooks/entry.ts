@@ -210,7 +210,7 @@ export const listEntryConditions = ({ exempt, conditions }: WebhookEntrySettings
 ];
 
 /** The name of the matchCondition that exempts vital resources. */
-export const vitalCondition = "postern.dev/keeps-the-control-plane-alive";
+export const exemptResourcesCondition = "postern.dev/keeps-the-control-plane-alive";
 
 /** Returns the matchConditions of exemptions. The prefix postern.dev/ separates them from conditions of policies. */
 export const buildExemptConditions = ({
@@ -225,7 +225,7 @@ export const buildExemptConditions = ({
     "postern.dev/groups-are-not-exempt": `!request.userInfo.?groups.orValue([]).exists(group, group in ${toCelList(groups)})`,
   }),
   ...(resources.length > 0 && {
-    [vitalCondition]: `!(request.resource.group + "/" + request.resource.resource + "/" + request.?subResource.orValue("") in ${toCelList(resources)})`,
+    [exemptResourcesCondition]: `!(request.resource.group + "/" + request.resource.resource + "/" + request.?subResource.orValue("") in ${toCelList(resources)})`,
   }),
 });
 

@@ -33,8 +33,8 @@ export const buildGroupWebhookEntry = (
   const namespaces = firstEntry?.exempt.namespaces?.filter((name) =>
     others.every(({ exempt }) => exempt.namespaces?.includes(name)),
   );
-  // These are resources that a control plane must always be able to write, such as leases, and that only a member's
-  // wildcard matches. That member exempts them, and no other member matches them, so the entry can exempt them.
+  // Resources that a control plane must always be able to write, such as leases, and that members match only by a
+  // wildcard. A member that matches one by a wildcard exempts it. So no member handles them: the entry can exempt them.
   const resources = listVitalResourcesByWildcard(match);
   const memberConditions = entries.map((entry) => buildMemberCondition(entry, match, { namespaces, resources }));
   return {
@@ -136,8 +136,8 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
     ["namespaceSelector", active, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", active, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", active, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // An entry that hardening makes fail closed exempts some namespaces by default. The group's function is built as if
-    // nothing were hardened, so it can't exempt them for one member alone: all such members must exempt the same ones.
+    // Hardening adds exempt namespaces to members that fail closed. Their shared entry exempts these for all of them.
+    // For one member alone, only the group's function could do that, but it doesn't know if entries are hardened.
     [
       "exempt.namespaces where it fails closed",
       harden ? active.filter(failsClosed) : [],
@@ -184,7 +184,7 @@ const listVersionConflicts = (active: ActiveMember[]): string[] => {
   return [];
 };
 
-/** Returns the members that are on in a cluster, with the entries that they would have alone. */
+/** Returns the members that are on, with the mutating entries that they would have alone: groups only mutate. */
 const listActiveMembers = (members: CatalogueRule[], { rules }: ClusterConfig, harden: boolean): ActiveMember[] =>
   members.flatMap((listed) => {
     const setup = rules.get(listed.name);

@@ -13,9 +13,11 @@ import {
 } from "./native-policies.ts";
 
 const rows = readRows<{
+  /** Policies, and whether the API server evaluates them (they are native) or a webhook entry does. */
   placements: {
     name: string;
     kind: "Validating" | "Mutating";
+    /** The cluster's minor version of Kubernetes, by default 1.36; null if it isn't known. */
     minor?: string | null;
     /** Fields of the rule's section in postern.yaml. */
     ruleConfig?: object;

@@ -24,7 +24,7 @@ describe("findUnsupportedValue", () => {
       kubernetes,
     );
   const reason =
-    "API servers of Kubernetes 1.36 can't convert some lists in an Object{}: those that split or findAll return, and sums of lists with maps or lists in them";
+    "API servers of Kubernetes 1.36 can't convert some lists in an Object{}: those that split or findAll return, and lists of maps or of lists that are joined by +";
   for (const text of rows.converted) it(`finds nothing in ${text}`, () => assert.equal(find(text, "1.36"), undefined));
   for (const text of rows.unconverted)
     it(`finds a list that API servers before 1.37 can't convert to JSON for the patch: ${text}`, () => {

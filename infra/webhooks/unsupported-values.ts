@@ -34,7 +34,7 @@ export const findUnsupportedValue = (
   return mutations.some(({ jsonPatch, applyConfiguration }) =>
     hasUnconvertedList(parseExpression((jsonPatch ?? applyConfiguration)?.expression), parsedVariables),
   )
-    ? `${servers} can't convert some lists in an Object{}: those that split or findAll return, and sums of lists with maps or lists in them`
+    ? `${servers} can't convert some lists in an Object{}: those that split or findAll return, and lists of maps or of lists that are joined by +`
     : undefined;
 };
 
@@ -100,8 +100,8 @@ const isSafePatch = (expression: Expression): boolean => {
 };
 
 /**
- * Reports whether the value of a patch has no `Object{}` in a list or a map. An `Object{}` itself is safe with any
- * fields: the fault is in cel-go's conversion of lists and maps, which isn't used for these fields.
+ * Reports whether API servers can convert the value of a patch. cel-go can't convert a CEL list or map that contains an
+ * `Object{}`. An `Object{}` converts its fields in its own way, so it is safe, whatever its fields contain.
  */
 const isSafeOperand = (operand: Expression): boolean => {
   if (operand.kind === "struct") return true;

@@ -125,8 +125,8 @@ const findWait = (entries: EntriesByPhase, group: string, path: string, operatio
     seconds: Math.max(...alternatives.map(({ webhook }) => webhook.timeoutSeconds)),
     isRepeatable: alternatives.some(({ webhook }) => webhook.reinvocationPolicy === "IfNeeded"),
   }));
-  // If a later endpoint is slow but answers with a change, earlier endpoints are called again. That is counted only for
-  // vital writes: the limit for other writes (`mostSeconds`) leaves enough time below the API server's limit of 34 s.
+  // If a later entry's endpoint changes the object, the API server calls earlier entries again. These calls count only
+  // for vital writes: for others, the limit of 20 s leaves enough time for them below the API server's limit of 34 s.
   const repeated = isVital(group, path) ? calls.slice(0, -1).filter(({ isRepeatable }) => isRepeatable) : [];
   const mutatingSeconds = [...calls, ...repeated].reduce((sum, call) => sum + call.seconds, 0);
   const seconds = mutatingSeconds + (slowest?.webhook.timeoutSeconds ?? 0);

@@ -15,7 +15,7 @@ import { createListedEndpoint, listServedRulesAndGroups } from "../../infra/proj
 import { type GatewayHandler, openImitatedApiGateway } from "../../infra/serve/gateway.ts";
 import { createGatewayHandler } from "../../infra/serve/handlers.ts";
 import { buildWebhookConfigurations } from "../../infra/webhooks/configurations.ts";
-import { vitalCondition } from "../../infra/webhooks/entry.ts";
+import { exemptResourcesCondition } from "../../infra/webhooks/entry.ts";
 import { getCollectionPath, getObjectApiPath, type TestClusterClient } from "../control-plane/client.ts";
 import type { ConfigurationUseDetector } from "./scripted-endpoints.ts";
 import { createTestSigner } from "./test-key.ts";
@@ -148,7 +148,7 @@ export const includeVitalRequests = (manifests: WebhookManifests): WebhookManife
   manifests.map(({ webhooks, ...manifest }) => ({
     ...manifest,
     webhooks: webhooks.map(({ matchConditions = [], ...webhook }) => {
-      const others = matchConditions.filter(({ name }) => name !== vitalCondition);
+      const others = matchConditions.filter(({ name }) => name !== exemptResourcesCondition);
       return { ...webhook, ...(others.length > 0 && { matchConditions: others }) };
     }),
   }));
