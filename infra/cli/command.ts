@@ -27,7 +27,7 @@ export const commonCommandOptions = {
     type: "string",
     value: "FILE",
     opensProject: true,
-    says: "the postern.yaml to use; rules are loaded from its folder (default: the nearest postern.yaml, from this folder upwards)",
+    says: "the postern.yaml with the rules beside it (default: the nearest one)",
   },
   cluster: { type: "string", value: "NAME", says: "the cluster of postern.yaml; required if there are several" },
   output: { type: "string", short: "o", value: "json", says: "print JSON" },

@@ -21,7 +21,7 @@ export const clusterAccessOptions = {
   context: {
     type: "string",
     value: "NAME",
-    says: "the kubeconfig context to use (default for several clusters: the context with the cluster's name)",
+    says: "the kubeconfig context (default for several clusters: the context with the cluster's name)",
   },
   url: { type: "string", value: "BASE", says: "the base URL of the rules, if it is not the address in AWS" },
   ca: { type: "string", value: "FILE", says: "the CA of the certificate of --url, if it is not a public CA" },

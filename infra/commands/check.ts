@@ -87,7 +87,7 @@ export default {
       multiple: true,
       value: "HOST",
       isValue: isNoFile,
-      says: "call webhooks of other programs at this host, instead of only reporting them; with --live, rules may also call this host; the name loopback stands for this machine",
+      says: "call webhooks of other programs at this host, instead of only reporting them; with --live, rules may call it, too; loopback stands for this machine",
     },
     "no-pod-templates": { type: "boolean", says: "don't check the Pods that workloads would create" },
     harden: {
@@ -109,7 +109,7 @@ export default {
       value: "FILE",
       says: "with --live: the kubeconfig to use if the cluster's connect setting has no credentials",
     },
-    context: { type: "string", value: "NAME", says: "with --live: the kubeconfig context to use" },
+    context: { type: "string", value: "NAME", says: "with --live: the kubeconfig context" },
     page: {
       type: "string",
       value: "N",
@@ -123,7 +123,7 @@ export default {
     known: {
       type: "string",
       value: "FILE",
-      says: "the SARIF report of an earlier check: the forms text and github omit the findings of this report, and the exit code is 1 only if a denial is not in this report",
+      says: "the SARIF report of an earlier check: the forms text and github omit its findings, and the exit code is 1 only if a denial is not in it",
     },
     all: {
       type: "boolean",

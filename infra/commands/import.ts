@@ -50,7 +50,7 @@ export default {
     },
     cluster: { ...commonCommandOptions.cluster, says: "with --live: the cluster of postern.yaml" },
     kubeconfig: { type: "string", value: "FILE", says: "with --live: the kubeconfig of the cluster" },
-    context: { type: "string", value: "NAME", says: "with --live: the kubeconfig context to use" },
+    context: { type: "string", value: "NAME", says: "with --live: the kubeconfig context" },
     output: commonCommandOptions.output,
   },
 

@@ -72,7 +72,7 @@ export default {
       ...clusterAccessOptions.kubeconfig,
       says: "the kubeconfig to read a cluster with, for rules whose webhook entries depend on its objects",
     },
-    context: { ...clusterAccessOptions.context, says: "the kubeconfig context to use" },
+    context: { ...clusterAccessOptions.context, says: "the kubeconfig context" },
     offline: { type: "boolean", says: "don't read the cluster, and leave out entries that depend on its objects" },
     config: commonCommandOptions.config,
     output: commonCommandOptions.output,

@@ -24,7 +24,7 @@ export default {
     cases: { type: "string", multiple: true, value: "FILE", says: "the files with the test cases of the policies" },
     config: {
       ...commonCommandOptions.config,
-      says: "the postern.yaml of the project whose rules are tested (default: the nearest one); with --policy, the postern.yaml with the settings of the rules that evaluate the policies (default: the rules' default settings)",
+      says: "the postern.yaml of the project whose rules are tested (default: the nearest one); with --policy, the one with the settings of the rules that evaluate policies (default: their default settings)",
     },
     cluster: { ...commonCommandOptions.cluster, says: "with --policy: the cluster whose config is used" },
     output: { ...commonCommandOptions.output, value: "json|junit", says: "print JSON, or XML in the format of JUnit" },
