@@ -262,7 +262,8 @@ const formatKeyVersions = (config: EndpointConfig): string => {
   const entries = Object.keys(config.clusters).map(
     (name) => [name, findClusterSetup(config, name)?.keyVersions] as const,
   );
-  return JSON.stringify(Object.fromEntries(entries.filter(([, versions]) => versions?.join() !== "1")));
+  const hasOnlyVersion1 = (versions: readonly number[] = []) => versions.length === 1 && versions[0] === 1;
+  return JSON.stringify(Object.fromEntries(entries.filter(([, versions]) => !hasOnlyVersion1(versions))));
 };
 
 /**
@@ -275,9 +276,9 @@ const [configMark, bucketsMark] = ["POSTERN CONFIG", "POSTERN BUCKETS"];
 export const insertData = (code: string, data: Readonly<Record<string, unknown>>): string =>
   code.replace(new RegExp(`"(${Object.keys(data).join("|")})"`, "g"), (_, mark) => {
     // A backslash and a quote get a backslash before them; the line separators become \u2028 and \u2029.
-    const escaped = JSON.stringify(data[mark]).replace(/[\\'\u2028\u2029]/g, (character) =>
-      character < "~" ? `\\${character}` : `\\u${character.charCodeAt(0).toString(16)}`,
-    );
+    const escaped = JSON.stringify(data[mark])
+      .replace(/[\\']/g, "\\$&")
+      .replace(/[\u2028\u2029]/g, (separator) => `\\u${separator.charCodeAt(0).toString(16)}`);
     return `'${escaped}'`;
   });
 
@@ -319,6 +320,7 @@ const listSetups = ({ usual, clusters }: EndpointConfig): ClusterSetup[] =>
 interface EntryOptions {
   /** True if the function starts CUE before its first review. */
   startsCue: boolean;
+  /** True if the zip has a file that says how to connect to clusters' API servers, for a rule that reads from them. */
   hasConnections: boolean;
 }
 
@@ -332,7 +334,7 @@ const listFeatures = (
   const { members = [listed], phases, rule } = listed;
   return {
     MUTATES: phases.includes("mutate"),
-    // The rule's `needs` declare what it may ask, such as a cluster's API server. It asks only if settings require it.
+    // NEEDS: the rule declares that it may ask others, such as a cluster's API server. ASKS: some settings require it.
     NEEDS: declaresNeeds(listed),
     ASKS: usesNeeds,
     SINCE: members.some(({ rule }) => rule.since),
@@ -343,7 +345,7 @@ const listFeatures = (
     RECONCILES: rule.reconcile !== undefined,
     RECORDED: isRecorded(recordingBuckets),
     EXCEPTIONS: hasExceptions(listed, config),
-    OBSERVED: false,
+    OBSERVED: false, // Only commands, such as check, report details of how policies are evaluated.
   };
 };
 
@@ -385,8 +387,8 @@ const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
   );
 
 /**
- * Compiles the CEL expressions in all settings, so that `collectChecks` gets them, parsed and checked, for the bundle.
- * A rule skips objects that it has compiled before. It gets a copy, so that a second bundle gets the expressions, too.
+ * Compiles the CEL expressions in all settings. The caller runs this in `collectChecks`, which returns each expression
+ * that is compiled meanwhile. A rule compiles each settings object only once, so here it gets a new copy each time.
  */
 const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void => {
   for (const { rule, settings } of listRuleSettings(listed, config))
@@ -396,13 +398,13 @@ const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void
 /** Lists the settings of rules that are on: those of each cluster, and those of each variant. */
 const listRuleSettings = ({ rule, members }: CatalogueRule, config: EndpointConfig) =>
   listSetups(config).flatMap((setup) => {
-    // The settings of a group have, for each member, its settings and its mode.
-    const setups = members
+    // The settings of a group have, for each member, its settings and its mode. Members have no variants.
+    const setups: (Pick<ClusterSetup, "mode" | "settings" | "variants"> & { rule: Rule })[] = members
       ? members.map((member) => ({ rule: member.rule, ...Reflect.get(setup.settings, member.name) }))
       : [{ rule, ...setup }];
-    return setups.flatMap(({ rule, mode, settings, ...rest }: ClusterSetup & { rule: Rule }) => {
+    return setups.flatMap(({ rule, mode, settings, variants }) => {
       if (mode === "off") return [];
-      const variantSettings = Object.values(rest.variants ?? config.variants ?? {});
+      const variantSettings = Object.values(variants ?? config.variants ?? {});
       return [{}, ...variantSettings].map((added) => ({ rule, settings: mergeWithDefaults(settings, added) }));
     });
   });

@@ -16,8 +16,8 @@ export const listStrings = (value: unknown): string[] => {
 };
 
 /**
- * Reduces the CEL library in a bundle. The expressions are parsed and checked at build time, so the bundle has no
- * parser, no checker, and no functions that no expression calls.
+ * Reduces the CEL library in a bundle. The expressions are parsed and checked at build time, and replace
+ * `expressionsMark` in the bundle. So it has no parser, no checker, and no functions that no expression calls.
  */
 export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
   name: "checked-expressions",

@@ -30,9 +30,9 @@ const sample: RuleBundle = {
   reconciles: false,
   keysHash: "hash of keys",
 };
-const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, keys = "key") => {
+const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, publicKeys = "public keys") => {
   const folder = await createTestFolder();
-  await writeServerlessIncludes([{ ...sample, ...bundle }], keys, join(folder, "dist"));
+  await writeServerlessIncludes([{ ...sample, ...bundle }], publicKeys, join(folder, "dist"));
   const read = async (file: string) => JSON.parse(await readFile(join(folder, "dist", file), "utf8"));
   const [lambda] = Object.values<Record<string, unknown>>(await read("functions.json"));
   const { Resources, Outputs } = await read("http.json");
@@ -44,7 +44,7 @@ describe("a function's version", () => {
     const all = await Promise.all([
       writeTestDeployment(),
       writeTestDeployment({ hash: "hash of other code", codeSha256: "BBB=" }),
-      writeTestDeployment({}, "other"),
+      writeTestDeployment({}, "other public keys"),
       writeTestDeployment({ timeoutSeconds: 15 }),
       writeTestDeployment({ keysHash: "hash of other keys" }),
     ]);

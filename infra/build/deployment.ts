@@ -118,8 +118,8 @@ export const longestIntegration = 30_000;
 const computeReviewSeconds = (timeoutSeconds: number): number => Math.max(10, timeoutSeconds + 1);
 
 /**
- * Returns the function's name if Lambda's limit requires a shorter one than osls would give it; undefined if not.
- * Without `stage`, the name isn't known, and osls names the function.
+ * Returns the function's name if Lambda's limit requires a shorter one than osls, the deployment tool, would give it;
+ * undefined if not. Without `stage`, the name isn't known, and osls names the function.
  */
 const findShortenedName = (rule: string, stage?: string): string | undefined => {
   if (stage === undefined) return undefined;
@@ -176,8 +176,8 @@ const openTemplate = (template: Template) => {
 
 /**
  * Returns the resources and outputs of a stack of one endpoint type, without the functions and the bucket. The template
- * is filled once for the stack, once for each function, and once for each function of a group of alarms. Of each copy,
- * only the members for this purpose are used: those for both endpoint types, and those for `type`.
+ * has parts for `both` types and for each type. In a part, `once` and `outputs` are for the stack. `each`, `eachOutput`
+ * and `eachSchedule` are copied for each function, and `eachGroup` for each function in a group of alarms.
  */
 const buildResources = (
   functions: PlannedFunction[],
@@ -284,7 +284,7 @@ const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: Plan
   // IAM allows AWS actions that describe resources only for Resource "*".
   ...(actions.length > 0 ? [buildPolicy("needs", { Effect: "Allow", Action: actions, Resource: "*" })] : []),
   ...(records.length > 0 ? [buildPolicy("records", ...records.map(allowRecording))] : []),
-  // A rule that is off keeps the right, because a rollback can turn it on again.
+  // The ledger is a table with rules' own data. A rule that is off keeps its right: a rollback can turn it on again.
   ...(ledgerRules.length > 0 ? [buildPolicy("ledger", allowLedger(ledgerRules))] : []),
   ...(callsOut ? [buildPolicy(networkPolicyName, ...networkStatements)] : []),
 ];

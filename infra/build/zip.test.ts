@@ -13,7 +13,7 @@ describe("a zip archive", () => {
 
   it("a zip archive ends with a directory that has the position of its file", () => {
     assert.equal(bytes.readUInt32LE(end), 0x06054b50); // the mark of the end
-    assert.equal(bytes.readUInt16LE(end + 10), [contents].length); // number of files
+    assert.equal(bytes.readUInt16LE(end + 10), 1); // number of files
     assert.equal(bytes.readUInt32LE(end + 12), end - directory); // size of the directory
     assert.equal(bytes.readUInt32LE(directory), 0x02014b50); // the mark of an entry
     assert.equal(bytes.readUInt32LE(directory + 42), 0); // position of the file
