@@ -9,8 +9,8 @@ import type { KubernetesAnswer, KubernetesRequest } from "./requests.ts";
 // The module answers one of these requests, and the answers to the others are made from its answer.
 
 /**
- * Reports whether a text may be replaced by each other text for which this function returns true: an API server stores
- * these texts as they are, and treats them alike. `key` is the text's key in its map.
+ * Reports whether a text is one of those that an API server stores as they are, and treats alike. Each may take the
+ * place of another in a request, and then in the answer, too. `key` is the text's key in its map.
  */
 type IsReplaceable = (text: string, key: string) => boolean;
 
@@ -37,8 +37,8 @@ const isHost: IsReplaceable = (text) =>
 const isUrlPath: IsReplaceable = (text) => /^(?:\/[-a-z0-9]{1,50}){1,5}$/.test(text);
 
 /**
- * Accepts amounts of CPU as an API server writes them: two of them are equal only if their texts are equal. "1" isn't
- * replaceable: each answer also has it as resourceVersion, and a text that an answer has elsewhere is never replaced.
+ * Accepts amounts of CPU as an API server writes them: two of them are equal only if their texts are equal. Excludes
+ * "1", because each answer also has it as resourceVersion, which must stay "1" in the answer for another amount.
  */
 const isCpu: IsReplaceable = (text) => text !== "1" && /^[1-9]\d{0,2}m?$/.test(text);
 const isBytes: IsReplaceable = (text) => /^[1-9]\d{0,2}[KMGT]i$/.test(text);
@@ -81,10 +81,11 @@ const podSpec = {
 };
 const template = { metadata: { labels, annotations }, spec: podSpec };
 const workload = { metadata, spec: { serviceName: isName, selector: { matchLabels: labels }, template } };
-/** For some places, the condition that their object must meet: else an API server compares its texts with others. */
+/** For some places, the condition under which texts in the object there are replaceable. */
 const placeConditions = new Map<unknown, (object: object) => boolean>([
-  // The resources of containers are compared with those of their Pod.
+  // An API server compares a Pod's own resources with those of its containers.
   [podSpec, (spec) => !Object.hasOwn(spec, "resources")],
+  // An API server refuses requests above the limits.
   [resources, (object) => areRequestsWithinLimits(toMap(object))],
 ]);
 const areRequestsWithinLimits = ({ requests, limits }: Record<string, unknown>): boolean =>
@@ -141,15 +142,15 @@ interface AnswerPattern {
   /** The answered object, with placeholders for the texts of the request that may differ. */
   object: unknown;
   warnings: readonly string[];
-  /** The texts that are the same in all similar requests, or in the answers to them. */
+  /** The texts that don't differ. A request that has one where texts may differ isn't answered from this pattern. */
   constantTexts: ReadonlySet<string>;
 }
 
 /**
- * Larger requests, in characters, get no pattern. An API server's limits are far higher, so its answer can't depend on
- * the lengths of replaced texts. Few objects are larger.
+ * The most characters of a request for which answers to similar requests are reused. An API server's limits are far
+ * higher, so its answers don't depend on the lengths of the texts in which such requests differ.
  */
-const largestPattern = 1 << 14;
+const maxRequestCharacters = 1 << 14;
 /** The number of answers that are kept. */
 const mostPatterns = 500;
 const uid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -172,6 +173,7 @@ export const toRequestPattern = ({ object, ...header }: KubernetesRequest): Requ
   }
 };
 
+/** Returns a request's pattern. Its key is the same for requests that differ only in replaceable texts at `places`. */
 const buildPattern = (
   object: object,
   header: Omit<KubernetesRequest, "object">,
@@ -196,20 +198,21 @@ const buildPattern = (
   const size = texts.reduce((sum, { length }) => sum + length, key.length);
   // A text with \0 could be mistaken for a placeholder.
   const isAmbiguous = [...constantTexts].some((text) => text.includes("\0"));
-  const isExcluded = size > largestPattern || usesJoinedNames.test(key) || isAmbiguous;
+  const isExcluded = size > maxRequestCharacters || hasJoinedNames.test(key) || isAmbiguous;
   return isExcluded ? undefined : { key, texts, places, constantTexts, identity: header };
 };
 
 /**
- * Matches the JSON of an object for which an API server makes one name of two texts: the key of an annotation ends with
- * a container's name, or the claim of an ephemeral volume gets the names of a Pod and a volume. In such a name, the
- * texts can't be replaced, so such objects get no pattern.
+ * Matches the JSON of a request with names that are joined from two texts: the key of an annotation ends with the name
+ * of a container, or an API server names the claim of an ephemeral volume after the Pod and the volume. Such a request
+ * gets no pattern, because the placeholders of a pattern stand for whole texts.
  */
-const usesJoinedNames = /"container\.|"ephemeral"/;
+const hasJoinedNames = /"container\.|"ephemeral"/;
 
 /**
- * Copies a value with a placeholder, `\0` and an index, for each replaceable text at one of the `places`. Adds all
- * other texts to `constantTexts`.
+ * Copies a value with a placeholder, `\0` and an index, for each replaceable text. Adds all other texts to
+ * `constantTexts`. `places` has the form of the value: maps, with `*` for any member of a map or list, and in place of
+ * each text a function that reports whether it is replaceable.
  */
 const replaceTexts = (
   value: unknown,
@@ -228,7 +231,7 @@ const replaceTexts = (
   const hasPlaces = typeof places === "object" && (placeConditions.get(places)?.(value) ?? true);
   const inner = hasPlaces ? places : {};
   const replaceMember = (member: unknown) => replaceTexts(member, inner["*"], toIndex, constantTexts, "*");
-  // Environment variables with plain values become one text together, so that their number may differ.
+  // Environment variables with plain values get one placeholder together: similar requests may have more or fewer.
   if (Array.isArray(value))
     return places === envVariables ? replaceEnvVariables(value, toIndex, replaceMember) : value.map(replaceMember);
   const copy: Record<string, unknown> = {};
@@ -241,8 +244,8 @@ const replaceTexts = (
 };
 
 /**
- * Copies a container's list of environment variables. Each run of variables that have only a name and a plain value
- * becomes one placeholder: `\0*` and the index of a text, which is the JSON of these variables.
+ * Copies a container's list of environment variables. Neighbouring variables with only a name and a plain value become
+ * one placeholder, `\0*` and the index of a text (their JSON). So requests are similar if only these variables differ.
  */
 const replaceEnvVariables = (
   list: readonly unknown[],
@@ -302,13 +305,13 @@ export const createAnswerPatterns = () => {
       Object.assign(toMap(object.metadata), { uid: computeUid(identity), creationTimestamp });
       return { object, warnings: known.warnings };
     },
-    /** Remembers an answer, unless a text that may differ equals a constant text, or is a part of a warning. */
+    /** Remembers an answer, unless a text that differs in similar requests is a constant text, too, or in a warning. */
     put(request: RequestPattern, { object, warnings }: KubernetesAnswer): void {
       const { key, texts, places } = request;
       if (object === undefined || patterns.has(key)) return;
       // A warning about an environment variable contains its index, which may differ in similar requests.
       if (warnings.some((warning) => /\.env\[/.test(warning) || texts.some((text) => warning.includes(text)))) return;
-      const constantTexts = new Set(request.constantTexts);
+      const constantTexts = new Set(request.constantTexts); // `replaceTexts` adds those of the answer.
       let hasOnlyGivenTexts = true;
       const toIndex = (text: string) => {
         const index = texts.indexOf(text);

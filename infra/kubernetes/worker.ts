@@ -27,22 +27,22 @@ const send = (message: MessageFromKubernetesWorker) => parentPort?.postMessage(m
 
 const started = process.hrtime.bigint();
 /**
- * The nanoseconds at which the clock starts. The image is the memory of an earlier instance. It was saved in the first
- * second of that instance's clock, so for the program, time goes on and never runs backwards.
+ * The nanoseconds at which the module's monotonic clock starts: one second. The image is the memory of an earlier
+ * instance, saved in the first second of its clock. So the module never sees its time run backwards.
  */
-const imageAge = 1_000_000_000n;
+const clockStart = 1_000_000_000n;
 /** The request that is answered, and how many blocks of random bytes it got: the module makes uids from these. */
 let current: Partial<KubernetesRequest> = {};
-let blocks = 0;
+let usedRandomBlocks = 0;
 const fillRandom = (bytes: Uint8Array) => {
   for (let at = 0; at < bytes.length; at += 32)
-    bytes.set(computeRandomBytes(current, blocks++).subarray(0, bytes.length - at), at);
+    bytes.set(computeRandomBytes(current, usedRandomBlocks++).subarray(0, bytes.length - at), at);
 };
 const instance = await createInstance(
   module,
   {
     getTime: () => BigInt(Date.now()) * 1_000_000n,
-    getMonotonicTime: () => process.hrtime.bigint() - started + imageAge,
+    getMonotonicTime: () => process.hrtime.bigint() - started + clockStart,
     fillRandom,
   },
   imageFile,
@@ -56,7 +56,8 @@ try {
 }
 
 parentPort?.on("message", ([header, object, oldObject]: MessageToKubernetesWorker) => {
-  [current, blocks] = [JSON.parse(header), 0];
+  current = JSON.parse(header);
+  usedRandomBlocks = 0; // So each time, a request gets the same random bytes, and its object the same uid.
   // An error of the instance ends this worker.
   send({ answer: instance.answer(header, object, oldObject) });
 });
