@@ -82,7 +82,7 @@ export const caseMembers: Record<keyof Case, InputShape> = {
     description: "the time of the review",
     default: "2026-01-01T00:00:00Z",
     type: "string",
-    isFit: (value) => !Number.isNaN(Date.parse(String(value))),
+    meetsCondition: (value) => !Number.isNaN(Date.parse(String(value))),
   },
   becomes: { ...mapShape, description: "the expected object after the rule's change" },
   admitted: { ...createEnumShape("true", true), description: "the rule must admit the object" },

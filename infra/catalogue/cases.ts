@@ -68,15 +68,15 @@ const findCaseMistakes = (ruleCase: unknown, phases: readonly Phase[], shape: In
   const misfits = findMisfits(ruleCase, shape);
   if (misfits.length > 0) return misfits.map((misfit) => ({ path: misfit.path, sentence: describeMisfit(misfit) }));
   const possible = outcomes.filter((key) => Object.hasOwn(shape.properties ?? {}, key));
-  const [subject, ...others] = ["mutate", "validate"].filter((key) => key in ruleCase);
-  const expected = possible.filter((key) => key in ruleCase);
-  const complain = (sentence: string, path: string[] = []) => [{ path, sentence }];
-  if (subject === undefined || others.length > 0) return complain("must have either mutate or validate", others);
+  const [subject, otherSubject] = ["mutate", "validate"].filter((key) => key in ruleCase);
+  const [outcome, otherOutcome] = possible.filter((key) => key in ruleCase);
+  const complain = (sentence: string, member?: string) => [{ path: member === undefined ? [] : [member], sentence }];
+  if (!subject || otherSubject) return complain("must have either mutate or validate", otherSubject);
   if (!phases.some((phase) => phase === subject))
-    return complain(`has ${subject}, a phase that the rule does not have`, [subject]);
-  if (expected.length !== 1) return complain(`must have one of ${joinWithOr(possible)}`, expected.slice(1, 2));
+    return complain(`has ${subject}, a phase that the rule does not have`, subject);
+  if (!outcome || otherOutcome) return complain(`must have one of ${joinWithOr(possible)}`, otherOutcome);
   if (subject === "validate" && "becomes" in ruleCase)
-    return complain("can't have an expected object: a validating phase changes nothing", ["becomes"]);
+    return complain("can't have an expected object: a validating phase changes nothing", "becomes");
   return [];
 };
 
@@ -130,8 +130,9 @@ export const buildReview = ({ place, rule }: CatalogueRule, ruleCase: Case): Adm
   const kind = object?.kind ?? kindsByResource[resourcePath];
   if (kind === undefined)
     throw new Complaint(`${place}/cases.yaml: "${ruleCase.name}" must say the kind of its object`);
-  const isOtherKind = subResource && object?.apiVersion;
-  const gvk = isOtherKind ? { ...objectVersion, kind } : { group, version: version || "v1", kind };
+  // The object of a subresource, such as Scale, may have another group and version than the resource.
+  const hasOwnVersion = subResource && object?.apiVersion;
+  const gvk = hasOwnVersion ? { ...objectVersion, kind } : { group, version: version || "v1", kind };
   const gvr = { group, version: version || "v1", resource };
   const metadata = object?.metadata ?? {};
   const namespace = resource === "namespaces" ? metadata.name : metadata.namespace;

@@ -14,7 +14,7 @@ interface PublishedFact {
   /** The minor versions of Kubernetes for which the page says so; undefined if it names no versions. */
   minors?: readonly string[];
   /** True if the service has an option that turns the plugins off. */
-  isOption?: boolean;
+  canBeTurnedOff?: boolean;
   page: string;
 }
 
@@ -30,7 +30,7 @@ const published: Readonly<Record<ManagedService, readonly PublishedFact[]>> = {
   gke: [
     {
       on: ["DenyServiceExternalIPs"],
-      isOption: true,
+      canBeTurnedOff: true,
       page: "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster",
     },
   ],
@@ -104,8 +104,8 @@ export const findReasonToBeOn = (plugin: string, { service, kubernetes }: ApiSer
     );
   if (fact)
     return {
-      isSure: !fact.isOption,
-      reason: `${serviceNames[service]}${version} has it on${fact.isOption ? " by default" : ""} (${fact.page})`,
+      isSure: !fact.canBeTurnedOff,
+      reason: `${serviceNames[service]}${version} has it on${fact.canBeTurnedOff ? " by default" : ""} (${fact.page})`,
     };
   if (!possible.every((minor) => isEffectiveByDefault(plugin, minor))) return undefined;
   return { isSure: false, reason: `it is on by default in Kubernetes${version || ` ${knownMinors}`}` };
@@ -136,8 +136,8 @@ export const describeMinorsOfService = (plugin: string | undefined, service: Man
   });
   const [first, last] = [found[0], found.at(-1)];
   if (plugin === undefined || first === undefined) return "-";
-  const isOption = published[service].some(({ on, isOption }) => isOption && on.includes(plugin));
-  if (found.length === minors.length) return isOption ? "on, unless turned off" : "on";
+  const canBeTurnedOff = published[service].some(({ on, canBeTurnedOff }) => canBeTurnedOff && on.includes(plugin));
+  if (found.length === minors.length) return canBeTurnedOff ? "on, unless turned off" : "on";
   if (last === newestKubernetes) return `on from ${first}`;
   return first === last ? `on in ${first}` : `on in ${first} to ${last}`;
 };

@@ -17,7 +17,7 @@ import {
 import { truncateText } from "../cli/terminal.ts";
 import type { DefinitionMistake, MemberPath } from "./rule-source.ts";
 
-const functionShape: InputShape = { expected: "a function", isFit: (value) => typeof value === "function" };
+const functionShape: InputShape = { expected: "a function", meetsCondition: (value) => typeof value === "function" };
 
 /** The members that a rule and each of its variants may have. */
 const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> = {
@@ -26,8 +26,8 @@ const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> =
   matchPolicy: createEnumShape("Equivalent or Exact", "Equivalent", "Exact"),
   namespaceSelector: anyShape,
   objectSelector: anyShape,
-  // With `guards`, hardening sets failurePolicy Fail; with `everywhere`, also in namespaces such as kube-system. Only
-  // `guards` can be false: a variant may turn off the `guards` of its rule, but not `everywhere`.
+  // `guards` marks a rule for security: `deploy --harden` sets its failurePolicy to Fail, and with `everywhere` also in
+  // namespaces such as kube-system. Only `guards` can be false: a variant may turn off the `guards` of its rule.
   guards: flagShape,
   everywhere: createEnumShape("true", true),
   timeoutSeconds: numberShape,
@@ -72,7 +72,7 @@ const nonEmptyListShape: InputShape = {
   expected: "a list of one or more texts",
   type: "array",
   items: { type: "string" },
-  isFit: (value) => Array.isArray(value) && value.length > 0,
+  meetsCondition: (value) => Array.isArray(value) && value.length > 0,
 };
 
 const elementMembers: Record<keyof RequestMatch, InputShape> = {
@@ -178,10 +178,11 @@ const findMistakesOfMap = (
 ): DefinitionMistake[] => {
   // A member with the value undefined counts as absent.
   const present = Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined));
-  return findMisfits(present, createMapShape(members)).map(({ path: [key = ""], known, expected }) => {
+  return findMisfits(present, createMapShape(members)).map(({ path: [key = ""], known: knownMembers, expected }) => {
     const path = [...start, key];
-    const sentence = known
-      ? `${formatPath(start)} has no member ${JSON.stringify(key)}; ${describeKnownWords(key, known)}`
+    const isUnknownMember = knownMembers !== undefined;
+    const sentence = isUnknownMember
+      ? `${formatPath(start)} has no member ${JSON.stringify(key)}; ${describeKnownWords(key, knownMembers)}`
       : `${formatPath(path)} must be ${expected}, not ${formatValue(toMap(value)[key])}`;
     return { path, sentence };
   });

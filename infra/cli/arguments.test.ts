@@ -12,7 +12,7 @@ const options: CommandGrammar["options"] = {
   rules: {
     type: "string",
     multiple: true,
-    // After paths, each name is a rule. Before them, a word that is the path of a file is the first path.
+    // Words after --rules are rules, up to the first that is the path of a file. If paths stand before, all are rules.
     isValue: (word, hasPathsBefore) => /^[a-z,]+$/.test(word) && (hasPathsBefore || isNoFile(word)),
     says,
   },

@@ -64,22 +64,22 @@ export const parseArguments = (
   const isEnded = tokens.some(({ kind }) => kind === "option-terminator");
   const words: string[] = [];
   /**
-   * Returns the list of values to which a word belongs, as it follows an option that takes it; undefined for a word of
-   * the verb. Each option replaces this function by its own.
+   * Returns the list of the last option's values if the word is one of them; undefined for a word of the verb. The loop
+   * sets this function anew for each option. After a word of the verb, no word is a value until the next option.
    */
-  let findOptionValues: (word: string) => string[] | undefined = () => undefined;
+  let findValuesOfLastOption: (word: string) => string[] | undefined = () => undefined;
   for (const token of tokens) {
     if (token.kind === "positional") {
-      const optionValues = findOptionValues(token.value);
+      const optionValues = findValuesOfLastOption(token.value);
       (optionValues ?? words).push(token.value);
-      if (optionValues === undefined) findOptionValues = () => undefined;
+      if (optionValues === undefined) findValuesOfLastOption = () => undefined;
       continue;
     }
     const option = token.kind === "option" ? options[token.name] : undefined;
     const list = token.kind === "option" && option?.multiple ? values[token.name] : undefined;
     const hasWordsBefore = isEnded || words.length > 0;
     const takesAll = takesNoWords || (option?.isValue === undefined && hasWordsBefore);
-    findOptionValues = (word) =>
+    findValuesOfLastOption = (word) =>
       Array.isArray(list) && (takesAll || option?.isValue?.(word, hasWordsBefore)) ? (list as string[]) : undefined;
   }
   const emptyOption = Object.keys(options).find((name) => [values[name]].flat().includes(""));

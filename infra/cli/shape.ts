@@ -1,12 +1,12 @@
-// Shapes describe the values that input files may have. They use keywords of JSON Schema, so editors can check files by
-// the same shapes as commands. A mismatch contains the path of a wrong value and what is expected there. The caller
-// adds the file and the line.
+// Shapes describe the values that input files may have. They use keywords of JSON Schema, so editors and commands check
+// files by the same shapes. A mismatch contains the path of a wrong value and what is expected there. The caller adds
+// the file and the line.
 import { isMap } from "#lib/json.ts";
 import { quoteValue } from "#lib/policy/values/texts.ts";
 
 type JsonType = keyof typeof typeChecks;
 
-/** The keywords of JSON Schema that `isFit` supports, and members that only this program uses. */
+/** The supported keywords of JSON Schema, and members that only this program uses. */
 interface JsonSchema {
   type?: JsonType | readonly JsonType[];
   enum?: readonly unknown[];
@@ -28,7 +28,7 @@ interface JsonSchema {
    */
   expected?: string;
   /** A condition that no keyword can express. Editors don't check it. */
-  isFit?(value: unknown): boolean;
+  meetsCondition?(value: unknown): boolean;
   /** Keywords for editors only. In commands, other code checks the same conditions, with its own messages. */
   editorKeywords?: Readonly<Record<string, unknown>>;
 }
@@ -117,10 +117,10 @@ export const allowNull = ({ type = [], ...inner }: InputShape): InputShape => {
 
 /** Reports whether a value fits a schema. The keywords have the meaning that JSON Schema defines. */
 export const isFit = (schema: JsonSchema, value: unknown): boolean => {
-  const { type, enum: words, isFit: isFurtherFit = () => true } = schema;
+  const { type, enum: words, meetsCondition = () => true } = schema;
   if (type !== undefined && ![type].flat().some((name) => typeChecks[name](value))) return false;
   if (words !== undefined && !words.includes(value)) return false;
-  return areContentsFit(schema, value) && isFurtherFit(value);
+  return areContentsFit(schema, value) && meetsCondition(value);
 };
 
 /** Reports whether a value of the right type also fits the other keywords of its schema. */
@@ -171,7 +171,7 @@ export const findMisfits = (value: unknown, wanted: InputShape, path: string[] =
 export const toJsonSchema = (shape: JsonSchema): Record<string, unknown> => {
   const {
     expected,
-    isFit: _,
+    meetsCondition: _,
     editorKeywords,
     properties,
     items,

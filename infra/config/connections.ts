@@ -63,7 +63,7 @@ export const serviceShape: InputShape = {
     name: {
       expected: serviceNameForm,
       type: "string",
-      isFit: (value) => parseServiceName(String(value)) !== undefined,
+      meetsCondition: (value) => parseServiceName(String(value)) !== undefined,
       description: "the Service of the relay: its namespace and name, and its port if that isn't 443",
       editorKeywords: { pattern: servicePattern.source.replaceAll(/\?<\w+>/g, "") },
     },

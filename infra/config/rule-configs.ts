@@ -38,8 +38,8 @@ export interface CatalogueAndManifestFiles {
   folder: string;
   /** The manifests that settings name, by their path in postern.yaml; a text says why they can't be read. */
   manifestsByPath: ManifestsByConfigPath;
-  /** The services that kubeconfigs name, by the kubeconfig's path; a text says why it can't be read. */
-  services: ServicesByConfigPath;
+  /** The url, ca and more in the kubeconfigs that settings name, by their path in postern.yaml; a text as above. */
+  serviceSettingsByPath: ServicesByConfigPath;
   /** Returns the file and the line of a path in postern.yaml. */
   findPlace(path: ConfigPath): string;
 }
@@ -75,7 +75,7 @@ const createSubjectsShape = (description: string, pattern?: string): InputShape 
   description,
   type: "array",
   items: { type: "string", minLength: 1, ...(pattern !== undefined && { pattern }) },
-  isFit: (value) => toList(value).length > 0,
+  meetsCondition: (value) => toList(value).length > 0,
   editorKeywords: { minItems: 1 },
 });
 
@@ -104,7 +104,7 @@ const exceptionShape: InputShape = {
       description: "the last day in UTC, such as `2027-01-31`, or the time of the end, such as `2027-01-31T18:00:00Z`",
       type: "string",
       pattern: String.raw`^\d{4}-\d\d-\d\d(T([01]\d|2[0-3]):\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d))?$`,
-      isFit: (value) => {
+      meetsCondition: (value) => {
         // Date.parse accepts February 30 and returns March 2, so the day is compared.
         const day = new Date(String(value).slice(0, 10));
         return Number.isFinite(Date.parse(String(value))) && day.getUTCDate() === Number(String(value).slice(8, 10));
@@ -115,7 +115,7 @@ const exceptionShape: InputShape = {
   }),
   expected: "a map with until, owner, reason, and users, groups or namespaces",
   required: ["until", "owner", "reason"],
-  isFit: (value) => ["users", "groups", "namespaces"].some((kind) => getOwn(value, kind) !== undefined),
+  meetsCondition: (value) => ["users", "groups", "namespaces"].some((kind) => getOwn(value, kind) !== undefined),
   editorKeywords: { anyOf: [{ required: ["users"] }, { required: ["groups"] }, { required: ["namespaces"] }] },
 };
 
@@ -164,7 +164,7 @@ const ruleMembers: Record<string, InputShape> = {
             "exemptions with an end date: a request that matches every list of an exception is sent to the rule's function, which admits it until the date",
           type: "array",
           items: exceptionShape,
-          isFit: (value) => toList(value).length <= mostExceptions,
+          meetsCondition: (value) => toList(value).length <= mostExceptions,
           editorKeywords: { maxItems: mostExceptions },
         },
       }),
@@ -350,14 +350,13 @@ const readExempt = (
 /**
  * Fills settings of a rule from kubeconfigs that other settings name. The rule's `kubeconfigs` has both: its keys are
  * settings with the file of a kubeconfig, its values are settings that the kubeconfig fills with url, ca and more.
- * `sectionSettings` are those of one section of postern.yaml; only its kubeconfigs are used. `mergedSettings` has the
- * general settings and the defaults, too.
+ * `mergedSettings` has `sectionSettings`, which are those of one section of postern.yaml, and the general settings.
  */
 const fillSettingsFromKubeconfigs = (
   { kubeconfigs = {}, settings = {} }: Rule,
   sectionSettings: object,
   mergedSettings: object,
-  { services: settingsByFile, complain }: ConfigReading,
+  { serviceSettingsByPath, complain }: ConfigReading,
 ): object => {
   let filled = mergedSettings;
   for (const [fileSetting, filledSetting] of Object.entries(kubeconfigs)) {
@@ -365,8 +364,9 @@ const fillSettingsFromKubeconfigs = (
     if (typeof file !== "string" || file === "") continue;
     if (Object.hasOwn(sectionSettings, filledSetting))
       complain([filledSetting], `must be left out, because ${fileSetting} names a kubeconfig`);
+    // A kubeconfig that only the general section names has already filled the setting there.
     if (getSetting(sectionSettings, fileSetting) === undefined) continue;
-    const settingsOrFault = settingsByFile.get(file) ?? `${file} is not read here`;
+    const settingsOrFault = serviceSettingsByPath.get(file) ?? `${file} is not read here`;
     if (typeof settingsOrFault === "string") complain(fileSetting.split("."), settingsOrFault);
     else filled = { ...filled, [filledSetting]: { ...Reflect.get(settings, filledSetting), ...settingsOrFault } };
   }
@@ -404,6 +404,7 @@ const readManifestSetting = (
   if (parts.length === 0) return value;
   return parts.flatMap((part, index): object[] => {
     const partPath = typeof value === "string" ? path : [...path, index];
+    // Each path was read before, unless the caller has only the text of postern.yaml.
     const manifestsOrFault = typeof part === "string" ? (manifestsByPath.get(part) ?? `${part} is not read here`) : [];
     if (typeof manifestsOrFault === "string") {
       complain(partPath, manifestsOrFault);

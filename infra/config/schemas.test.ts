@@ -39,7 +39,7 @@ const isRefused = (check: () => unknown): boolean => {
 const checkConfig = (text: string) => {
   // The only path of manifests that a config may name is policies/, without manifests. It may name no kubeconfig.
   const manifestsByPath = new Map([["policies/", []]]);
-  const files = { folder: "", manifestsByPath, services: new Map(), findPlace: () => "" };
+  const files = { folder: "", manifestsByPath, serviceSettingsByPath: new Map(), findPlace: () => "" };
   const known = { catalogue, names, ...files };
   const [mistake] = validateConfig(parseYaml(text), known).mistakes;
   if (mistake) throw new Complaint(`${mistake.path.join(".")} ${mistake.sentence}`);

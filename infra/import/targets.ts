@@ -36,7 +36,7 @@ const describeTarget = (service: ManagedService | undefined, kubernetes: string)
   const name = service === undefined ? `Kubernetes ${kubernetes}` : `${service}-${kubernetes}`;
   const publishedFacts = service === undefined ? [] : listPublishedFacts(service, kubernetes);
   // A plugin that clusters can turn off doesn't count as on, so that it gets a rule.
-  const facts = publishedFacts.filter(({ isOption }) => !isOption);
+  const facts = publishedFacts.filter(({ canBeTurnedOff }) => !canBeTurnedOff);
   const publishedPart = facts.map(({ on, page }) => `, and ${on.join(", ")} (${page})`).join("");
   const unknownPart =
     service !== undefined && facts.length === 0 ? `; what ${name} turns on besides isn't known here` : "";

@@ -102,7 +102,7 @@ export const readConfigDocument = async (
     manifestsByPath: await readAll("manifests", (path) =>
       readManifestsStrictly([path], (file) => relative(folder, file)),
     ),
-    services: await readAll("kubeconfigs", readServiceKubeconfig),
+    serviceSettingsByPath: await readAll("kubeconfigs", readServiceKubeconfig),
   };
   return validateDocument(document, catalogue, files, ruleNames);
 };
@@ -163,7 +163,7 @@ const listSettingPaths = (value: unknown, catalogue: CatalogueRule[], member: Se
 
 export const parseConfig = (text: string, catalogue: CatalogueRule[], ruleNames?: readonly string[]): PosternConfig =>
   validateDocument(parseConfigDocument(text, "postern.yaml"), catalogue, noFiles, ruleNames);
-const noFiles = { folder: "", manifestsByPath: new Map(), services: new Map() };
+const noFiles = { folder: "", manifestsByPath: new Map(), serviceSettingsByPath: new Map() };
 
 /** Returns the checked content of postern.yaml. Mistakes are reported with their lines. */
 const validateDocument = (
