@@ -363,7 +363,7 @@ describe("a rule of postern.yaml", () => {
     toCatalogueRule("waits-long", rule({ summary: "Waits.", match, settings: { seconds: 1, ratio: 1 }, mutate() {} })),
   ];
 
-  it("a rule of postern.yaml may be called by the name of its upstream plugin, also in groups and clusters", () => {
+  it("a rule of postern.yaml may be named like a plugin, such as WaitsLong, also in groups and clusters", () => {
     const text = `rules: { WaitsLong: { settings: { seconds: 2 } } }
 groups: { all: [WaitsLong] }
 clusters: { one: { rules: { WaitsLong: { settings: { ratio: 3 } } } } }`;

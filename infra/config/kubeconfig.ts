@@ -83,8 +83,8 @@ const readServerName = ({ content }: NamedEntry) => {
 };
 
 /**
- * Returns the headers for user name and password, and those for impersonation, such as Impersonate-User. Errors begin
- * with a verb: callers put what names the kubeconfig before them, such as `--kubeconfig FILE`.
+ * Returns the headers for user name and password, and those for impersonation, such as Impersonate-User. The messages
+ * of errors have no subject, because callers add one, such as `--kubeconfig FILE`.
  */
 const readHeaders = ({ content, file }: NamedEntry): Pick<ApiServerConnection, "headers"> => {
   const { username, password, as, "as-uid": uid, "as-groups": groups, "as-user-extra": extra } = content;
@@ -134,7 +134,7 @@ const readCredentials = async (
     });
   }
   const credentials = { ...fixed, ...certificate };
-  // `readHeaders` returns the header for a user name and its password.
+  // With a user name, the credentials may be empty: `readHeaders` makes a header of the name and its password.
   if (Object.keys(credentials).length > 0 || username) return credentials;
   if (exec === undefined)
     throw new Error(`finds neither a token nor a client certificate for the user "${user.name}" in ${file}`);
@@ -149,7 +149,7 @@ const readCredentials = async (
 /** The milliseconds after which a file with a token is read again, as in kubectl. */
 const tokenFileAge = 60_000;
 
-/** Trims a token. Throws if it has characters that can't be in a header. */
+/** Trims a token. Throws if it has characters that can't be in a header. Callers add a subject to the message. */
 const requireHeaderSafe = (text: string, file: string): string => {
   const token = text.trim();
   if (!isHeaderSafeToken(token)) throw new Error(`finds a token in ${file} that no header can carry`);
@@ -193,8 +193,8 @@ export const readServiceKubeconfig = async (file: string): Promise<Record<string
 const isInAws = (name: string) => !("file" in parseCredentialPlace(name));
 
 /**
- * Returns the cluster and the user of a kubeconfig's context. Throws if Postern doesn't support them. Errors begin with
- * a verb: callers put what names the kubeconfig before them, such as `--kubeconfig FILE`.
+ * Returns the cluster and the user of a kubeconfig's context. Throws if Postern doesn't support them. The messages of
+ * errors have no subject, because callers add one, such as `--kubeconfig FILE`.
  */
 const readContext = async ({ files, context: chosen, preferredContext, isNamedByUser }: KubeconfigChoice) => {
   const config = mergeKubeconfigs(await readKubeconfigs(files));

@@ -51,8 +51,7 @@ export const buildConfigSchema = async (
   const buildRulesShape = (section: string, shape: InputShape): InputShape => {
     const { properties, ...keywords } = toJsonSchema(shape);
     definitions[section] = { properties };
-    const members = Object.keys(toMap(properties));
-    const commonProperties = members.map((member) => [
+    const commonProperties = Object.keys(toMap(properties)).map((member) => [
       member,
       { $ref: `#/definitions/${section}/properties/${member}` },
     ]);
@@ -76,6 +75,7 @@ export const buildConfigSchema = async (
       },
     };
   };
+  // The rules that may be in a group, which is a set of rules in one function. A rule that can't be loaded may be, too.
   const groupable = [
     ...catalogue.filter((listed) => !findGroupFault(listed, undefined)).map(({ name }) => name),
     ...brokenRules,

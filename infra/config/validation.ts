@@ -148,6 +148,7 @@ export const validateConfig = (
     ([name, value]) => [name, { ...readCluster(name, toMap(value), general, reading), groups: ruleGroups }] as const,
   );
   if (clusterEntries.length === 0) complain(["clusters"], "must name at least one cluster, or be left out");
+  // Above, each cluster has completed a copy of `general` with its own section. Here `general` is completed alone.
   const rules = finishGeneralRuleConfigs(general, reading);
   const config: PosternConfig = { rules, clusters: new Map(clusterEntries), groups: ruleGroups };
   if (logs === "minimal") config.logs = logs;
