@@ -77,6 +77,7 @@ export interface ClusterApi {
 export interface ClusterConnection extends ApiServerConnection {
   /** What the error message advises if the API server doesn't accept the credentials. */
   credentialsAdvice: string;
+  /** Is asked before each change in the cluster: throws if this command has lost the lock of its stage. */
   guard?: StageLockGuard | undefined;
 }
 

@@ -111,7 +111,7 @@ export const applyWantedObjectsToCluster = async (
     unconfirmedKinds.delete(kind);
   };
   for (const object of all.filter(({ kind }) => !isRbacKind(kind))) {
-    const isFirst = object.kind === "MutatingWebhookConfiguration" && (await isNewInBoth(api, all, name));
+    const isFirstOfTwo = object.kind === "MutatingWebhookConfiguration" && (await addsTwoEntriesOfRule(api, all, name));
     const policyKind = isWebhookKind(object.kind) ? findPolicyKind(object.kind) : undefined;
     if (policyKind && (await losesEntries(api, object))) await awaitEffect(policyKind).then(waitForAllServers);
     const change = await applyObject(api, object);
@@ -119,7 +119,7 @@ export const applyWantedObjectsToCluster = async (
     changes.push(change);
     changedAt = Date.now();
     // API servers must call the new mutating entries before a validating entry of the same rule exists.
-    if (isFirst) await wait(noticeMilliseconds);
+    if (isFirstOfTwo) await wait(noticeMilliseconds);
     if (isPolicyKind(object.kind)) unconfirmedKinds.add(object.kind.replace(/Binding$/, "") as PolicyKind);
   }
   const unwanted = await listUnwanted(api, all, name);
@@ -173,7 +173,7 @@ const deleteRetiredEntries = async (
 };
 
 /** Reports whether a rule that has no entries yet gets a mutating and a validating entry. */
-const isNewInBoth = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
+const addsTwoEntriesOfRule = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
   const presentNames = (await readConfigurations(api, name)).map(listEntryNames);
   const [mutating = [], validating = []] = listEntryNamesByKind(all);
   return validating.some((entry) => mutating.includes(entry) && !presentNames.some((names) => names.includes(entry)));
@@ -319,9 +319,7 @@ const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: str
   return sortObjects(deployed.filter((object) => !isWanted(object))).reverse();
 };
 
-/**
- * Returns the policies and bindings of a deployment. Their names are its name, a dot, and the name in their annotation.
- */
+/** Returns the policies and bindings of a deployment. They are called NAME.POLICY, with POLICY in an annotation. */
 export const listOwnPolicies = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
   const found = await Promise.all(policyKinds.map((kind) => api.list(kind, { isOptional: true })));
   return found
@@ -452,7 +450,7 @@ export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookE
     }),
   );
 
-/** Returns objects in the order of creation; entries call the relay if there is one. Throws for unknown kinds. */
+/** Returns objects in the order of creation. Webhook entries call the cluster's relay to AWS, if they name one. */
 const sortObjects = (objects: readonly object[]): DeployedObject[] => {
   const values: readonly unknown[] = objects;
   const invalid = values.find((object) => !isDeployedObject(object));

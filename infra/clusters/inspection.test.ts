@@ -60,9 +60,9 @@ const listResources = (cluster: ReturnType<typeof getLocalCluster>) =>
   buildWebhookConfigurations(catalogue, cluster, registration).flatMap(({ webhooks }) =>
     webhooks.flatMap(({ rules }) => rules.flatMap(({ resources }) => resources)),
   );
-const kindInCluster = "geese";
+const resourceInCluster = "widgets";
 const cluster: InspectedCluster = {
-  list: async () => [{ apiVersion: "example.io/v1", kind: "Wish", metadata: { name: kindInCluster } }],
+  list: async () => [{ apiVersion: "example.io/v1", kind: "Wish", metadata: { name: resourceInCluster } }],
 };
 
 describe("entries that depend on objects", () => {
@@ -77,6 +77,7 @@ describe("entries that depend on objects", () => {
     await writeFile(join(folder, "odd.yaml"), "apiVersion: v1\nkind: odd\n");
     await writeFile(join(folder, "broken.yaml"), "a: [\n");
   });
+  /** Turns on the rule follower. Its entries match the resources that objects in its setting `wanted` name as kind. */
   const read = async (wanted: string) => {
     const file = join(folder, "postern.yaml");
     await writeFile(file, `rules:\n  follower:\n    settings:\n      wanted: ${wanted}\n`);
@@ -112,8 +113,8 @@ describe("entries that depend on objects", () => {
   });
 
   it("entries and rights also cover the objects in the cluster that the rule reads", async () => {
-    const kindInSettings = "gulls";
-    const [withoutKinds, withKinds] = ["", `{ settings: { kinds: [${kindInSettings}] } }`].map((text) =>
+    const resourceInSettings = "gadgets";
+    const [withoutKinds, withKinds] = ["", `{ settings: { kinds: [${resourceInSettings}] } }`].map((text) =>
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
     assert.ok(withoutKinds && withKinds);
@@ -121,13 +122,13 @@ describe("entries that depend on objects", () => {
     const failIfCalled = () => assert.fail("the cluster is read");
     assert.equal((await inspectClusterForSettings(catalogue, withoutKinds, failIfCalled)).cluster, withoutKinds);
     const { cluster: found, notes } = await inspectClusterForSettings(catalogue, withKinds, async () => cluster);
-    assert.deepEqual(listResources(found), [kindInSettings, kindInCluster]);
-    assert.deepEqual(listResources(withKinds), [kindInSettings]);
-    assert.deepEqual(notes, [`follower: found ${kindInCluster}`]);
+    assert.deepEqual(listResources(found), [resourceInSettings, resourceInCluster]);
+    assert.deepEqual(listResources(withKinds), [resourceInSettings]);
+    assert.deepEqual(notes, [`follower: found ${resourceInCluster}`]);
     const [role] = buildFunctionRbacObjects(catalogue, found, "postern");
     assert.deepEqual(Object(role).rules, [
-      { apiGroups: ["example.io"], resources: [kindInSettings], verbs: ["get", "list"] },
-      { apiGroups: ["example.io"], resources: [kindInCluster], verbs: ["get", "list"] },
+      { apiGroups: ["example.io"], resources: [resourceInSettings], verbs: ["get", "list"] },
+      { apiGroups: ["example.io"], resources: [resourceInCluster], verbs: ["get", "list"] },
       { nonResourceURLs: ["/api/*", "/apis/*"], verbs: ["get"] },
     ]);
   });

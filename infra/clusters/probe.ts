@@ -37,7 +37,7 @@ interface EndpointProbeLimits {
    */
   propagationDeadline: number;
   /** True if a function has just got the right to read the cluster, so that EKS may not know it yet. */
-  hasNewRights: boolean;
+  functionHasNewRights: boolean;
 }
 
 const defaultLimits: EndpointProbeLimits = {
@@ -45,7 +45,7 @@ const defaultLimits: EndpointProbeLimits = {
   pause: 500,
   timeoutSeconds: 3,
   propagationDeadline: 0,
-  hasNewRights: false,
+  functionHasNewRights: false,
 };
 /** A deployment waits at most so many milliseconds until its changes have an effect in all endpoints of AWS. */
 const spreadMilliseconds = 20_000;
@@ -59,7 +59,7 @@ export const probeEndpoint = async (
   options: Partial<EndpointProbeLimits> & { review?: object; agent?: Agent } = {},
 ): Promise<EndpointProbeResult> => {
   const { review = buildProbeReview([]), agent = false, ...patience } = options;
-  const { tries, pause, timeoutSeconds, propagationDeadline, hasNewRights } = { ...defaultLimits, ...patience };
+  const { tries, pause, timeoutSeconds, propagationDeadline, functionHasNewRights } = { ...defaultLimits, ...patience };
   const body = JSON.stringify(review);
   const begun = Date.now();
   for (let attempt = 1; ; attempt++) {
@@ -76,8 +76,8 @@ export const probeEndpoint = async (
     if (fault === undefined)
       return { ok: true, milliseconds, sentence: hideUrlKeys(`${url} answers in ${milliseconds} ms`) };
     const isTemporary = !("status" in answer) || answer.status >= 500 || answer.status === 429;
-    // After a deployment, AWS needs some seconds until a changed permission, route or alias has an effect everywhere.
-    const isPropagating = propagationDeadline > begun && mayBePropagating(answer, hasNewRights);
+    // Until the deadline (0 if nothing was deployed), changed permissions, routes and aliases may have no effect yet.
+    const isPropagating = propagationDeadline > begun && mayBePropagating(answer, functionHasNewRights);
     const givesUp = isPropagating ? Date.now() >= propagationDeadline : !isTemporary || attempt >= tries;
     if (givesUp) {
       const seconds = Math.round((Date.now() - begun) / 1000);
@@ -139,10 +139,10 @@ export const probeEntries = async (
 /** Probes the endpoints of entries after changes in AWS, and waits until these have an effect. Returns the failures. */
 export const probeForFailingEntries = async (
   entries: readonly WebhookEntry[],
-  { hasNewRights = false } = {},
+  { functionHasNewRights = false } = {},
 ): Promise<WebhookEntryProbe[]> => {
-  const patience = hasNewRights ? accessMilliseconds : spreadMilliseconds;
-  const found = await probeEntries(entries, { propagationDeadline: Date.now() + patience, hasNewRights });
+  const patience = functionHasNewRights ? accessMilliseconds : spreadMilliseconds;
+  const found = await probeEntries(entries, { propagationDeadline: Date.now() + patience, functionHasNewRights });
   return found.filter(({ ok }) => !ok);
 };
 
@@ -150,13 +150,13 @@ export const probeForFailingEntries = async (
  * Reports whether an endpoint's answer may be wrong only because a change in AWS has no effect yet:
  * - 403 of a function URL, and 404 or 500 of API Gateway, if a permission or a route is new. A 500 with a Status comes
  *   from the function itself.
- * - 404 of the function's version before, which may not know a new key
- * - 503 of a function that can't read its cluster yet
+ * - 404 of the function's old version, which may still answer and doesn't know a new key
+ * - 503 of a function whose new right to read its cluster has no effect yet
  */
-const mayBePropagating = (answer: HttpsAnswer | UnansweredError, hasNewRights: boolean): boolean =>
+const mayBePropagating = (answer: HttpsAnswer | UnansweredError, functionHasNewRights: boolean): boolean =>
   "status" in answer &&
   ([403, 404].includes(answer.status) ||
-    (answer.status === 503 && hasNewRights) ||
+    (answer.status === 503 && functionHasNewRights) ||
     (answer.status === 500 && toMap(parseJson(answer.body)).kind !== "Status"));
 
 /** Describes why an endpoint's answer to a probe is wrong; undefined if it is right. A refusal is a right answer. */

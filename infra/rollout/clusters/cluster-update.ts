@@ -80,7 +80,7 @@ export const updateCluster = async (
     });
   await progress.step(`cluster ${name}: endpoints`, async () => {
     // With --write, the roles aren't applied yet: to wait for new rights would not help.
-    const failing = await probeForFailingEntries(entries, { hasNewRights: api !== undefined && created > 0 });
+    const failing = await probeForFailingEntries(entries, { functionHasNewRights: api !== undefined && created > 0 });
     const remedy = api
       ? ""
       : `\nif it may not read the cluster yet: apply the other files in ${write}, and run the command again`;

@@ -290,7 +290,7 @@ const applyRelease = async (
         // Webhook entries that the rollback adds must answer a probe; the cluster already calls the others.
         const presentNames = new Set(listEntries(current.manifests).map((entry) => entry.name));
         const added = listEntries(wanted).filter((entry) => !presentNames.has(entry.name));
-        const failing = await probeForFailingEntries(added, { hasNewRights });
+        const failing = await probeForFailingEntries(added, { functionHasNewRights: hasNewRights });
         if (failing.length > 0) throw new Complaint(failing.map(({ sentence }) => sentence).join("; "), 1);
         const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);
         const signer = keyring.current.publicKey;
