@@ -54,18 +54,22 @@ const findEqualLines = (oldLines: readonly string[], newLines: readonly string[]
 };
 
 /**
- * Returns the old line at which the search on a diagonal starts: after one edit from a neighbouring diagonal. The edit
- * adds a new line if it comes from the diagonal above, or deletes an old line if it comes from the one below.
+ * A step of Myers' diff algorithm: returns the old line at which the search on a diagonal (old index minus new index)
+ * starts after one more edit. `reached` has the furthest old line so far on each diagonal. The edit adds a new line if
+ * it comes from the diagonal above, or deletes an old line if it comes from the one below.
  */
-const advanceDiagonal = (reached: ReadonlyMap<number, number>, diagonal: number, edits: number): number => {
+const advanceDiagonal = (reached: ReadonlyMap<number, number>, diagonal: number, edits: number): number =>
+  comesFromAbove(reached, diagonal, edits) ? (reached.get(diagonal + 1) ?? -1) : (reached.get(diagonal - 1) ?? -1) + 1;
+
+/** Reports whether Myers' diff algorithm comes to a diagonal from the one above it. Otherwise it comes from below. */
+const comesFromAbove = (reached: ReadonlyMap<number, number>, diagonal: number, edits: number): boolean => {
   const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
-  const addsLine = diagonal === -edits || (diagonal !== edits && below < above);
-  return addsLine ? above : below + 1;
+  return diagonal === -edits || (diagonal !== edits && below < above);
 };
 
 /**
- * Follows the shortest path of edits backwards from the ends of both texts, and collects the equal lines on it.
- * `history[edits]` has the furthest old line on each diagonal (old index minus new index) before the last of the edits.
+ * Follows the path that Myers' search found backwards from the ends of both texts, and collects the equal lines on it.
+ * `history[n]` has the furthest old line after n - 1 edits on each diagonal (old index minus new index).
  */
 const tracePairs = (
   history: readonly Map<number, number>[],
@@ -77,8 +81,7 @@ const tracePairs = (
   for (let edits = history.length - 1; edits >= 0; edits--) {
     const reached = history[edits] ?? new Map<number, number>();
     const diagonal = oldEnd - newEnd;
-    const [below, above] = [reached.get(diagonal - 1) ?? -1, reached.get(diagonal + 1) ?? -1];
-    const previousDiagonal = diagonal === -edits || (diagonal !== edits && below < above) ? diagonal + 1 : diagonal - 1;
+    const previousDiagonal = comesFromAbove(reached, diagonal, edits) ? diagonal + 1 : diagonal - 1;
     const oldStart = edits === 0 ? 0 : (reached.get(previousDiagonal) ?? 0);
     const newStart = edits === 0 ? 0 : oldStart - previousDiagonal;
     while (oldEnd > oldStart && newEnd > newStart && oldEnd > 0 && newEnd > 0) pairs.push([--oldEnd, --newEnd]);

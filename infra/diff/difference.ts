@@ -36,18 +36,19 @@ export const computeHunks = (before: unknown, stages: readonly ObjectAfterRule[]
 /** Returns all lines of an object, and the lines that rules removed and added. */
 export const computeDiffLines = (first: unknown, stages: readonly ObjectAfterRule[]): DiffLine[] => {
   const original = formatYamlLines(hideSecretValues(first));
-  let texts = original;
+  let oldTexts = original;
   let lines = original.map((text, originalIndex): AttributedLine => ({ text, originalIndex }));
   const removedBy = new Map<number, string>();
   for (const { rule, after } of stages) {
-    const next = formatYamlLines(hideSecretValues(after, first));
-    const oldIndexes = findOldIndexesOfLines(texts, next);
+    const newTexts = formatYamlLines(hideSecretValues(after, first));
+    const oldIndexes = findOldIndexesOfLines(oldTexts, newTexts);
     const keptIndexes = new Set(oldIndexes);
     for (const [index, { originalIndex }] of lines.entries())
       if (originalIndex !== undefined && !keptIndexes.has(index)) removedBy.set(originalIndex, rule);
-    const before = lines;
-    lines = next.map((text, index) => before[oldIndexes[index] ?? -1] ?? { text, rule });
-    texts = next;
+    const oldLines = lines;
+    // A line that this rule kept stays attributed as before. Other lines are attributed to the rule.
+    lines = newTexts.map((text, index) => oldLines[oldIndexes[index] ?? -1] ?? { text, rule });
+    oldTexts = newTexts;
   }
   return interleaveLines(original, lines, removedBy);
 };

@@ -42,8 +42,8 @@ const hideValue = (value: unknown, oldValue: unknown): string => (isSame(value, 
 
 /**
  * Replaces texts in sentences about objects with `***`: values of the Secrets among the objects (also parts of values),
- * values of other Secrets, and the texts of the copies that kubectl saves in the objects. A text of a copy stays if an
- * object shows it, too: outside of its copy and of the values of a Secret.
+ * values of other Secrets, and the texts of the copies that kubectl saves in the objects. But a text of a copy stays if
+ * it is also in the rest of an object, where it isn't the value of a Secret.
  */
 export const hideInSentences = (
   sentences: readonly string[],
@@ -83,7 +83,7 @@ export const hideInValue = (value: unknown, secrets: Iterable<unknown>): unknown
     texts.push(text);
     return text;
   });
-  const noObjects: unknown[] = [];
+  const noObjects: unknown[] = []; // `secrets` are given, so no objects are searched for Secrets.
   const hidden = hideInSentences(texts, noObjects, secrets).values();
   const shown = mapTexts(value, () => hidden.next().value ?? mask);
   if (!isMap(value) || !isMap(shown)) return shown;
@@ -110,7 +110,7 @@ const listKeys = (value: unknown): string[] => (isMap(value) ? Object.keys(value
 
 /**
  * Yields the texts of values in all forms in which a program may show them, in lower case: unchanged, escaped as in
- * JSON, each line, and in base64. The keys of a value that is a map are texts, too.
+ * JSON, each line, and in base64. The keys of maps, and "true" and "false" for booleans, are texts, too.
  */
 const listForms = function* (values: readonly unknown[]): Generator<string> {
   for (const text of listTexts([values, listKeysAndBooleans(values)])) {
@@ -140,7 +140,7 @@ const listKeysAndBooleans = (values: readonly unknown[]): string[] => {
   return [...words];
 };
 
-/** Yields all texts in objects: values at any depth and the keys of maps. */
+/** Yields all texts and numbers in objects, at any depth, the keys of maps, and "true" and "false" for booleans. */
 const listKeysAndTexts = function* (objects: readonly unknown[]): Generator<string> {
   yield* listTexts(objects);
   yield* listKeysAndBooleans(objects);
