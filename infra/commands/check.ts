@@ -252,7 +252,7 @@ const markBrokenRules = (evaluation: ObjectEvaluation, broken: readonly BrokenRu
 };
 
 /** The options that can't be combined with --save, which checks nothing. */
-const ofChecks = ["rules", "plugins", "operation", "as-group", "webhooks", "call", "harden", "known", "all", "output"];
+const checkOnly = ["rules", "plugins", "operation", "as-group", "webhooks", "call", "harden", "known", "all", "output"];
 
 /** Throws if options or paths are combined that don't fit together. */
 const checkOptions = (options: ParsedOptions, words: readonly string[]): void => {
@@ -264,7 +264,7 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
     const [wrong] = [...words, ...files];
     if (wrong !== undefined)
       throw new Complaint(`--live checks what the cluster has; it can't be combined with ${wrong}`);
-    const unused = options.text("save") !== undefined && ofChecks.find(isGiven);
+    const unused = options.text("save") !== undefined && checkOnly.find(isGiven);
     if (options.text("save") === "-") throw new Complaint("--save takes a file, not -");
     if (unused) throw new Complaint(`--save checks nothing; it can't be combined with --${unused}`);
     return;

@@ -49,7 +49,7 @@ export default {
     await writeSchemas(dirname(file), await readAllRules());
     const { rules, broken } = await loadRules(await listRuleFolders([getProjectSource()]));
     // A rule that can't be loaded would be missing in the list of rules, so the list isn't written.
-    reportBroken(broken, () => false); // Broken rules are reported, but none is needed.
+    reportBroken(broken, () => false); // Reports broken rules, but none of them makes this command fail.
     if (broken.length === 0) await updateCataloguePages(rules);
     writeOutput(
       `created functions/${name} and turned it on in ${basename(file)}.\nEdit its rule.ts and cases.yaml; postern test ${name} runs them, postern serve --watch serves them.\n`,
@@ -80,8 +80,8 @@ const createRuleFolder = async (folder: string, name: string, from: URL, kind?: 
 };
 
 /**
- * Makes it possible to load the file in a rule's folder, which is an ES module and imports `postern/…`. If they are
- * missing, adds a package.json with the type module to functions/, and a link node_modules/postern to the project.
+ * Makes it possible to load the file in a rule's folder, which is an ES module and imports `postern/…`. If no
+ * package.json has the type module, adds one to functions/. If no postern is installed, links node_modules/postern.
  */
 const makeImportable = async (folder: string) => {
   const manifest = findNearestFile(folder, "package.json");

@@ -42,16 +42,16 @@ export default {
   },
 
   async run({ options }) {
-    const [folder, from, most = 0] = [options.text("to"), options.text("from"), options.number("most")];
+    const [folder, from, maxReviewsPerRule = 0] = [options.text("to"), options.text("from"), options.number("most")];
     if (!folder) throw new Complaint("--to must name the folder for recordings");
-    if (most === 0) throw new Complaint("--most takes a number from 1, not 0");
+    if (maxReviewsPerRule === 0) throw new Complaint("--most takes a number from 1, not 0");
     for (const option of ["region", "since"])
       if (from === undefined && options.text(option) !== undefined)
         throw new Complaint(`--${option} needs --from s3://BUCKET`);
-    if (from !== undefined) return fetchIntoFolder(from, folder, most, options);
+    if (from !== undefined) return fetchIntoFolder(from, folder, maxReviewsPerRule, options);
 
     requireConfig();
-    const recordings = await openLocalRecordingWriter(folder, most, writeNote);
+    const recordings = await openLocalRecordingWriter(folder, maxReviewsPerRule, writeNote);
     await serveRules(options, (host, setupOf) =>
       createRecorder(host, (review) => {
         const { cluster, rule } = review.origin;
@@ -65,7 +65,7 @@ export default {
 } satisfies Command;
 
 /** Fetches recordings from a bucket. The modules are imported only here, because they load the AWS SDK. */
-const fetchIntoFolder = async (from: string, folder: string, most: number, options: ParsedOptions) => {
+const fetchIntoFolder = async (from: string, folder: string, maxReviewsPerRule: number, options: ParsedOptions) => {
   const [{ openBucket, openS3 }, { rethrowAwsErrorsAsComplaints: reportAwsErrors }] = await Promise.all([
     import("../aws/bucket.ts"),
     import("../aws/stage.ts"),
@@ -77,7 +77,7 @@ const fetchIntoFolder = async (from: string, folder: string, most: number, optio
   const age = options.text("since");
   const since = new Date(age === undefined ? 0 : Date.now() - parseAgeToMilliseconds(age));
   await requireEmptyFolder(folder);
-  const recordings = await openLocalRecordingWriter(folder, most, writeNote);
+  const recordings = await openLocalRecordingWriter(folder, maxReviewsPerRule, writeNote);
   const invalid = await reportAwsErrors(() =>
     fetchRecordingsAndCountInvalid(openBucket(bucket, openS3(region)), prefix, since, recordings),
   );

@@ -37,7 +37,7 @@ export default {
   },
 
   async run({ options }) {
-    const { clusters, ...project } = await readDeploymentConfig(options);
+    const { clusters: chosenClusters, ...project } = await readDeploymentConfig(options);
     const all = [...project.config.clusters.keys()];
     const retirement = {
       unusedMilliseconds: parseDurationMilliseconds(options.text("unused-for"), "unused-for"),
@@ -54,8 +54,8 @@ export default {
         wave: 1,
         progress: createProgressPrinter(),
       };
-      // With --cluster, `clusters` has only the cluster that the option names.
-      const [chosen] = options.text("cluster") === undefined ? [] : clusters;
+      // Without --cluster, `chosenClusters` has all clusters, and the key of the whole stage is replaced.
+      const [chosen] = options.text("cluster") === undefined ? [] : chosenClusters;
       return chosen === undefined ? rotateStageKey(job, retirement) : rotateClusterKey(job, chosen, retirement);
     });
     writeOutput(`${report}\n`);

@@ -98,8 +98,8 @@ export const estimateMillionReviews = (...rules: Rule[]) => {
   const readsCluster = rules.some((rule) => asksCluster(rule));
   // A review takes about 5 ms, and about 30 ms if the rule reads from the cluster.
   const milliseconds = readsCluster ? 30 : 5;
-  // The ledger costs nothing here: the estimate is shown only for rules whose plugin is on in an API server, and none
-  // of these rules keeps a ledger.
+  // The estimate is shown only for rules that copy an admission plugin which is on in an API server. None of them keeps
+  // a ledger (its own data in a table), so the ledger costs nothing.
   const fixed = { memoryMegabytes: 256, phases: 1, warmEnvironments: 0, ledgerDollars: 0 };
   const factors = { ...fixed, milliseconds, readsCluster };
   return {

@@ -242,7 +242,7 @@ const updateSchemas = async (file: string) =>
     .then((rules) => writeSchemas(dirname(file), rules))
     .catch((error) => writeOutput(`the schemas for editors are not written: ${toSentence(error)}\n`));
 
-/** Reports whether a rule that is on runs CUE in every review of some cluster: only the need of CUE has `isAwaited`. */
+/** Reports whether a rule that is on runs CUE in every review of a cluster. `isAwaited` of a need of CUE reports it. */
 const alwaysRunsCue = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
   [...clusters.values()].some(({ rules }) => {
     const setup = rules.get(name);

@@ -68,7 +68,7 @@ export const readEndpointOptions = async (options: ParsedOptions): Promise<{ url
   };
 };
 
-/** Returns the signer of URLs. With `--stage`, it uses the stage's key; otherwise the key on this machine. */
+/** Returns the signer of URLs. With `--stage`, it has the stage's key; else a key beside `file`, the postern.yaml. */
 export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: string): Promise<WebhookUrlSigner> => {
   if (options.text("stage") === undefined) return readOrCreateUrlSigner(join(dirname(file), ".postern"));
   // These modules load the AWS SDK, so they are imported only with `--stage`.

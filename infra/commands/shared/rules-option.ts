@@ -5,18 +5,18 @@ import { isNoFile } from "../../cli/options.ts";
 import { packageRoot } from "../../cli/roots.ts";
 
 /**
- * Reports whether a word after `--rules` is the name of a rule, perhaps a misspelt one. It must have the form of a
- * name. A word that is also the path of a file is a name only if the catalogue has this rule, or if words of the
- * command, such as paths, stand before the option.
+ * Reports whether a word after `--rules` is the name of a rule, perhaps a misspelt one. In `check --rules RULE k8s`, a
+ * word k8s is the first path instead, if such a file or folder exists and no rule of Postern has this name. In
+ * `check lib --rules RULE k8s`, it is a name, because all paths stand before the option.
  */
-const isRuleName = (word: string, hasWordsBefore: boolean): boolean =>
+const isRuleName = (word: string, hasPathsBefore: boolean): boolean =>
   /^[A-Za-z][A-Za-z0-9-]*$/.test(word) &&
-  (existsSync(join(packageRoot, "functions", word)) || hasWordsBefore || isNoFile(word));
+  (existsSync(join(packageRoot, "functions", word)) || hasPathsBefore || isNoFile(word));
 
-/** An option that names rules. `readListOption` reads its values. Words of the command may stand before the option. */
+/** An option that names rules, for `readListOption`. After it, paths may follow if none stand before it. */
 export const rulesOption = {
   type: "string",
   multiple: true,
   value: "RULE",
-  isValue: (word, hasWordsBefore) => word.split(",").every((name) => isRuleName(name, hasWordsBefore)),
+  isValue: (word, hasPathsBefore) => word.split(",").every((name) => isRuleName(name, hasPathsBefore)),
 } satisfies Omit<CommandOption, "says">;
