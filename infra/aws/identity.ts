@@ -86,8 +86,9 @@ export const createRoleIdentity = (
       until: Date.parse(find("Expiration")) - 5 * 60_000,
     };
   });
-  const noDeadline = Number.POSITIVE_INFINITY;
-  return () => read(noDeadline);
+  // `read` gives a deadline to the function above, which ignores it, because `askSts` has its own time limit.
+  const ignoredDeadline = Number.POSITIVE_INFINITY;
+  return () => read(ignoredDeadline);
 };
 
 /** The account and the region of a stage, from the section `stages` in postern.yaml. */

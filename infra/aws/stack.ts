@@ -109,7 +109,8 @@ const findOslsFile = (path: string): string => {
 };
 
 /**
- * Returns the option that names the configuration of osls, if the project has no serverless.yml: a copy of Postern's.
+ * If the project has no serverless.yml, copies Postern's into the project's folder, and returns the option with which
+ * the deployment tool osls reads the copy.
  */
 const chooseServerlessConfig = async (): Promise<string[]> => {
   if (existsSync(join(getProjectRoot(), "serverless.yml"))) return [];

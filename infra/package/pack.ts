@@ -174,7 +174,7 @@ const compile = async (outDir: string): Promise<void> => {
   await rm(file);
 };
 
-/** Copies the files that aren't compiled into a folder. In some YAML files, it changes paths to those of a project. */
+/** Copies to `folder` the files that need no compilation. In some YAML files, changes paths to those of a project. */
 const copyData = async (folder: string): Promise<void> => {
   const files = (await listFiles()).filter((file) => !file.endsWith(".ts") || file.startsWith(`${templates}/`));
   for (const file of [...files, ...copiedPaths]) {

@@ -7,7 +7,7 @@ import { packageRoot } from "../cli/roots.ts";
 export const repositoryMark = " (in the repository)";
 
 /** Matches a path from the root of the checkout. Other paths in pages are relative to the page's folder. */
-const namedFolders = /^(?:\.github|docs|functions|infra|lib|test)\/./;
+const pathFromRoot = /^(?:\.github|docs|functions|infra|lib|test)\/./;
 
 /** Reports whether a file or a folder exists. The path may have wildcards. */
 type PathExists = (path: string) => boolean;
@@ -29,7 +29,7 @@ export const createPathExists =
 
 /** Returns the path from the checkout's root that a page means by `written`; empty if it is no path of a file. */
 const findPathFromRoot = (page: string, written: string): string => {
-  if (namedFolders.test(written)) return written;
+  if (pathFromRoot.test(written)) return written;
   const isFileName = /\.\w+$/.test(written);
   // On a page in the root folder, a name such as `postern.yaml` means a file of the user's project.
   const isInRoot = dirname(page) === ".";

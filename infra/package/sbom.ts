@@ -20,7 +20,7 @@ export interface SbomSource {
   locked: LockedPackages;
   /** The paths of the packages whose code is bundled into the packed package. */
   bundled: readonly string[];
-  /** The module of Kubernetes' handlers. npm installs its package with the packed package. */
+  /** The WebAssembly module of Kubernetes' code. npm installs it with the packed package, from a package of its own. */
   module: PackedModule;
   /** The day of the release, such as 2026-11-23. */
   date: string;
