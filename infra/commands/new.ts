@@ -13,7 +13,7 @@ import { addSchemaLine, writeSchemas } from "../config/schemas.ts";
 import { formatYamlFlow } from "../diff/yaml-lines.ts";
 import { type CustomKindFiles, readCustomKind } from "../project/custom-kind.ts";
 import { reportBroken } from "../project/project.ts";
-import { readAllRules, readConfigText } from "../project/project-rules.ts";
+import { readAllRules, readConfigText, readRuleNames } from "../project/project-rules.ts";
 
 export default {
   summary: "Creates a rule: a folder that passes all checks, and a line in postern.yaml that turns it on.",
@@ -39,10 +39,9 @@ export default {
     const mutates = options.flag("mutate") || /^(default|add)-/.test(name);
     const crd = options.text("crd");
     const kind = crd === undefined ? undefined : await readCustomKind(crd);
-    const replaced = (await readAllRules()).catalogue.find((listed) => listed.name === name);
+    const isReplacement = (await readRuleNames()).includes(name);
     await createRuleFolder(folder, name, new URL(mutates ? "new/mutate/" : "new/validate/", import.meta.url), kind);
-    // A rule of the project replaces one of the same name in a catalogue.
-    if (replaced) writeNote(`functions/${name} replaces the rule ${name} of ${replaced.source}`);
+    if (isReplacement) writeNote(`functions/${name} replaces the rule of this name that a catalogue has`);
     await turnOnRule(file, text, name);
     // If there was no postern.yaml, `turnOnRule` has created it, so it can be opened now.
     openProject(file);

@@ -63,6 +63,12 @@ type CaseReview = ReturnType<typeof buildCaseReview>;
 /** The outcome of a rule that does nothing. */
 const idle: RuleDecision["outcome"] = { allowed: true, warnings: [], audit: {} };
 
+/** The time limit of one evaluation, in milliseconds: that of a function, and as much again for a slow machine. */
+const evaluationLimit = 20_000;
+
+/** The rules of which an evaluation was late. They are not evaluated again, so that the tests end soon. */
+const lateRules = new Set<string | undefined>();
+
 const watch = watchForLoops(catalogue);
 let running: readonly string[] = [];
 let isFinished = false;
@@ -131,12 +137,6 @@ function it(name: string, run: () => unknown): void {
     await setImmediate();
   });
 }
-
-/** The time limit of one evaluation, in milliseconds: that of a function, and as much again for a slow machine. */
-const evaluationLimit = 20_000;
-
-/** The rules of which an evaluation was late. They are not evaluated again, so that the tests end soon. */
-const lateRules = new Set<string | undefined>();
 
 /** Fails if an evaluation of a rule takes too long, or if an earlier one of the same rule did. */
 async function limitTime<T>(evaluate: () => Promise<T>): Promise<T> {

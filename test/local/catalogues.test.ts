@@ -85,7 +85,10 @@ describe("a project with catalogues", () => {
   it("a project gets a new rule in its own functions/, even if a catalogue has a rule of this name", async () => {
     await project.write("postern.yaml", "catalogues: [acme-rules]\n");
     const { code, stderr } = await project.postern({}, "new", "require-team");
-    assert.deepEqual([code, stderr], [0, ""]);
+    assert.deepEqual(
+      [code, stderr],
+      [0, "functions/require-team replaces the rule of this name that a catalogue has\n"],
+    );
     assert.match(readFileSync(join(project.folder, "postern.yaml"), "utf8"), /^rules:\n {2}require-team:\n$/m);
     assert.match((await project.postern({}, "explain", "require-team")).stdout, /^from: functions\/$/m);
     assert.ok(!(await readdir(join(project.folder, "functions"))).includes("README.md"), "it has a list of rules");
