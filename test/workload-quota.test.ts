@@ -168,7 +168,11 @@ const createModel = ({ scheduler, unseen }: { scheduler?: fc.Scheduler; unseen?:
       if (kind.resource === "deployments" && !isComplete) hasTimePassed = true;
       return page;
     };
-    const capabilities = { ...createRecordedCapabilities({ cluster }), ledger: () => ledger, listPage };
+    const get: Capabilities["get"] = async (_, deployment) => {
+      await wait();
+      return getStored(cluster).get(deployment);
+    };
+    const capabilities = { ...createRecordedCapabilities({ cluster }), ledger: () => ledger, get, listPage };
     return reconcile(capabilities, settings, () => time + (hasTimePassed ? 1 : 0), endTime);
   };
   /** Recounts a cluster that can't be reached, with a quota that covers the clusters `covered`, or all clusters. */
@@ -456,6 +460,31 @@ describe("workload-quota", () => {
     await create("b");
     await model.run(recount);
     assert.deepEqual((await model.listReserved()).sort(), ["east a 3", "east b 3", "east c 3"]);
+  });
+
+  it("workload-quota counts no object that was deleted after a recount had read its page", async () => {
+    const model = createModel({ unseen: "100%" });
+    for (const [name, replicas] of [
+      ["a", 0],
+      ["b", 1],
+    ] as const)
+      for (const step of [buildWrite(name, replicas, "west"), storeWrite]) await model.run(step);
+    // An object that was stored without a review. Its reservation belongs to the same part of the ledger as that of b.
+    const getPart = (name: string) => locate("q", "west", `apps/deployments/a/${name}`).part;
+    const force = Array.from({ length: 1000 }, (_, index) => `c${index}`).find(
+      (name) => getPart(name) === getPart("b"),
+    );
+    await model.run({ force: force ?? "", cluster: "west", replicas: 3 });
+    const recount: Step = { recount: "west", isComplete: false, isExpired: false };
+    await model.run(recount);
+    for (const step of [{ delete: "b", cluster: "west" }, storeWrite, buildWrite("a", 9)]) await model.run(step);
+    await model.run(passReservationTime);
+    // The quota has room only if the reservation of the deleted object is removed.
+    await model.run(buildWrite("a", 11, "west"));
+    assert.equal(model.readMessage(), "");
+    // The next pages are from the same list as the first page, so they still have the deleted object.
+    for (let page = 0; page < 2; page++) await model.run(recount);
+    assert.deepEqual((await model.listReserved()).sort(), ["east a 9", "west a 11", `west ${force} 3`]);
   });
 
   it("workload-quota gives back a deleted cluster's reservations once no quota covers the cluster", async () => {

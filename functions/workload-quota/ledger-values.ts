@@ -116,7 +116,7 @@ export const takeOut = (
     const place = { cluster, quotaKey: getQuotaKey(quota), part, object };
     const isReserved = getReservation(ledgered, place) !== undefined;
     const used = isReserved ? undefined : reserve(quota);
-    if (isReserved) replaceReservations(ledgered, place, new Map([[object, undefined]]));
+    if (isReserved) replaceReservations(ledgered, place, new Map([[object, undefined]]), 0);
     const reservation = used && { used, at: 0, phase: "seen" as const, version: "" };
     if (reservation) ledgered.set(part, { objects: { ...ledgered.get(part)?.objects, [object]: reservation } });
   }

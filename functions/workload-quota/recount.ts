@@ -163,11 +163,11 @@ export const recount = async (context: RecountContext): Promise<string | undefin
 const toPlural = ({ group, resource }: { group: string; resource: string }) => `${group}/${resource}`;
 
 /** Returns the progress of a recount that begins the list of another kind. */
-const beginKind = (result: RecountResult, kindIndex: number, now: number): RecountProgress => {
-  const { began, settings, objects, charged, credited, faults } = result;
-  const list = { kind: kindIndex, since: now, after: "", next: "", limit: usualLimit };
-  return { began, settings, objects, charged, credited, faults, ...list };
-};
+const beginKind = (
+  { version: _, ...result }: RecountResult & { version?: string },
+  kind: number,
+  since: number,
+): RecountProgress => ({ ...result, kind, since, after: "", next: "", limit: usualLimit });
 
 const addFault = (progress: RecountProgress, fault: string): RecountProgress => ({
   ...progress,
@@ -274,12 +274,12 @@ const readPage = async (
  * Corrects reservations that differ from the objects in the slice. Returns the progress with the number of corrections.
  */
 const correctReservations = async (
-  { settings, ledger, count, readTime }: RecountContext,
+  { settings, ledger, workloads, count, readTime }: RecountContext,
   slice: Slice,
   progress: RecountProgress,
 ): Promise<RecountProgress> => {
   let after = progress;
-  let metrics: string[] = [];
+  const metrics: string[] = [];
   const correctPart = async (quota: Quota, part: number, reserved: ReadonlySet<string> | undefined) => {
     const [quotaKey, partKey] = [getQuotaKey(quota.name), getPartKey(quota.name, ledger.cluster, part)];
     // If the quota no longer covers this cluster, its reservations are removed, whatever the slice contains.
@@ -291,23 +291,32 @@ const correctReservations = async (
       // not separately. So the reservation of an object is removed only if it had lapsed when the recount began.
       return since && Math.min(since, progress.began);
     };
-    const findCorrections = (kept: Kept | undefined) =>
-      listCorrections(kept, quota, slice.parts[part], reserved, findTime, readTime());
     const [seen] = await ledger.change<Kept>([partKey], (values) => values);
-    if (findCorrections(seen).size === 0) return;
-    let corrections: ReturnType<typeof findCorrections> = new Map();
+    const corrections = listCorrections(seen, quota, slice.parts[part], reserved, findTime, readTime());
+    for (const [object, { before, after }] of corrections) {
+      // An object without a reservation may have been deleted after its page was listed, and its reservation removed. So
+      // if the part has lost a reservation since the list began, the object is read again.
+      if (before || !after || hasLapsed({ at: seen?.removed ?? 0 }, findTime(object) ?? 0)) continue;
+      const [group = "", resource = "", namespace, name = ""] = object.split("/");
+      const kind = { group, resource, version: after.version };
+      // If this read fails, the object is charged.
+      if (!(await workloads.get(kind, name, namespace).catch(() => after))) corrections.delete(object);
+    }
+    if (corrections.size === 0) return;
+    let made: [string, Correction][] = [];
     await ledger.change<Kept>([quotaKey, partKey], ([quotaValue, kept]) => {
-      corrections = findCorrections(kept);
+      // A reservation that has changed meanwhile is left to the next recount.
+      made = [...corrections].filter(([object, { before }]) => isSame(kept?.objects?.[object], before));
       const ledgered = new Map([
         [quotaKey, quotaValue],
         [partKey, kept],
       ]);
-      const replaced = new Map([...corrections].map(([object, { after }]) => [object, after]));
+      const replaced = new Map(made.map(([object, { after }]) => [object, after]));
       if (replaced.size > 0)
-        replaceReservations(ledgered, { cluster: ledger.cluster, quotaKey, part: partKey }, replaced);
-      return [ledgered.get(quotaKey), ledgered.get(partKey)];
+        replaceReservations(ledgered, { cluster: ledger.cluster, quotaKey, part: partKey }, replaced, readTime());
+      return [...ledgered.values()];
     });
-    metrics = [...metrics, ...[...corrections.values()].flatMap(findMetric)];
+    metrics.push(...made.flatMap(findMetric));
   };
   for (const quota of settings.quotas) {
     // A quota with users or groups counts only objects of these users, but an object doesn't say which user created it.
@@ -372,8 +381,8 @@ const listCorrections = (
     const found = clusterObjects.get(object);
     // An object that is counted with its owner isn't counted by itself, unless it was charged separately (`isOwned`).
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
-    if (isCounted && typeof found?.measureOrFault === "string") continue;
-    const measure = isCounted && typeof found?.measureOrFault === "object" ? found.measureOrFault : undefined;
+    const measure = isCounted ? found?.measureOrFault : undefined;
+    if (typeof measure === "string") continue;
     const used = measure && measureReservation(measure, quota, before);
     if (before.phase === "seen" && isSame(before.used, used)) continue;
     corrections.set(object, { before, after: used && toSeen(before, used, now) });
@@ -407,7 +416,7 @@ const findReadTime = ({ began, ranges }: Slice, object: string): number | undefi
 };
 
 /** Returns the name of the metric that counts a correction, if there is one. */
-const findMetric = ({ before, after }: Correction): string[] => {
+const findMetric = ([, { before, after }]: [string, Correction]): string[] => {
   if (!before || (after && hasMore(after.used, before.used))) return ["drift_charged"];
   // Without an object (`after`), the charged write was admitted, but never stored. With one, the charge was right.
   if (before.phase === "charged") return after ? [] : ["unseen_reservations"];

@@ -48,7 +48,7 @@ interface RecordedHard {
   until: number;
 }
 
-/** A value in the ledger: of a whole quota (the first three members), or of a part of its reservations (`objects`). */
+/** A value in the ledger: of a whole quota (the first three members), or of a part of its reservations (the others). */
 export interface Kept {
   /** The sum of all reservations of the quota. */
   used?: Amounts;
@@ -57,6 +57,8 @@ export interface Kept {
   /** For each cluster, the sum of what is reserved, but not found yet in objects of the cluster. */
   clusters?: Readonly<Record<string, { unseen: Amounts }>>;
   objects?: Readonly<Record<string, Reservation>>;
+  /** When a reservation was last removed from the part, in milliseconds since 1970. */
+  removed?: number | undefined;
 }
 
 /** Values of the ledger by their keys. */
@@ -76,7 +78,7 @@ export const partCount = 64;
 const longestPart = 300_000;
 
 /** Reports whether a reservation has lapsed: no admitted write is pending, so the stored object may replace it. */
-export const hasLapsed = ({ at }: Reservation, now: number): boolean => at + lapseMilliseconds < now;
+export const hasLapsed = ({ at }: Pick<Reservation, "at">, now: number): boolean => at + lapseMilliseconds < now;
 
 /** Where the reservation of an object is. */
 export interface ReservationPlace {
@@ -113,10 +115,9 @@ export const locate = (quota: string, cluster: string, object: string): Reservat
   object,
 });
 
-export const getReservation = (ledgered: Ledgered, { part, object }: ReservationPlace): Reservation | undefined => {
-  const objects = ledgered.get(part)?.objects ?? {};
-  return Object.hasOwn(objects, object) ? objects[object] : undefined;
-};
+/** Returns an object's reservation. Its key has slashes, so it is never a name such as `constructor`. */
+export const getReservation = (ledgered: Ledgered, { part, object }: ReservationPlace): Reservation | undefined =>
+  ledgered.get(part)?.objects?.[object];
 
 /**
  * Replaces reservations in a part: a value of the ledger with some of a quota's reservations in a cluster. Changes the
@@ -127,8 +128,10 @@ export const replaceReservations = (
   ledgered: Ledgered,
   { cluster, quotaKey, part }: Omit<ReservationPlace, "object">,
   replaced: ReadonlyMap<string, Reservation | undefined>,
+  now: number,
 ): void => {
-  const objects = new Map(Object.entries(ledgered.get(part)?.objects ?? {}));
+  let { objects: oldObjects = {}, removed } = ledgered.get(part) ?? {};
+  const objects = new Map(Object.entries(oldObjects));
   const { clusters = {}, ...quotaValue } = ledgered.get(quotaKey) ?? {};
   const changeSum = (sum: Amounts = {}, member: "used" | "unseen"): Amounts => {
     const amounts = new Map(Object.keys(sum).map((name) => [name, get(sum, name)]));
@@ -151,8 +154,8 @@ export const replaceReservations = (
       : otherClusters;
   for (const [object, reservation] of replaced)
     if (reservation) objects.set(object, reservation);
-    else objects.delete(object);
-  ledgered.set(part, objects.size > 0 ? { objects: Object.fromEntries(objects) } : undefined);
+    else if (objects.delete(object)) removed = now;
+  ledgered.set(part, { objects: Object.fromEntries(objects), removed });
   if (isSame(usedOfQuota, quotaValue.used ?? {}) && isSame(newClusters, clusters)) return;
   ledgered.set(quotaKey, {
     ...quotaValue,
@@ -161,8 +164,12 @@ export const replaceReservations = (
   });
 };
 
-const replaceReservation = (ledgered: Ledgered, place: ReservationPlace, reservation: Reservation | undefined): void =>
-  replaceReservations(ledgered, place, new Map([[place.object, reservation]]));
+const replaceReservation = (
+  ledgered: Ledgered,
+  place: ReservationPlace,
+  reservation: Reservation | undefined,
+  now: number,
+): void => replaceReservations(ledgered, place, new Map([[place.object, reservation]]), now);
 
 export const get = (amounts: Amounts = {}, name: string): Quantity => {
   const written = Object.hasOwn(amounts, name) ? amounts[name] : undefined;
@@ -182,7 +189,11 @@ export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
  * Returns how much an object uses of each resource, such as `requests.cpu`: of those that a quota's `hard` names, and
  * of those that only the object's reservation names, because another version of the rule has another `hard`.
  */
-export const measureReservation = (measure: Measure, { hard }: Quota, reservation?: Reservation): Amounts => {
+export const measureReservation = (
+  measure: Measure,
+  { hard }: Pick<Quota, "hard">,
+  reservation?: Reservation,
+): Amounts => {
   const names = new Set([...Object.keys(hard), ...Object.keys(reservation?.used ?? {})]);
   return toAmounts([...names].map((name) => [name, getAmount(measure, name)]));
 };
@@ -333,7 +344,8 @@ export const charge = (
   // If reviews are concurrent, the later review may have changed the ledger first.
   const at = Math.max(before?.at ?? 0, now);
   const reservation = { used: toAmounts([...largest]), at, phase: "charged" as const, version, ...owned };
-  replaceReservation(ledgered, place, { ...reservation, ...(unseen.size > 0 && { unseen: toAmounts([...unseen]) }) });
+  const newReservation = { ...reservation, ...(unseen.size > 0 && { unseen: toAmounts([...unseen]) }) };
+  replaceReservation(ledgered, place, newReservation, now);
 };
 
 /** A reservation, and the measure of its object as it was read from the cluster; undefined if the object is gone. */
@@ -356,7 +368,7 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
   const before = getReservation(ledgered, place);
   // A second release keeps the time (`at`). Otherwise, repeated releases could put off the correction for ever.
   if (before && before.phase !== "released")
-    replaceReservation(ledgered, place, { ...before, at: Math.max(before.at, now), phase: "released" });
+    replaceReservation(ledgered, place, { ...before, at: Math.max(before.at, now), phase: "released" }, now);
 };
 
 /**
@@ -367,19 +379,18 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);
   if (!current || !isSame(current, before)) return;
-  const limits = (ledgered.get(place.quotaKey)?.hards ?? []).flatMap(({ hard }) => Object.keys(hard));
+  const limits = (ledgered.get(place.quotaKey)?.hards ?? []).flatMap(({ hard }) => Object.entries(hard));
   // `hard` may have names that the reservation lacks, if `hard` was changed.
-  const names = [...new Set([...limits, ...Object.keys(before.used)])];
-  const used = seen && toAmounts(names.map((name) => [name, getAmount(seen, name)]));
+  const used = seen && measureReservation(seen, { hard: Object.fromEntries(limits) }, before);
   if (hasLapsed(before, now)) {
-    replaceReservation(ledgered, place, used && toSeen(before, used, now));
+    replaceReservation(ledgered, place, used && toSeen(before, used, now), now);
     return;
   }
   const unseen = Object.keys(before.used).map((name) => {
     const missing = subtractQuantities(get(before.used, name), get(used, name));
     return [name, missing.nanos > 0n ? missing : zeroQuantity] as const;
   });
-  replaceReservation(ledgered, place, { ...before, unseen: toAmounts(unseen), isRead: true });
+  replaceReservation(ledgered, place, { ...before, unseen: toAmounts(unseen), isRead: true }, now);
 };
 
 /** Returns a warning for each name of a quota whose used amount has reached the percentage `warnAt` of `hard`. */
