@@ -113,7 +113,7 @@ export const takeOut = (
   for (const part of keys) {
     const [kind, quota = "", , cluster = ""] = part.split("/");
     if (kind !== "part") continue;
-    const place = { cluster, quotaKey: getQuotaKey(quota), part, object };
+    const place = { cluster, key: getQuotaKey(quota), part, object };
     const isReserved = getReservation(ledgered, place) !== undefined;
     const used = isReserved ? undefined : reserve(quota);
     if (isReserved) replaceReservations(ledgered, place, new Map([[object, undefined]]), 0);

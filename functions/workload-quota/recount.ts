@@ -313,7 +313,7 @@ const correctReservations = async (
       ]);
       const replaced = new Map(made.map(([object, { after }]) => [object, after]));
       if (replaced.size > 0)
-        replaceReservations(ledgered, { cluster: ledger.cluster, quotaKey, part: partKey }, replaced, readTime());
+        replaceReservations(ledgered, { cluster: ledger.cluster, key: quotaKey, part: partKey }, replaced, readTime());
       return [...ledgered.values()];
     });
     metrics.push(...made.flatMap(findMetric));

@@ -84,7 +84,7 @@ export const hasLapsed = ({ at }: Pick<Reservation, "at">, now: number): boolean
 export interface ReservationPlace {
   cluster: string;
   /** The key of the quota's own value in the ledger, which has the sum. */
-  quotaKey: string;
+  key: string;
   /** The key of the part in the ledger that has the reservation. */
   part: string;
   /** The key of the reservation in the part: `GROUP/RESOURCE/NAMESPACE/NAME`. */
@@ -105,12 +105,12 @@ export const computeHash = (text: string): number => {
 export const getPartNumber = (object: string): number => computeHash(object) % partCount;
 
 /**
- * Returns the keys under which the ledger has a reservation: of the quota's own value with its sums (`quotaKey`), and
+ * Returns the keys under which the ledger has a reservation: of the quota's own value with its sums (`key`), and
  * of the value with the reservation (`part`). The reservations of a cluster are distributed over 64 parts.
  */
 export const locate = (quota: string, cluster: string, object: string): ReservationPlace => ({
   cluster,
-  quotaKey: getQuotaKey(quota),
+  key: getQuotaKey(quota),
   part: getPartKey(quota, cluster, getPartNumber(object)),
   object,
 });
@@ -126,13 +126,13 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
  */
 export const replaceReservations = (
   ledgered: Ledgered,
-  { cluster, quotaKey, part }: Omit<ReservationPlace, "object">,
+  { cluster, key, part }: Omit<ReservationPlace, "object">,
   replaced: ReadonlyMap<string, Reservation | undefined>,
   now: number,
 ): void => {
   let { objects: oldObjects = {}, removed } = ledgered.get(part) ?? {};
   const objects = new Map(Object.entries(oldObjects));
-  const { clusters = {}, ...quotaValue } = ledgered.get(quotaKey) ?? {};
+  const { clusters = {}, ...quotaValue } = ledgered.get(key) ?? {};
   const changeSum = (sum: Amounts = {}, member: "used" | "unseen"): Amounts => {
     const amounts = new Map(Object.keys(sum).map((name) => [name, get(sum, name)]));
     const combineAll = (operands: Amounts = {}, combine: typeof addQuantities) => {
@@ -157,7 +157,7 @@ export const replaceReservations = (
     else if (objects.delete(object)) removed = now;
   ledgered.set(part, { objects: Object.fromEntries(objects), removed });
   if (isSame(usedOfQuota, quotaValue.used ?? {}) && isSame(newClusters, clusters)) return;
-  ledgered.set(quotaKey, {
+  ledgered.set(key, {
     ...quotaValue,
     used: usedOfQuota,
     ...(Object.keys(newClusters).length > 0 && { clusters: newClusters }),
@@ -277,8 +277,8 @@ export const charge = (
 ): Excess | undefined => {
   const before = getReservation(ledgered, place);
   if (!before && !mayReserve) return undefined;
-  const limits = recordHard(ledgered, place.quotaKey, quota.hard, now);
-  const quotaValue = ledgered.get(place.quotaKey) ?? {};
+  const limits = recordHard(ledgered, place.key, quota.hard, now);
+  const quotaValue = ledgered.get(place.key) ?? {};
   const largest = new Map(Object.keys(before?.used ?? {}).map((name) => [name, get(before?.used, name)]));
   const growths = new Map<string, Quantity>();
   for (const name of limits.keys()) {
@@ -379,7 +379,7 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);
   if (!current || !isSame(current, before)) return;
-  const limits = (ledgered.get(place.quotaKey)?.hards ?? []).flatMap(({ hard }) => Object.entries(hard));
+  const limits = (ledgered.get(place.key)?.hards ?? []).flatMap(({ hard }) => Object.entries(hard));
   // `hard` may have names that the reservation lacks, if `hard` was changed.
   const used = seen && measureReservation(seen, { hard: Object.fromEntries(limits) }, before);
   if (hasLapsed(before, now)) {

@@ -60,14 +60,14 @@ const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => 
 };
 
 /**
- * Returns the values of a ledger in which one object has a reservation of 9 cpu: under the key `quotaKey`, the quota's
+ * Returns the values of a ledger in which one object has a reservation of 9 cpu: under its own key, the quota's
  * sum, and under the key `part`, the reservation. Its phase "seen" says that the object was found in the cluster.
  */
 const reserve = (object: string, reservation: Partial<Reservation>, cluster = "east") => {
-  const { quotaKey, part } = locate("q", cluster, object);
+  const { key, part } = locate("q", cluster, object);
   const used = { "requests.cpu": "9" };
   const stored = { used, at: start - 10 * minute, phase: "seen", version: "v1", ...reservation };
-  return { [quotaKey]: { used }, [part]: { objects: { [object]: stored } } };
+  return { [key]: { used }, [part]: { objects: { [object]: stored } } };
 };
 const web = "apps/deployments/a/web";
 const owned = buildDeployment("web", 2, { ownerReferences });

@@ -110,13 +110,13 @@ export default rule({
     const decide = async ({ sightings }: ReadReservations) => {
       const places = [...parts, ...sightings].map(({ place }) => place);
       // If the object doesn't grow, its reservation is only released, and the quota's sum doesn't change.
-      const keys = [...new Set(places.flatMap(({ quotaKey, part }) => (change.grows ? [quotaKey, part] : [part])))];
+      const keys = [...new Set(places.flatMap(({ key, part }) => (change.grows ? [key, part] : [part])))];
       let excess: Excess[] = [];
       let warnings: string[] = [];
       await ledger.change<Kept>(keys, (values) => {
         const replaced = new Map(keys.map((key, index) => [key, values[index]]));
         for (const sighting of sightings) applySighting(replaced, sighting, time);
-        if (change.grows) for (const { quota, place } of parts) recordHard(replaced, place.quotaKey, quota.hard, time);
+        if (change.grows) for (const { quota, place } of parts) recordHard(replaced, place.key, quota.hard, time);
         const charged = new Map(replaced);
         if (!change.grows) for (const { place } of parts) release(charged, place, time);
         excess = change.grows ? parts.flatMap((part) => charge(charged, part, time) ?? []) : [];
