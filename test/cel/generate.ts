@@ -723,7 +723,8 @@ const toValue = (value: unknown): Value => {
   return value as null | boolean | string;
 };
 
-const kinds: readonly PolicySample[] = Object.values(
+/** For each kind in policies.yaml, an object of the kind and expressions that policies evaluate for it. */
+const policySamples: readonly PolicySample[] = Object.values(
   parse(readFileSync(new URL("policies.yaml", import.meta.url), "utf8"), { intAsBigInt: true }) as Record<
     string,
     PolicySample
@@ -901,7 +902,7 @@ export function* generateTexts(seed: number): Generator<string, never> {
 
 /** Returns a task with an expression of a real policy and a changed object of the policy. */
 const createPolicyTask = (random: Random): Omit<Task, "id"> => {
-  const { object, expressions } = random.pick(kinds);
+  const { object, expressions } = random.pick(policySamples);
   const expression = random.pick(expressions);
   const probability = random.pick([0, 0.002, 0.01, 0.03, 0.1]);
   const changedObject = mutate(random, object, probability);
@@ -938,7 +939,7 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
   const paths = new Map<string, string[]>();
   for (const [path, value] of listPaths(object, "object"))
     paths.set(getTypeName(value), [...(paths.get(getTypeName(value)) ?? []), path]);
-  const isMutation = random.decide(0.2);
+  const mayBePatch = random.decide(0.2);
   const variables: { name: string; type: string }[] = [];
   const policyVariables: { name: string; expression: string }[] = [];
   const create = (type: string, depth: number) =>
@@ -956,15 +957,16 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
     }
   const choice = random.draw();
   const scope = { variables, paths, needsStaticTypes: false, budget: { left: 5 } };
-  const goal =
-    isMutation && random.decide(0.6) ? random.pick(["struct", "patch", "list(JSONPatch)", "dyn"]) : random.pick(goals);
+  const resultType =
+    mayBePatch && random.decide(0.6) ? random.pick(["struct", "patch", "list(JSONPatch)", "dyn"]) : random.pick(goals);
   const createAnyExpression = () => {
     if (choice < 0.15) return createMixedOperation(random, scope);
-    return choice < 0.25 ? createWrongCall(random, scope) : create(goal, random.pick([1, 1, 2, 3, 4, 5]));
+    return choice < 0.25 ? createWrongCall(random, scope) : create(resultType, random.pick([1, 1, 2, 3, 4, 5]));
   };
   const expression = createAnyExpression();
   return {
     expression,
+    // The expression's place in a policy, such as a message: mostly one in which the names of these expressions exist.
     mode: chooseMode(random, [expression, ...policyVariables.map((one) => one.expression)].join(" ")),
     variables: {
       object,

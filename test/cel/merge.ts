@@ -32,7 +32,7 @@ const definitionsPerKind = 8;
  * The number of times that upstream merges a patch. The order of its errors is random; with so many tries, each error
  * should be the first one at least once.
  */
-const repeat = 40;
+const mergesPerPatch = 40;
 
 export interface MergeDifference {
   kind: string;
@@ -86,7 +86,7 @@ export const evaluatePatches = async (
     await writeFile(schema, JSON.stringify((await readOpenApiDocuments()).schemas["api/v1"]));
     return await evaluator.merge(
       expressions.map((expression) => ({ schema, object: pod, expression })),
-      /* repeat */ 1,
+      /* mergesPerPatch */ 1,
     );
   } finally {
     await rm(folder, { recursive: true });
@@ -151,9 +151,10 @@ export const compareMerges = async (
         return { file, schema, ...generatePair(random, schema, typeMeta) };
       });
       done += tasks.length;
+      // Upstream returns one of its errors at random, so it merges each patch several times to return all of them.
       const answers = await evaluator.merge(
         tasks.map(({ file, object, patch }) => ({ schema: file, object, patch })),
-        repeat,
+        mergesPerPatch,
       );
       for (const [index, { file, schema, patch }] of tasks.entries()) {
         const upstream = answers[index] as MergeAnswer;

@@ -64,8 +64,8 @@ const createCompiler = (mode: Task["mode"], minor: string): PolicyCompiler =>
     { paramKind: {} },
     {
       ...scopes[mode].options,
-      // The Go program evaluates expressions as stored ones, which may already use the next minor's new functions. Of
-      // the compared minors, only the newest has such functions.
+      // The Go program evaluates expressions as stored ones. In these, the newest minor has the functions that a new
+      // expression may use only in the next minor; the older minors that are compared have no such functions.
       kubernetes: minor === newestMinor ? `1.${parseMinor(minor) + 1}` : minor,
     },
   );

@@ -53,8 +53,8 @@ export interface UpstreamEvaluator {
   minor: string;
   /** Returns an answer for each task. Each task is evaluated `repeat` times. */
   evaluate(tasks: readonly Task[], repeat?: number): Promise<Answer[]>;
-  /** Applies patches. A patch with an error is applied `repeat` times, to find upstream's other errors for it. */
-  merge(patches: readonly Merging[], repeat: number): Promise<MergeAnswer[]>;
+  /** Applies patches. A patch with an error is applied `mergesPerPatch` times, to find upstream's other errors. */
+  merge(patches: readonly Merging[], mergesPerPatch: number): Promise<MergeAnswer[]>;
   stop(): Promise<void>;
 }
 
