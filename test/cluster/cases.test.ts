@@ -19,7 +19,7 @@ import { needs } from "../parts.ts";
 // Sends the cases of a sixth of the rules to a real API server. The cases of rules that reimplement a compiled-in
 // plugin are also sent to API servers with this plugin. parity.test.ts compares another sixth.
 const catalogue = await readCatalogue();
-const chosenRules = chooseSixth(catalogue, /* suiteGroup */ 0);
+const chosenRules = chooseSixth(catalogue, { testedBy: "cases" });
 /** The rules whose cases a test below changes. They are used even if they are not in the chosen sixth. */
 const rulesWithChangedCases = ["deny-service-external-ips", "default-toleration-seconds"];
 

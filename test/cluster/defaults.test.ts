@@ -73,7 +73,7 @@ const createArbitraryOfType = (
     return createStructArbitrary("ObjectMeta", depth, mayBeInvalid, ["labels", "annotations", "finalizers"]);
   const likelyValues = valuesByMember[member];
   if (likelyValues && (type === "text" || type === "flag")) return fc.constantFrom(...likelyValues);
-  // All other types are names of structs.
+  // A type that isn't one of these keys is the name of a struct.
   const scalars: Record<string, Arbitrary<unknown>> = {
     text: fc.constantFrom(...words),
     flag: fc.boolean(),

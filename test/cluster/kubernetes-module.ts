@@ -133,7 +133,7 @@ const compareAnswers = (
   moduleAnswer: KubernetesAnswer,
   olderMinor: string | undefined,
 ): ComparedAnswers => {
-  // An older minor words the causes of refusals otherwise, so only the reason and the fields of a refusal are compared.
+  // An older API server has other texts for the causes of a refusal, so only its reason and fields are compared.
   const selectCompared = olderMinor ? reduceAnswer : (answer: ComparedAnswer) => answer;
   const wanted = selectCompared({ code: server.code, warnings: server.warnings, body: normalize(server.body, object) });
   const isRefused = server.code >= 300;

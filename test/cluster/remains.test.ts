@@ -23,14 +23,14 @@ const rule = "workload-quota";
 const settings = { quotas: [{ name: "q", hard: { "requests.cpu": 3 } }] };
 const keptFinalizer = "example.com/kept";
 const labels = { app: "a" };
-const template = {
+const podTemplateOfJob = {
   metadata: { labels, finalizers: [keptFinalizer] },
   spec: {
     restartPolicy: "Never",
     containers: [{ name: "c", image: "c", resources: { requests: { cpu: "1" } } }],
   },
 };
-const alwaysTemplate = { ...template, spec: { ...template.spec, restartPolicy: "Always" } };
+const podTemplateOfReplicas = { ...podTemplateOfJob, spec: { ...podTemplateOfJob.spec, restartPolicy: "Always" } };
 const kinds = {
   Deployment: { plural: "deployments", apiVersion: "apps/v1" },
   ReplicaSet: { plural: "replicasets", apiVersion: "apps/v1" },
@@ -40,8 +40,8 @@ const kinds = {
 const buildWorkload = (kind: keyof typeof kinds, namespace: string, name: string) => {
   const spec =
     kind === "Job"
-      ? { parallelism: 2, completions: 2, template }
-      : { replicas: 2, selector: { matchLabels: labels }, template: alwaysTemplate };
+      ? { parallelism: 2, completions: 2, template: podTemplateOfJob }
+      : { replicas: 2, selector: { matchLabels: labels }, template: podTemplateOfReplicas };
   return { apiVersion: kinds[kind].apiVersion, kind, metadata: { name, namespace }, spec };
 };
 

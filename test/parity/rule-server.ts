@@ -183,8 +183,8 @@ export const applyConfigurations = async (
   }
   await waitUntil("the API server did not call by the new webhooks", async () => {
     const { code, warnings } = await detector.sendProbe(admin);
-    // If a mutating entry refuses the probe, the API server calls no validating configuration. Then a configuration
-    // with only the detector's entry isn't awaited: it has no effect.
+    // In tests of AlwaysDeny, a mutating entry refuses the probe, so the API server calls no validating configuration.
+    // There, the validating one has no entry but the detector's, and so no effect: it isn't awaited.
     const mustBeInUse = ({ body }: (typeof announced)[number]) => code < 300 || body.webhooks.length > 1;
     return announced.filter(mustBeInUse).every(({ word }) => warnings.includes(word));
   });

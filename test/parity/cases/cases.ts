@@ -169,6 +169,7 @@ const checkRule = async (
     const namespace = getCaseNamespace(listed, index);
     const prepareAnswers = async (_: TestClusterClient, stored: object) => {
       served.setAnswers(setup, insertStoredUid(caseOfMinor.needs ?? {}, caseOfMinor.oldObject, stored));
+      // Nothing was created in the API server, so there is nothing to delete after the case.
       return async () => {};
     };
     const question = { listed, entry: caseOfMinor, namespace, labels: setup.labels };

@@ -88,9 +88,9 @@ const checkCaseWith = async (
 };
 
 /**
- * Returns an answer with the stored object, or with the object that validation refused (code 422), as the observer, the
- * last mutating webhook, saw it. The managedFields are removed: they list the fields of the expected object, which the
- * test sends as a client, but not the same fields if a rule sets them.
+ * Returns an answer with the stored object or, if validation refused the object (code 422), as the last mutating
+ * webhook, an observer, saw it. managedFields are dropped, because they list only fields that the client sent: in the
+ * expected object, the client sends all of them; in the case's object, the rule adds some.
  */
 const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableServerAnswer => {
   const { answer } = turn;

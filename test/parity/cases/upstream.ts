@@ -189,16 +189,16 @@ export const compareCaseWithUpstreamPlugin = async (
   const isRefused = String(actual.answer.body.message).startsWith("admission webhook ");
   const isRuleAsStated = isRefused === (entry.refused !== undefined);
   if (comparison.verdict !== "different" && isRuleAsStated) return comparison;
+  // The answers differ, or the rule doesn't answer as the case states. Finds the reason to leave the case out, if any.
   const { code, body } = wanted.answer;
   // The name of the namespace ends with the number of the case, which changes if cases are added before it.
   const message = getFirstMessageLine(body).replaceAll(question.namespace, "…");
   // A case in which the plugin itself fails is left out if the rule answers as the case states.
   const pluginFailure = code === 500 && isRuleAsStated ? `the plugin answers 500: ${message}` : undefined;
   const [ourLacks = [], upstreamLacks = []] = [ours.admin, upstream].map((one) => lacks.get(one));
-  // A case is left out if objects could not be created for it. But if both servers lack the same objects, that doesn't
-  // explain why they answer differently.
-  const isUnexplained = comparison.verdict === "different" && isDeepStrictEqual(ourLacks, upstreamLacks);
-  const missingObject = isUnexplained ? undefined : (ourLacks[0] ?? upstreamLacks[0]);
+  // An object that couldn't be created is such a reason. But objects that both servers lack explain no difference.
+  const isExplainedByLack = comparison.verdict !== "different" || !isDeepStrictEqual(ourLacks, upstreamLacks);
+  const missingObject = isExplainedByLack ? (ourLacks[0] ?? upstreamLacks[0]) : undefined;
   const leftOut = missingObject ?? pluginFailure ?? (varies ? "upstream's answers vary" : undefined);
   return { ...comparison, ...(leftOut !== undefined && { leftOut }) };
 };
