@@ -57,7 +57,7 @@ stages:
   test: { account: "123456789012", region: eu-west-1 }
 `;
 
-/** The results of the clients' writes: how many notes were created, also by the text of `data.stamp` from the rule. */
+/** The results of clients' writes: how many ConfigMaps they created, in all and by the rule's text in `data.stamp`. */
 interface WriteCounts {
   created: number;
   createdByStamp: Record<string, number>;

@@ -28,7 +28,8 @@ export interface ProgramResult {
 }
 
 export interface Processes {
-  run(version: object, program: Program, event: unknown, qualifier: string): Promise<ProgramResult>;
+  /** Handles an event in a process of the version that `versionKey` stands for. `qualifier` ends the function's ARN. */
+  run(versionKey: object, program: Program, event: unknown, qualifier: string): Promise<ProgramResult>;
   stop(): Promise<void>;
 }
 
@@ -111,9 +112,9 @@ export const openProcesses = async (perVersion = 2): Promise<KillableProcesses> 
   };
 
   return {
-    run: async (version, program, event, qualifier) => {
-      const pool = pools.get(version) ?? { slots: [], starting: 0, waiting: [] };
-      pools.set(version, pool);
+    run: async (versionKey, program, event, qualifier) => {
+      const pool = pools.get(versionKey) ?? { slots: [], starting: 0, waiting: [] };
+      pools.set(versionKey, pool);
       const slot = await takeSlot(pool, program);
       const begun = performance.now();
       const answer = await slot.running.invoke(event, qualifier).then(

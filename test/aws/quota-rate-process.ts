@@ -89,7 +89,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const send = createFunction(namespaceByQuota, { pods: 20 });
   proxy.setFaults(delayDynamoDbClock);
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
-  /** Stores reservations of deleted objects. 10 pods are charged already: a release changes the sum only later. */
+  /** Stores reservations of `count` deleted objects, one pod each, and adds these pods to the quota's sum. */
   const reserveForMissingObjects = async (count: number) => {
     const places = Array.from({ length: count }, (_, index) =>
       locate(namespace, benchCluster, `apps/deployments/${namespace}/gone-${index}`),
@@ -97,6 +97,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
     const amounts = { used: { pods: "1" }, at: 0, phase: "released" as const, version: "v1" };
     for (const { part, object } of places)
       await ledger.change<Kept>([part], ([kept]) => [{ objects: { ...kept?.objects, [object]: amounts } }]);
+    // The sum still has the 10 pods of `web`, which released one: only a review that finds no room subtracts releases.
     await ledger.change<Kept>([`quota/${namespace}`], ([kept]) => [{ ...kept, used: { pods: `${10 + count}` } }]);
   };
   const large = buildCreation(namespace, "large", 11);
@@ -127,7 +128,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   return units;
 };
 
-/** Measures units of reviews, and rates of charges to 1 or 4 quotas. The proxy imitates DynamoDB's limits and times. */
+/** Measures reviews' DynamoDB capacity units, and charges at several rates, through a proxy with DynamoDB's limits. */
 const measure = async (seconds: number): Promise<QuotaMeasurement> => {
   const tool = findDynamoDb();
   if ("missing" in tool) return { missing: tool.missing };

@@ -82,6 +82,7 @@ describe("the bench under Lambda's runtime client", await needs("runtime client"
     assert.deepEqual(
       starts.map(({ name, readsCluster, times }) => [name, readsCluster, times.length]),
       [
+        // The single read of the cluster is no rule, so it has no name.
         [undefined, true, 1],
         ["always-admit", false, 1],
         ["namespace-exists", true, 1],

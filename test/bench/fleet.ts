@@ -28,9 +28,9 @@ export interface FleetMeasurement {
   releases: { clusters: number; bytes: number }[];
 }
 
-/** The first answer of the process that has the account and the clusters. */
+/** What the process that runs the stand-ins for AWS and for clusters prints first: how to reach them. */
 interface FleetHost {
-  /** What this machine lacks to run the process, if anything. The answer has no other fields then. */
+  /** What this machine lacks to run the process, if anything. Then there are no other fields. */
   missing?: string;
   env: Record<string, string>;
   gatewayCa: string;

@@ -54,7 +54,7 @@ export interface TraceKindMeasurement {
   what: string;
   /** The fraction of all writes that are of this kind. */
   share: number;
-  /** As in TraceWrite. */
+  /** The number of rules that must change the object of each write; undefined if any number may. */
   changes?: number | undefined;
   /** The calls of each rule or group, by its name and the phase. */
   calls: Record<string, number>;

@@ -15,13 +15,13 @@ const observeStatus = (answers: { status: number; isAnswered?: boolean }[], want
   return observe(http === wanted && url === wanted, `HTTP API ${http}, function URL ${url}`);
 };
 
-/** Returns the statuses with which a stage answered the suite's reviews of an action, without those of throttling. */
+/** Returns the statuses of answers to the reviews that made the suite's rule do `action`, except 429 (throttled). */
 const listStatuses = ({ traffic }: SuiteStage, action: string) => {
   const reviews = traffic.sent.filter((review) => review.action === action && review.rule === suiteRule);
   return [...new Set(reviews.map(({ status }) => status))].filter((status) => status !== 429);
 };
 
-/** Observes that both endpoint types answered reviews of an action with statuses for which `isWanted` is true. */
+/** Observes that `isWanted` is true for the statuses of all reviews that made the rule do `action`, such as "crash". */
 const observeFailure = ({ http, url }: Suite, action: string, isWanted: (status: number) => boolean) => {
   const found = [http, url].map((stage) => listStatuses(stage, action));
   const [first = [], second = []] = found;
