@@ -11,15 +11,14 @@ const draw = (name: string, count: number, seed: number): number =>
 
 /**
  * Chooses a sixth of the rules by this run's seed, because the comparison of a rule with real API servers takes some
- * seconds. Suites of group 0 (cases of rules) and of group 1 (random requests) get different sixths. `npm run parity`
- * compares every rule by both.
+ * seconds. Suites that test rules by their cases and suites that test them by random requests get different sixths.
+ * `npm run parity` compares every rule by both.
  */
 export const chooseSixth = <Listed extends { name: string }>(
   rules: readonly Listed[],
-  suiteGroup: 0 | 1,
-  seed = runSeed,
+  { testedBy, seed = runSeed }: { testedBy: "cases" | "random requests"; seed?: number },
 ): Listed[] => {
-  const start = draw("sixth", 6, seed) + suiteGroup;
+  const start = draw("sixth", 6, seed) + (testedBy === "cases" ? 0 : 1);
   // The sum of the letters' codes divides the names into sixths, which stay as they are when another rule is added.
   return rules.filter(({ name }) => [...name].reduce((sum, letter) => sum + letter.charCodeAt(0), start) % 6 === 0);
 };
@@ -57,7 +56,7 @@ export const choosePluginRules = <Listed extends { name: string }>(
   pluginRules: readonly Listed[],
   seed = runSeed,
 ): (readonly [minor: string, pluginRules: Listed[]])[] => {
-  const sixth = chooseSixth(pluginRules, /* suiteGroup */ 1, seed);
+  const sixth = chooseSixth(pluginRules, { testedBy: "random requests", seed });
   const offset = draw("halves of the plugin rules", 2, seed);
   return [newestMinor, chooseOtherMinor(seed)].map((minor, half) => [
     minor,
@@ -95,13 +94,12 @@ export const listLeftOut = (seed: number): string[] =>
 
 /**
  * The upgrade that a suite makes in this run: from the run's older minor to the newest. The suite skips the upgrade if
- * the older minor has MutatingAdmissionPolicy already, or if by the seed it is the turn of the other suite that
- * upgrades.
+ * the older minor has MutatingAdmissionPolicy already, or if the seed chooses the other of the two suites that upgrade.
  */
-export const chooseUpgrade = (turn: 0 | 1, seed = runSeed): { older: string; newer: string; skip?: string } => {
+export const chooseUpgrade = (suite: 0 | 1, seed = runSeed): { older: string; newer: string; skip?: string } => {
   const upgrade = { older: chooseOtherMinor(seed), newer: newestMinor };
   if (isEffectiveByDefault("MutatingAdmissionPolicy", upgrade.older))
     return { ...upgrade, skip: `Kubernetes ${upgrade.older} has MutatingAdmissionPolicy already` };
-  if (draw("upgrade", 2, seed) === turn) return upgrade;
+  if (draw("upgrade", 2, seed) === suite) return upgrade;
   return { ...upgrade, skip: "another suite upgrades a cluster in this run" };
 };

@@ -36,8 +36,8 @@ describe("the log line of a review for which a script fails", () => {
     for (const phase of ["validate", "mutate"] as const)
       it(`the log line has no value of the object if CUE's message shows ${name} (${phase})`, async () => {
         const [rulesField = "", kind] = policyTypes[phase];
-        // The failing line of the script, `a: …`, needs a declaration of `object` before it, and in a policy, members
-        // that use `a` after it.
+        // The script fails in its line `a: …`. It needs a declaration of `object` before this line and, after it, the
+        // fields that a policy reads from its script, `validate` or `patches`. Their values use `a`.
         const script = cue.replace(
           /a: .*$/,
           (failingLine) => `object: _ @tag(object)\n${failingLine}\nvalidate: valid: a == a\npatches: [a]`,

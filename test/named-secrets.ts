@@ -4,8 +4,8 @@ import { parse } from "yaml";
 
 interface Fixture {
   /**
-   * By what makes a text a secret: the names of members, options and variables that have a secret value; and objects,
-   * texts and keys of maps in which HIDDEN stands for a secret. Tokens are secret by their prefixes.
+   * Descriptions of secrets. `members`, `options` and `variables` are names of secret values. In `objects`, `texts` and
+   * `keys` (of maps), HIDDEN stands for a secret. `tokenPrefixes` are the beginnings of secret tokens.
    */
   secrets: Record<"members" | "options" | "variables" | "texts" | "tokenPrefixes" | "keys", string[]> & {
     objects: object[];

@@ -26,10 +26,10 @@ const listCommands = (text: string): string[] => {
   return [...text.replace(/\\\n\s*/g, " ").split("\n"), ...quoted];
 };
 
-/** Returns the commands in a text that download a package with an unclaimed name, or a package's newest version. */
+/** Returns the commands in a text that download Postern's packages, which npm doesn't have, or any newest version. */
 const findUnsafeDownloads = (text: string): string[] =>
   listCommands(text)
-    // `npx postern check -o json` runs the installed postern: its options are those of postern, not of npx.
+    // Drops `npx postern check -o json`, which runs the installed postern: `-o` is an option of postern, not of npx.
     .map((command) => command.replace(/\bnpx postern(?= [a-z])[^`;&|]*/g, ""))
     .filter((command) => unsafeDownload.test(command));
 

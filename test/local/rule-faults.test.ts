@@ -15,7 +15,7 @@ const { rules, commands } = readRows<{
   commands: { words: string[]; code: number; prints?: string; complains?: string }[];
 }>(import.meta.filename);
 const checkout = await openCheckout();
-// A rule from the compile cache that all checkouts share may have its path in another checkout.
+// All checkouts share a compile cache, and an error in cached code may name the file in the checkout that compiled it.
 const withoutCache = { NODE_DISABLE_COMPILE_CACHE: "1" };
 after(() => checkout.remove());
 
