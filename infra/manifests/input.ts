@@ -63,7 +63,7 @@ export const readInput = async (
   paths: readonly string[],
   {
     mayHoldNonManifests = true,
-    mayBeEmpty = !mayHoldNonManifests,
+    mayBeEmpty = !mayHoldNonManifests, // a caller that takes only manifests decides itself whether it needs any
     readsLikeKubectl = false,
     leftOut = [],
     chartsAndKustomizations: chartOptions,

@@ -25,7 +25,7 @@ import {
   type InvocationResourceAndKind,
   matchHookWithAuthorizer,
 } from "./matching.ts";
-import { isSameBesidesEmptyMembers, losesNanosecondsInFirstPatch, normalizePatchedObject } from "./server-objects.ts";
+import { hasNanosecondsInManagedFields, isSameBesidesEmptyMembers, normalizePatchedObject } from "./server-objects.ts";
 import type { HookTraceStep } from "./types.ts";
 
 interface MutationResult {
@@ -48,7 +48,8 @@ export const runMutatingWebhooks = async (
   const state: MutationState = {
     reinvocations: createReinvocationTracker(),
     needsSecondRound: false,
-    nextPatchChangesTime: losesNanosecondsInFirstPatch(run.attributes),
+    // The first patch cuts these nanoseconds off, which counts as a change of the object.
+    managedFieldsHaveNanoseconds: hasNanosecondsInManagedFields(run.attributes),
   };
   // The object has all its defaults as long as it is this one: a hook that changes it replaces it.
   let objectWithDefaults = view.latest.object;
@@ -102,7 +103,7 @@ interface MutationState {
    * True before a webhook's first patch, if the request adds a time to managedFields. To apply a patch, the API server
    * writes the object as JSON, in which this time loses its nanoseconds. So the object changes, whatever the patch is.
    */
-  nextPatchChangesTime: boolean;
+  managedFieldsHaveNanoseconds: boolean;
 }
 
 /** Calls a hook that matches, and applies its patch. Returns the refusal of the request, if there is one. */
@@ -122,11 +123,12 @@ const runHook = async (
 
   const { answer, refusal } = await callHook(run, hook, invocation, objects, step);
   const result = answer?.allowed
-    ? await applyResponsePatch(run, hook, view, step, answer, state.nextPatchChangesTime)
+    ? await applyResponsePatch(run, hook, view, step, answer, state.managedFieldsHaveNanoseconds)
     : notApplied;
   if (isWebhook(hook) && (step.outcome === "called" || refusal))
     run.audit.add(...buildMutationAnnotation(step, result.isChanged));
-  if (isWebhook(hook) && result.isApplied) state.nextPatchChangesTime = false;
+  // The API server applies a patch to JSON, in which times such as those in managedFields have whole seconds.
+  if (isWebhook(hook) && result.isApplied) state.managedFieldsHaveNanoseconds = false;
   state.needsSecondRound ||= result.isChanged && !isPluginWithoutPolicy(hook);
   state.reinvocations.note(hook.identity, result.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
@@ -162,8 +164,8 @@ const notApplied: PatchResult = { isApplied: false, isChanged: false };
 const undecodablePatch: Since<{ isFailure: boolean }> = { "1.0": { isFailure: false }, "1.34": { isFailure: true } };
 
 /**
- * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. With
- * `changesTime`, a webhook's patch counts as a change even if it changes nothing else.
+ * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. The patched JSON
+ * has times in whole seconds, so with `managedFieldsHaveNanoseconds` each patch of a webhook changes the object.
  */
 const applyResponsePatch = async (
   run: AdmissionRun,
@@ -171,7 +173,7 @@ const applyResponsePatch = async (
   view: ConvertibleRequestObjects,
   step: HookTraceStep,
   { patch, patchType }: HookResponse,
-  changesTime: boolean,
+  managedFieldsHaveNanoseconds: boolean,
 ): Promise<PatchResult> => {
   if (patch === undefined) return notApplied;
   const endRequest = (text: string): PatchResult => {
@@ -218,8 +220,8 @@ const applyResponsePatch = async (
     step.after = after.object;
     if (isWebhook(hook)) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
     view.replaceObject(step.after);
-    const countsAsChange = (changesTime && isWebhook(hook)) || !isSameBesidesEmptyMembers(before, read);
-    return { isApplied: true, isChanged: countsAsChange };
+    const isChanged = (managedFieldsHaveNanoseconds && isWebhook(hook)) || !isSameBesidesEmptyMembers(before, read);
+    return { isApplied: true, isChanged };
   } catch (error) {
     return endRequest(getErrorMessage(error));
   }

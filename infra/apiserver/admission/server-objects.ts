@@ -100,7 +100,7 @@ export const restoreEmptyMembers = (object: unknown, sent: unknown): unknown => 
  * because the API server writes the object as JSON to patch it, and reads it again. So the object is another one than
  * before, even if the patch changes nothing else.
  */
-export const losesNanosecondsInFirstPatch = ({
+export const hasNanosecondsInManagedFields = ({
   operation,
   object,
   oldObject,

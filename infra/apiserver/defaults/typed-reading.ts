@@ -192,7 +192,7 @@ const createStructDecoder = (name: string, kubernetes: KubernetesTypes): TypeDec
     if (found) return found;
     const typeCode = getOwnMember(typeCodes, member);
     if (typeCode === undefined) return undefined;
-    // Quantities in maps are amounts of resources ("resource"): the API server rounds them, except in some types.
+    // In most types, the API server rounds the quantities in a map: then the type code `{quantity` becomes `{resource`.
     const isExact = typesWithExactResources.includes(name);
     const typeOfValue = typeCode.replace(omittedIfEmpty, "");
     const resolved = {
