@@ -276,7 +276,7 @@ const printCheck = async (
       for (const report of reports) printed += report.add(hidden);
     }
     const unreadableInputs = check.faults.map(toUnread);
-    const closing = { summary: createSummary(), unreadableInputs, notes: [...check.notes], isCut: false };
+    const closing = { summary: createSummary(), unreadableInputs, notes: [...check.notes], wasInterrupted: false };
     for (const report of reports) printed += [...report.end(closing)].join("");
     return [printed, ...check.notes, ...check.faults.map(formatManifestFault)].join("\n");
   } catch (error) {

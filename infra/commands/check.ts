@@ -204,12 +204,13 @@ export default {
         const fix = fixing?.toFix(evaluation, source.secretsRead);
         if (fix) fixes.push(fix);
       });
-      summary.faults = source.unreadableInputs.length;
-      const isCut = stop.signal.aborted;
-      await outlets.end({ summary, unreadableInputs: source.unreadableInputs, notes: [...source.notes], isCut });
-      for (const sentence of [...source.notes, ...formatUnread(source.unreadableInputs, options.flag("all"))])
+      const { unreadableInputs } = source;
+      summary.faults = unreadableInputs.length;
+      const wasInterrupted = stop.signal.aborted;
+      await outlets.end({ summary, unreadableInputs, notes: [...source.notes], wasInterrupted });
+      for (const sentence of [...source.notes, ...formatUnread(unreadableInputs, options.flag("all"))])
         writeNote(toOneLine(sentence));
-      if (isCut) {
+      if (wasInterrupted) {
         writeNote(`ended early: objects after the first ${summary.objects} were not checked`);
         return 3;
       }

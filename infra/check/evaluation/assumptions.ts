@@ -27,7 +27,7 @@ const assumedContents: Record<string, { apiVersion: string; kind: string; [membe
   serviceaccounts: { apiVersion: "v1", kind: "ServiceAccount" },
 };
 
-const hint = "may be among the manifests or in --state";
+const mayBeInInput = "may be among the manifests or in --state";
 
 const formatPlaceOf = (namespace: string | undefined) => (namespace ? ` in namespace ${namespace}` : "");
 
@@ -56,7 +56,7 @@ export const restrictToManifests = (
     const listed = await capabilities.list(kind, namespace, ...more);
     // A plugin of policies lists their parameters. That there are none can't be assumed: they decide the outcome.
     const lacksParameters = plugin?.endsWith("AdmissionPolicy") === true && listed.length === 0;
-    const sentence = `which ${kind.resource} exist${formatPlaceOf(namespace)}; they ${hint}`;
+    const sentence = `which ${kind.resource} exist${formatPlaceOf(namespace)}; they ${mayBeInInput}`;
     if (isStrict || lacksParameters) tell(sentence);
     else tell(sentence, { assumed: { resource: kind.resource, namespace } });
     return listed;
@@ -64,14 +64,14 @@ export const restrictToManifests = (
   get: async (kind, name, namespace, ...more) => {
     const { resource } = kind;
     const found = await capabilities.get(kind, name, namespace, ...more);
-    const whether = `whether ${resource} "${name}" exists; that ${hint}`;
+    const whether = `whether ${resource} "${name}" exists; that ${mayBeInInput}`;
     if (found !== undefined) {
       // Plugins such as NamespaceLifecycle only ask whether a namespace exists; other plugins read its labels.
-      const what = plugin?.startsWith("Namespace") ? whether : `what labels namespace ${name} has; that ${hint}`;
-      if (isStrict && isAssumedNamespace(found)) tell(what);
+      if (isStrict && isAssumedNamespace(found))
+        tell(plugin?.startsWith("Namespace") ? whether : `what labels namespace ${name} has; that ${mayBeInInput}`);
       return found;
     }
-    const what = `what ${resource} "${name}" contains; that ${hint}`;
+    const what = `what ${resource} "${name}" contains; that ${mayBeInInput}`;
     const content = plugin === undefined || isStrict ? undefined : assumedContents[resource];
     if (content === undefined) {
       // A rule reads an object for its content, so the outcome is uncertain: no content is assumed for this object.

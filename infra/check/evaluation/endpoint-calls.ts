@@ -76,7 +76,7 @@ export const callEndpoint = async (
     deadline: Date.now() + reviewTime,
   });
   const outcome = getOwn(getOwn(response, "response"), "allowed") === false ? "refused" : "admitted";
-  // Something unknown makes each outcome uncertain or, if it has a scope, at most the scope's `uncertainOutcome`.
+  // Something unknown without a scope makes any outcome uncertain; with a scope, only the scope's `uncertainOutcome`.
   const doubt = unknown.find(({ scope }) => scope === undefined || scope.uncertainOutcome === outcome);
   assumed.push(...unknown.flatMap(({ scope }) => scope?.assumed ?? []));
   // A failure of Postern (`status`) makes the object undecided, so that failurePolicy Ignore can't hide the failure.

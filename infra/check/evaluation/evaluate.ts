@@ -265,6 +265,7 @@ const mayConcern = (
             includes(rule.apiGroups, group) &&
             (matchPolicy === "Equivalent" || includes(rule.apiVersions, version)) &&
             operations.some((operation) => includes(rule.operations, operation)) &&
+            // The kind's resource isn't known, so any resource may match it, but no subresource such as `pods/status`.
             rule.resources.some((resource) => /^[^/]*(\/\*)?$/.test(resource)),
         ),
     )
@@ -395,7 +396,7 @@ export const evaluateRequest = async (
   if (isCountUncertain || unevaluated.length > 0 || unknownLabels !== undefined)
     addUncertainUse(mayBeMore, attributes.namespace);
   const prepared = findBeforeWebhooks(trace);
-  // If nothing changed the object after the plugins, it is the last object, which has its defaults.
+  // If no webhook or policy changed the object after the plugins, trace.object is `prepared` with its defaults.
   const isChanged = trace.steps.some(isShownChange);
   const completed = prepared && (isChanged ? await context.fill(prepared, "request") : trace.object);
   const before = completed ?? attributes.object ?? attributes.oldObject;

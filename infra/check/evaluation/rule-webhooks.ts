@@ -204,8 +204,8 @@ const listVariantNames = ({ name, rule }: CatalogueRule, { rules }: ClusterConfi
   getVariants(rule, rules.get(name)?.settings ?? {})?.map((variant) => variant.name) ?? [undefined];
 
 /**
- * Returns the expressions of a rule's matchConditions, which only avoid needless calls. If `authorizedBy` has a
- * condition of the same name, neither is returned: the webhook entry has that one, which changes the outcome.
+ * Returns the expressions of a rule's `matchConditions`, which only avoid needless calls. One with the same name as a
+ * condition in `authorizedBy` is left out: it replaces that condition in the webhook entry, and so changes the outcome.
  */
 const listCallSavingConditions = (listed: CatalogueRule, cluster: ClusterConfig): string[] => {
   const setup = cluster.rules.get(listed.name);

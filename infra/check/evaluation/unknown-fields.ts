@@ -20,9 +20,9 @@ const filledFromObjects: Record<string, FieldPath[]> = {
 };
 
 /**
- * Returns a request whose unknown fields call `tell` when a rule reads them. If a mutating rule copies a part of its
- * draft, it reads fields that it doesn't need. So with `mayCopyDraft`, the fields that every API server sets don't call
- * `tell`; those that plugins fill in from the objects in `assumed`, which only some Pods have, still do.
+ * Returns a request whose unknown fields call `tell` when a rule reads them. With `mayCopyDraft`, the rule may read
+ * fields only to copy them. So fields that every object has, such as managedFields, don't call `tell` then. A Pod's
+ * fields that plugins fill in from the objects in `assumed`, such as its priority from a PriorityClass, still do.
  */
 export const hideUnknownFields = (
   request: AdmissionRequest,

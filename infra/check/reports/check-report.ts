@@ -30,7 +30,7 @@ export interface FinishedCheck {
   unreadableInputs: readonly InputReadFailure[];
   notes: readonly string[];
   /** True if a signal ended the check early. */
-  isCut: boolean;
+  wasInterrupted: boolean;
 }
 
 /**

@@ -12,9 +12,9 @@ export const createJsonReport = (): CheckReportWriter => {
       head = "";
       return text;
     },
-    end: ({ summary, unreadableInputs, notes, isCut }) => {
+    end: ({ summary, unreadableInputs, notes, wasInterrupted }) => {
       const faults = unreadableInputs.map(({ fault }) => fault);
-      const rest = Object.entries({ summary, faults, notes, ...(isCut && { isCut }) });
+      const rest = Object.entries({ summary, faults, notes, ...(wasInterrupted && { isCut: true }) });
       const members = rest.map(([key, value]) => `,\n  ${JSON.stringify(key)}: ${stringifyAt(value, 1)}`);
       return [`${head}${objects.end()}${members.join("")}\n}\n`];
     },

@@ -39,7 +39,7 @@ const finished: FinishedCheck = {
   summary: { objects: 4, allowed: 0, changed: 0, denied: 0, undecided: 0, noRule: 0, warnings: 0, faults: 0 },
   unreadableInputs: [],
   notes: [],
-  isCut: false,
+  wasInterrupted: false,
 };
 
 const uncoloured = createPainter(false);
@@ -339,7 +339,7 @@ describe("the SARIF report", () => {
   it("the SARIF report states that the check ended early, and lists read failures", () => {
     const [{ executionSuccessful, toolExecutionNotifications }] = parseRun([], {
       ...withUnread([undecidedResult]),
-      isCut: true,
+      wasInterrupted: true,
     }).invocations;
     assert.equal(executionSuccessful, false);
     assert.equal(toolExecutionNotifications.length, 1);

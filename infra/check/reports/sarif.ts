@@ -68,7 +68,7 @@ export const createSarifReport = (
   };
   return {
     add: ({ checked }) => put(checked),
-    end: function* ({ unreadableInputs, isCut: wasInterrupted }) {
+    end: function* ({ unreadableInputs, wasInterrupted }) {
       // An input that could not be read is reported like an undecided object.
       for (const { checked } of unreadableInputs) yield put(checked);
       const described = [...rules.keys()].map((id) => {
