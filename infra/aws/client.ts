@@ -91,7 +91,10 @@ const checkAnswers =
     return result;
   };
 
-/** Reports whether an answer is from AWS, whose answers have the id of the request. A proxy answers with a page. */
+/**
+ * Reports whether an answer is from AWS. AWS sends each result with a header such as x-amzn-requestid. An error counts
+ * as one of AWS even without such a header, unless it is HTML, as the pages of proxies are.
+ */
 export const isFromAws = (status: number, headers: object): boolean =>
   Object.keys(headers).some((name) => name.startsWith("x-amz")) ||
   (status >= 300 && !/html/.test(String(toMap(headers)["content-type"])));

@@ -115,7 +115,7 @@ const openPinnedStage = async (name: string, worksWithoutAws: boolean): Promise<
   const stage = createAwsStageClients(name);
   const pin = await readStagePin(name);
   if (worksWithoutAws) return openStageInEmergency(stage, pin);
-  // Reading the identity here reports missing credentials once, before any call of AWS does.
+  // `readIdentity` gets only the access keys. Missing ones are so reported once, and not by several calls of AWS.
   await stage.readIdentity();
   const region = await stage.readRegion();
   if (pin === undefined) return stage;

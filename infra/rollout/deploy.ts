@@ -101,18 +101,18 @@ const requireNoOtherStage = async (job: DeploymentJob) => {
 const completeRelease = async ({ job, releases }: PreparedDeployment): Promise<string> => {
   const [newest] = releases.all;
   if (newest && !newest.complete && isForAllClusters(job)) await releases.save({ ...newest, complete: true });
-  if (job.write !== undefined) {
+  if (job.write !== undefined)
     for (const name of job.clusters)
       await job.progress.step(`cluster ${name}: entries`, () =>
         writeClusterFiles(job, name, newest?.clusters[name]?.manifests ?? []),
       );
-    await reportOtherFiles(job);
-  }
+  await reportWrittenFilesOfRemovedClusters(job);
   return `nothing to do: release r${newest?.id ?? 0} is live`;
 };
 
-/** Reports the files that an earlier `deploy --write` wrote for clusters that postern.yaml doesn't name any more. */
-const reportOtherFiles = async (job: DeploymentJob) => {
+/** With --write, reports files of an earlier `deploy --write` for clusters that postern.yaml doesn't name any more. */
+const reportWrittenFilesOfRemovedClusters = async (job: DeploymentJob) => {
+  if (job.write === undefined) return;
   for (const file of await listFilesOfOtherClusters(job))
     job.progress.say(`${file} is of a cluster that postern.yaml doesn't name: delete it if you don't need it`);
 };
@@ -163,7 +163,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
     );
   }
   await updateClusters(prepared, release, requireMayContinue);
-  if (job.write !== undefined) await reportOtherFiles(job);
+  await reportWrittenFilesOfRemovedClusters(job);
   const warm = await releaseOldWarmEnvironments(prepared, live);
   // If an earlier deployment of this release stopped, clusters that this deployment leaves out may lack the release.
   const isUnfinished = releases.all[0]?.complete === false && !isForAllClusters(job);

@@ -16,7 +16,7 @@ import {
   type RuleCostFactors,
 } from "./cost.ts";
 
-const small: RuleCostFactors = {
+const smallRule: RuleCostFactors = {
   memoryMegabytes: 256,
   milliseconds: 5,
   readsCluster: false,
@@ -29,12 +29,12 @@ describe("the cost of a million reviews", () => {
   /** Dollars for the log lines of a million reviews behind a function URL. */
   const log = 0.375;
   const examples: [name: string, use: RuleCostFactors, dollars: number][] = [
-    ["a small rule", small, 0.2217],
-    ["a rule that reads its cluster", { ...small, milliseconds: 30, readsCluster: true }, 0.31],
-    ["a rule with four times the memory", { ...small, memoryMegabytes: 1024 }, 0.2867],
-    ["a rule that takes a second for each review", { ...small, milliseconds: 1000 }, 3.5384],
-    ["a rule with a ledger", { ...small, ledgerDollars: 2.75 }, 2.9717],
-    ["a rule without memory, which has only the price of requests", { ...small, memoryMegabytes: 0 }, 0.2],
+    ["a small rule", smallRule, 0.2217],
+    ["a rule that reads its cluster", { ...smallRule, milliseconds: 30, readsCluster: true }, 0.31],
+    ["a rule with four times the memory", { ...smallRule, memoryMegabytes: 1024 }, 0.2867],
+    ["a rule that takes a second for each review", { ...smallRule, milliseconds: 1000 }, 3.5384],
+    ["a rule with a ledger", { ...smallRule, ledgerDollars: 2.75 }, 2.9717],
+    ["a rule without memory, which has only the price of requests", { ...smallRule, memoryMegabytes: 0 }, 0.2],
   ];
   for (const [name, use, dollars] of examples)
     it(`is ${dollars} dollars, and the price of the log, for ${name}`, () =>
@@ -67,7 +67,7 @@ describe("the cost of a month", () => {
     months.find((month) => month.writes === writes && month.endpointType === type)?.dollars ?? {};
 
   it("the cost of a month grows with the number of writes, except for its fixed parts", () => {
-    const months = estimateMonths([{ ...small, warmEnvironments: 2 }]);
+    const months = estimateMonths([{ ...smallRule, warmEnvironments: 2 }]);
     const [few, many] = [find(months, 1e6, "url"), find(months, 100e6, "url")];
     const fixed = ["metrics", "alarms", "dashboard", "warm environments"];
     for (const [part, dollars] of Object.entries(few))
@@ -75,17 +75,17 @@ describe("the cost of a month", () => {
   });
 
   it("the cost of a month counts each phase of a rule as a call", () => {
-    const [one, two] = [estimateMonths([small]), estimateMonths([{ ...small, phases: 2 }])];
+    const [one, two] = [estimateMonths([smallRule]), estimateMonths([{ ...smallRule, phases: 2 }])];
     assert.equal(find(two, 1e6, "http").requests, 2 * (find(one, 1e6, "http").requests ?? 0));
   });
 
   // 4 phases and 100 million writes make 400 million calls: 300 at 1 dollar a million, and 100 at 0.9.
   it("the cost of a month has the lower price of the gateway beyond 300 million calls", () =>
-    assert.equal(find(estimateMonths([{ ...small, phases: 4 }]), 100e6, "http").gateway, 300 * 1 + 100 * 0.9));
+    assert.equal(find(estimateMonths([{ ...smallRule, phases: 4 }]), 100e6, "http").gateway, 300 * 1 + 100 * 0.9));
 
   it("the cost of a month has 2.16 dollars for an environment of 256 MB that is warm for thirty days", () =>
     assert.equal(
-      find(estimateMonths([{ ...small, warmEnvironments: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2),
+      find(estimateMonths([{ ...smallRule, warmEnvironments: 1 }]), 1e6, "url")["warm environments"]?.toFixed(2),
       "2.16",
     ));
 });
@@ -112,7 +112,7 @@ describe("docs/reference/costs.md", async () => {
           const use = ledgerUses[name]?.[0];
           const ledgerDollars = use ? computeLedgerDollars(use) : 0;
           const milliseconds = readsCluster ? 30 : 5;
-          return { ...small, readsCluster, milliseconds, phases: phases.length, ledgerDollars };
+          return { ...smallRule, readsCluster, milliseconds, phases: phases.length, ledgerDollars };
         }),
       ),
     );
@@ -164,7 +164,7 @@ describe("the pages on networks", async () => {
   it("the pages on networks state the cost of requests without a valid key", () => {
     const gigabytesSaved = 0.75 - 0.25; // the log of a million reviews, minus that of requests without a key
     const [http, url] = (["http", "url"] as const).map((type) =>
-      (estimateDollarsPerMillionCalls(small, type) - prices.logs * gigabytesSaved).toFixed(2),
+      (estimateDollarsPerMillionCalls(smallRule, type) - prices.logs * gigabytesSaved).toFixed(2),
     );
     const row = `| cost of a million requests without a valid key, of up to 512 KB, with their log lines | $${http} | $${url} |`;
     assert.ok(endpoints.includes(row), row);

@@ -33,9 +33,8 @@ export const readEndpointType = (template: StackTemplate | undefined): "http" | 
 
 /**
  * Returns the CloudFormation template, its differences from the deployed one, and the rules that are off but whose
- * functions stay in it (`kept`): those that the newest release needs. The other functions of rules that are off are
- * deleted, but only with another change in the stack or elsewhere (`hasOtherChanges`), so that deploying the same
- * postern.yaml again changes nothing.
+ * functions stay in it (`kept`): those that the newest release needs. After the next release, nothing needs them. They
+ * are then deleted, but only with another change, in the stack or elsewhere (`hasOtherChanges`): alone, they are kept.
  */
 export const planStack = (
   stage: string,

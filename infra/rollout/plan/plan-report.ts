@@ -53,7 +53,7 @@ export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
     const placed = describePlacements(policies).map((line) => `policies ${line}`);
     for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes, ...waitNotes])
       lines.push(`  ${line}`);
-    // Clusters mostly have the same rules, and so the same advice: it is shown once.
+    // Advice on which rules to put into a group. Clusters with the same rules get the same advice: it is shown once.
     const advice = groupAdvice ? describeGroupAdvice(groupAdvice).map((line) => `  ${line}`) : [];
     if (!shownAdvice.has(advice.join())) lines.push(...advice);
     shownAdvice.add(advice.join());

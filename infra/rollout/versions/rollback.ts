@@ -69,7 +69,7 @@ export const rollBackOne = async (
   const wanted = requested ?? (Object.keys(weights).length > 0 ? live : previous);
   const releasedRule = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
   if (newest && releasedRule) requireEntriesAnswered(newest, rule, releasedRule);
-  const rollbackConfig = releasedRule?.share;
+  const rollbackConfig = releasedRule?.share; // that version's config, with the key versions that it accepts
   const recordedKeyVersions = newest && rollbackConfig && { inUse: getAcceptedKeyVersions(newest), rollbackConfig };
   const version = await rollBackAlias(stage.functions, rule, wanted, {
     releasedVersions: released,
