@@ -171,7 +171,8 @@ const buildMembership = (listed: CatalogueRule, setup: RuleConfig): GroupMemberC
   const { mode, settings } = setup;
   const match = mode === "off" ? [] : (selectPhase(listed.rule.match, "mutate", settings) ?? []);
   if (match.length === 0) return { mode, settings, match: [], failsOpen: true, exempt: {} };
-  // failsOpen is computed as if the rule were hardened, because entries may be hardened after the functions were built.
+  // Hardening an entry can set failurePolicy Fail, and then exempts namespaces such as kube-system. Entries may be
+  // hardened after the functions were built, so failsOpen is true only for a member that stays at Ignore even then.
   const failsOpen = buildRuleWebhookEntry(listed, "mutate", setup, { harden: true }).failurePolicy === "Ignore";
   // The function checks the member's exemptions, except those by namespaceLabels and those that hardening adds: the
   // group's entry checks these. Exceptions are exemptions with an end date; only the function can check them.

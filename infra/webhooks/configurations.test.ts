@@ -65,11 +65,11 @@ const rows = readRows<{
   failurePolicies: [...Section, policy: string][];
   selectors: [...Section, matchExpressions?: object[]][];
   users: [exempt: object, user: UserInfo, isExempt: boolean][];
-  slow: [name: string, timeouts: Record<string, SlowRule>, message?: string][];
+  slow: [name: string, timeouts: Record<string, RuleWithTimeout>, message?: string][];
 }>(import.meta.filename);
 
 /** A rule that mutates, or that only `validates`. It has one entry, or one for each of its `variants` or `policies`. */
-type SlowRule = [
+type RuleWithTimeout = [
   timeoutSeconds: number,
   matchName: string, // a key of `matches`
   more?: { variants?: string[]; policies?: string[]; validates?: boolean },
@@ -245,10 +245,10 @@ describe("webhook entries", () => {
     leases: [{ ...pods[0], apiGroups: ["coordination.k8s.io"], resources: ["leases"], operations: ["UPDATE"] }],
     podStatuses: [{ ...pods[0], resources: ["pods/status"] }],
   };
-  const createSlowRule = ([
+  const createRuleWithTimeout = ([
     name,
     [timeoutSeconds, matchName, { variants = [], policies = [], validates = false } = {}],
-  ]: [string, SlowRule]) => {
+  ]: [string, RuleWithTimeout]) => {
     const object = { apiVersion: "v1", kind: "MutatingAdmissionPolicy", metadata: { name }, spec: {} };
     // The cast is safe: only the kind of the policy is read.
     const native = { policy: object, bindings: [], findExpressionFault: () => undefined } as unknown as NativePolicy;
@@ -269,7 +269,7 @@ describe("webhook entries", () => {
 
   for (const [name, timeouts, message] of rows.slow)
     it(`for ${name} are ${message ? "refused by name: a request could wait too long" : "accepted"}`, () => {
-      const rules = Object.entries(timeouts).map(createSlowRule);
+      const rules = Object.entries(timeouts).map(createRuleWithTimeout);
       if (message === undefined) assert.equal(register(...rules).length, 2);
       else
         assert.throws(
@@ -305,7 +305,7 @@ describe("webhook entries", () => {
   });
 
   it("entries that could wait too long for a vital and another resource are refused with two sentences", () => {
-    const rules = [createSlowRule(["a", [5, "leases"]]), createSlowRule(["b", [21, "pods"]])];
+    const rules = [createRuleWithTimeout(["a", [5, "leases"]]), createRuleWithTimeout(["b", [21, "pods"]])];
     assert.throws(
       () => register(...rules),
       new Complaint(
@@ -319,9 +319,9 @@ describe("webhook entries", () => {
 
   it("the longest waits are described with leases and with the waits of validating entries", () => {
     const rules = [
-      createSlowRule(["a", [3, "everything"]]),
-      createSlowRule(["b", [2, "pods"]]),
-      createSlowRule(["c", [5, "bindings", { validates: true }]]),
+      createRuleWithTimeout(["a", [3, "everything"]]),
+      createRuleWithTimeout(["b", [2, "pods"]]),
+      createRuleWithTimeout(["c", [5, "bindings", { validates: true }]]),
     ];
     const yaml = `rules: { ${rules.map(({ name }) => `${name}: `).join(", ")} }`;
     const cluster = parseConfig(yaml, rules).clusters.get("local");

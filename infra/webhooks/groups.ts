@@ -136,8 +136,8 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
     ["namespaceSelector", active, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", active, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", active, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // Hardening adds exempt namespaces to members that fail closed. Their shared entry exempts these for all of them.
-    // For one member alone, only the group's function could do that, but it doesn't know if entries are hardened.
+    // Hardening exempts namespaces from members that fail closed. The shared entry exempts them for all these members:
+    // the group's function can't exempt them for one, because it doesn't know whether entries are hardened.
     [
       "exempt.namespaces where it fails closed",
       harden ? active.filter(failsClosed) : [],

@@ -125,8 +125,8 @@ const findWait = (entries: EntriesByPhase, group: string, path: string, operatio
     seconds: Math.max(...alternatives.map(({ webhook }) => webhook.timeoutSeconds)),
     isRepeatable: alternatives.some(({ webhook }) => webhook.reinvocationPolicy === "IfNeeded"),
   }));
-  // If a later entry's endpoint changes the object, the API server calls earlier entries again. These calls count only
-  // for vital writes: for others, the limit of 20 s leaves enough time for them below the API server's limit of 34 s.
+  // If a later entry's endpoint changes the object, the API server calls earlier entries again. These calls are only
+  // counted for vital writes: Postern lets others wait 20 s without them, and the API server allows 34 s in all.
   const repeated = isVital(group, path) ? calls.slice(0, -1).filter(({ isRepeatable }) => isRepeatable) : [];
   const mutatingSeconds = [...calls, ...repeated].reduce((sum, call) => sum + call.seconds, 0);
   const seconds = mutatingSeconds + (slowest?.webhook.timeoutSeconds ?? 0);
