@@ -18,13 +18,13 @@ export const runCommandLine = async (words: string[]): Promise<void> => {
     mayEnd = true;
     process.exit();
   });
-  guardAgainstRules(() => mayEnd);
+  failIfRulesEndProcess(() => mayEnd);
   process.exitCode = await runPostern(words);
   mayEnd = true;
 };
 
 /** Makes sure that code of rules, which runs in this process, neither ends it with success nor writes to its output. */
-const guardAgainstRules = (mayEnd: () => boolean): void => {
+const failIfRulesEndProcess = (mayEnd: () => boolean): void => {
   const writeError = (line: string) => process.stderr.write(`${sanitizeTerminalText(line)}\n`);
   // Standard output is for results.
   globalThis.console = new Console(process.stderr);

@@ -24,10 +24,10 @@ export interface RuleLoopsWorkerData {
   /** The project's folder, for messages. */
   root: string;
   /** Whether the process is killed, and not only the code of the rule is ended. */
-  kills: boolean;
+  killsProcess: boolean;
 }
 
-const { beat, milliseconds, folders, root, kills } = workerData as RuleLoopsWorkerData;
+const { beat, milliseconds, folders, root, killsProcess } = workerData as RuleLoopsWorkerData;
 /** The names of the running test and of its parents. */
 let running: readonly string[] = [];
 parentPort?.on("message", (path: readonly string[]) => {
@@ -47,7 +47,7 @@ setInterval(() => {
   }
 }, 100);
 
-/** Pauses the main thread. If it still runs the same code, and this is code of a rule, ends this code. */
+/** Pauses the main thread. If the same code of a rule still runs, ends it or, with `killsProcess`, the process. */
 const endCodeOfRule = () => {
   const session = new Session();
   const urls = new Map<string, string>();
@@ -65,7 +65,7 @@ const endCodeOfRule = () => {
   session.on("Debugger.scriptParsed", ({ params: { scriptId, url } }) => urls.set(scriptId, url));
   session.on("Debugger.paused", ({ params }) => {
     const sentence = Atomics.load(beat, 0) === lastBeat ? describeCode(params.callFrames) : undefined;
-    if (sentence !== undefined && kills) {
+    if (sentence !== undefined && killsProcess) {
       writeSync(2, `${JSON.stringify({ path: running, sentence } satisfies EndedTest)}\n`);
       process.kill(process.pid, "SIGKILL");
     }

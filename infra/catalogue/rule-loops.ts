@@ -22,7 +22,7 @@ export const watchForLoops = (
     milliseconds: loopLimit,
     folders: [...new Set([getFunctionsFolder(), ...rules.map(({ folder }) => join(dirname(folder), sep))])],
     root: getProjectRoot(),
-    kills: handleEnd === undefined,
+    killsProcess: handleEnd === undefined,
   };
   const timer = setInterval(() => Atomics.add(workerData.beat, 0, 1), 100);
   const file = new URL(`./rule-loops-worker${moduleExtension}`, import.meta.url);

@@ -160,7 +160,7 @@ const describeTemplate = (template: OverrideTemplate): string => {
   }
 };
 
-/** Returns what a template changes in labels or annotations; `noun` is "label" or "annotation". */
+/** Describes a valid template for labels or annotations (`noun`). If it sets one, it has `value` or `valueRef`. */
 const describeMetadata = ({ operation, path = "", value, valueRef }: OverrideTemplate, noun: string): string => {
   const field = findSetField(value);
   const key = unescapeJsonPointerStep(path);

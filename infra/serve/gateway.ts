@@ -107,7 +107,7 @@ export const openImitatedApiGateway = async (
       if (!connections.hasKey(socket) && admits(segmentWithKey)) connections.admit(socket);
       openResponses.add(response);
       answerRequest(request, handlers, received).then(
-        (reply) => openResponses.delete(response) && sendReply(response, reply, !server.listening),
+        (reply) => openResponses.delete(response) && sendReply(response, reply, server.listening ? "keep" : "close"),
         // answerRequest rejects only if the client disconnects before its whole request is read.
         () => openResponses.delete(response) && response.destroy(),
       );
@@ -131,7 +131,7 @@ export const openImitatedApiGateway = async (
       admits = newAdmits;
     },
     endRequests: (message) => {
-      for (const response of openResponses) sendReply(response, createRefusal(504, message), true);
+      for (const response of openResponses) sendReply(response, createRefusal(504, message), "close");
       openResponses.clear();
     },
     close: () =>
@@ -222,8 +222,9 @@ const readBody = (request: IncomingMessage, received: { bytes: number }): Promis
 const measureEvent = (headers: Record<string, string>, body: Buffer): number =>
   Buffer.byteLength(JSON.stringify({ headers, body: body.toString(isUtf8(body) ? "utf8" : "base64") }));
 
-const sendReply = (response: ServerResponse, { statusCode, headers, body }: GatewayAnswer, isClosing: boolean) => {
-  const close = (isClosing || statusCode === 413) && { connection: "close" };
+const sendReply = (response: ServerResponse, reply: GatewayAnswer, connection: "keep" | "close") => {
+  const { statusCode, headers, body } = reply;
+  const close = (connection === "close" || statusCode === 413) && { connection: "close" };
   response.writeHead(statusCode, { ...headers, "content-length": Buffer.byteLength(body), ...close });
   // The body is a string, because Node.js sends a string together with the headers in one piece.
   response.end(body);

@@ -6,7 +6,7 @@ import { findReviews, setPageUpdate } from "./store.ts";
 
 const countedReviews = "Counted while a page is open. Denials include those that modes warn and audit only report.";
 const formatMilliseconds = (value: number | null = null) => (value === null ? "–" : value.toFixed(1));
-/** Returns the mode that all clusters have, or else a text such as "dev: warn, prod: enforce". */
+/** Returns a rule's mode in all clusters, or "dev: warn, prod: enforce". A rule that can't be loaded has no modes. */
 const formatModes = (modes: Record<string, string>) => {
   const [first, ...others] = new Set(Object.values(modes));
   const modesByCluster = Object.entries(modes).map((entry) => entry.join(": "));
