@@ -80,9 +80,10 @@ export const findChange = async (
   }
 
   const measure = await measureWorkload(after, kind, runtimeClasses);
-  // Before it lost its owner, an object was counted with the owner, and used nothing by itself.
-  const wasCounted = before !== null && (isOwned || !wasOwned);
-  const oldMeasureOrFault = wasCounted ? await measureWorkload(before, kind, runtimeClasses) : nothing;
+  // An update is compared with the old object. An update that removes the owner is compared with nothing, as a creation
+  // is: until then, the object was counted only with its owner.
+  const isCompared = before !== null && (isOwned || !wasOwned);
+  const oldMeasureOrFault = isCompared ? await measureWorkload(before, kind, runtimeClasses) : nothing;
   if (typeof measure === "string")
     return isSame(getValue(after, "spec"), getValue(before, "spec")) ? undefined : measure;
   const oldMeasure = typeof oldMeasureOrFault === "string" ? nothing : oldMeasureOrFault;

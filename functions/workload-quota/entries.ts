@@ -71,7 +71,8 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
     ...(quotas.every((quota) => quota.namespaces) && {
       "is-in-a-namespace-with-a-quota": `request.?namespace.orValue("") in ${JSON.stringify([...new Set(namespaces)])}`,
     }),
-    // Skips creations by a controller, and all deletions, of objects that a counted object controls.
+    // Skips creations by a controller, and all deletions, of objects that a counted object controls. If such an object
+    // was counted separately, because a user created it, a recount removes its reservation after the deletion.
     "is-not-counted-with-its-owner": `request.operation == "CREATE" ? !(${isController} && ${isControlled("object")}) :
       request.operation != "DELETE" || !${isControlled("oldObject")}`,
     // Skips updates that change neither the spec nor the status nor the owners.

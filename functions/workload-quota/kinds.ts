@@ -72,7 +72,7 @@ const createTrainingJob = (specs: string) => ({
 
 /**
  * Returns the groups of Pods of a Ray cluster whose spec is at a path: the head, which is one Pod, and groups of
- * workers with the product of their `replicas` as the number of Pods.
+ * workers, each with `replicas` × `numOfHosts` Pods, where `replicas` counts as at least `minReplicas`.
  */
 const createRayGroups = (spec: string): PodGroup[] => [
   { template: `${spec}.headGroupSpec.template`, factors: [] },

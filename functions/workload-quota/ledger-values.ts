@@ -27,8 +27,8 @@ export interface QuotaShare {
 }
 
 /**
- * A whole quota. `used` is the sum of what the `clusters` use whose shares `readShare` has read. `reserved` is the rest
- * of the quota's sum. It includes what other clusters use, because only the sum of their reservations is known.
+ * A whole quota. `clusters` has the shares of the clusters that were read, and `used` is the sum of what these use.
+ * `reserved` is all else that the quota has charged, also for other clusters, whose `used` isn't known separately.
  */
 export interface QuotaState extends QuotaShare {
   hard: Amounts;
@@ -100,8 +100,8 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 
 /**
  * Returns the values for `keys` with which `postern check` reviews an object that it has already counted: without the
- * object's reservations, so that the review charges the object anew. But an object that is counted with its owner has
- * none: it gets the reservation that `reserve` returns, which is larger than the object, so the review charges nothing.
+ * object's reservations, so that the review charges the object anew. An object that has none was counted with its
+ * owner, and must not be charged: it gets the reservation that `reserve` returns, which is larger than the object.
  */
 export const takeOut = (
   keys: readonly string[],

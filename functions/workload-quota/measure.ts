@@ -48,7 +48,7 @@ export const measureWorkload = async (
   const limits: QuantityByResource[] = [];
   let templates = 0;
   for (const group of kind.pods) {
-    const { template, notation } = group;
+    const { template, notation: templateNotation } = group;
     const listPath = template.slice(0, template.lastIndexOf("*") + 1);
     for (const keys of listWildcardKeys(object, listPath)) {
       const place = fillPath(template, keys);
@@ -59,9 +59,9 @@ export const measureWorkload = async (
       templates++;
       const podCount = countPods(object, group, keys);
       if (typeof podCount === "string") return podCount;
-      const written = notation === "spark" ? buildSparkTemplate(object, value, place) : value;
-      if (typeof written === "string") return written;
-      const pod = await measurePod(written, place.join("."), getRuntimeClass);
+      const podTemplate = templateNotation === "spark" ? buildSparkTemplate(object, value, place) : value;
+      if (typeof podTemplate === "string") return podTemplate;
+      const pod = await measurePod(podTemplate, place.join("."), getRuntimeClass);
       if (typeof pod === "string") return pod;
       const multiply = (amounts: QuantityByResource) =>
         new Map([...amounts].map(([name, { nanos, notation }]) => [name, { nanos: nanos * podCount, notation }]));

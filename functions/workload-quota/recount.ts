@@ -162,7 +162,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
 
 const toPlural = ({ group, resource }: { group: string; resource: string }) => `${group}/${resource}`;
 
-/** Returns the progress of a recount that begins the list of another kind. */
+/** Returns the progress at the start of a kind's list: no object was read (`after`), no next page is known (`next`). */
 const beginKind = (
   { version: _, ...result }: RecountResult & { version?: string },
   kind: number,
@@ -180,6 +180,7 @@ const endRecount = (kept: Recounts | undefined, progress: RecountProgress, now: 
   return { ...(completed && { completed }), last: { began, settings, objects, charged, credited, faults } };
 };
 
+/** Describes a result. "Without a review": the API server couldn't call the rule for the deletion or the update. */
 const formatResult = ({ objects, charged, credited, faults }: RecountResult): string =>
   [
     `read ${objects} objects, charged ${charged} that weren't counted, and credited ${credited} that were gone or smaller without a review`,
@@ -260,7 +261,7 @@ const readPage = async (
     slice.size++;
   }
   const isEnd = next === "";
-  // A range is what the slice has read of a kind, not before the time `since`: the names after `after` up to `upTo`.
+  // The slice has the kind's names after `after` up to `upTo` (undefined: the end), read at the time `since` or later.
   const range = slice.ranges.get(toPlural(kind)) ?? { since: progress.since, after: progress.after };
   slice.ranges.set(toPlural(kind), { ...range, upTo: isEnd ? undefined : after });
   const objects = progress.objects + items.length;
@@ -287,8 +288,8 @@ const correctReservations = async (
     const findTime = (object: string) => {
       // A time before the page was read that has the object, or would have it; undefined if this slice lacks that page.
       const since = isCovered ? findReadTime(slice, object) : slice.began;
-      // A recount reads Pods first. If an object is deleted after that, the recount has counted its Pods with it, and
-      // not separately. So the reservation of an object is removed only if it had lapsed when the recount began.
+      // Pods are read first, and not counted while their owner exists. If the owner is deleted after that, the review
+      // of the deletion renews its reservation, so it hasn't lapsed by `began`. The next recount counts these Pods.
       return since && Math.min(since, progress.began);
     };
     const [seen] = await ledger.change<Kept>([partKey], (values) => values);
@@ -348,42 +349,43 @@ const correctReservations = async (
 
 /**
  * Reports whether an object may be left over from a deleted owner, or owner's owner, that had a reservation.
- * `reserved` has the `NAMESPACE/NAME` of objects with reservations; an object's key is GROUP/RESOURCE/NAMESPACE/NAME.
+ * `names` has the `NAMESPACE/NAME` of objects with reservations; an object's key is GROUP/RESOURCE/NAMESPACE/NAME.
  * It looks for all beginnings of the owner's name: a Pod `web-7d4b-x2x` has the owner `web-7d4b`, which belonged to the
  * Deployment `web`. An object that is counted with its owner still has the owner.
  */
-const mayBeLeftOver = (reserved: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
+const mayHaveOwnerIn = (names: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
   if (owner === undefined || isCountedWithOwner) return false;
   const words = owner.split("-");
   const [, , namespace] = object.split("/");
-  return words.some((_, index) => reserved.has(`${namespace}/${words.slice(0, index + 1).join("-")}`));
+  return words.some((_, index) => names.has(`${namespace}/${words.slice(0, index + 1).join("-")}`));
 };
 
 /**
- * Lists corrections of the reservations in a part that differ from the objects in the cluster, by the keys of the
- * objects. If the quota has users or groups, `reserved` has the namespaces and names of the objects with reservations:
- * others are not charged, because an object doesn't say which user created it.
+ * Lists corrections, by object, of the reservations in a part (one of 64 values of the ledger) that differ from the
+ * objects in the cluster. `reservedNames` is set if the quota counts only some users. An object doesn't say which user
+ * created it, so without a reservation, it is then charged only if its deleted owner may have had a reservation.
  */
 const listCorrections = (
   ledgerPart: Kept | undefined,
   quota: Quota,
   clusterObjects: ReadonlyMap<string, SeenObject> = new Map(),
-  reserved: ReadonlySet<string> | undefined,
-  findTime: (object: string) => number | undefined,
+  reservedNames: ReadonlySet<string> | undefined,
+  findListTime: (object: string) => number | undefined,
   now: number,
 ): Map<string, Correction> => {
   const reservations = new Map(Object.entries(ledgerPart?.objects ?? {}));
   const corrections = new Map<string, Correction>();
   for (const [object, before] of reservations) {
-    const since = findTime(object);
-    // Only reservations that lapsed before the list was read are corrected: no later write can have changed the object.
-    if (since === undefined || !hasLapsed(before, since)) continue;
+    const listTime = findListTime(object);
+    // For 70 s after a review, until the reservation lapses, the admitted write may be stored later than the list.
+    if (listTime === undefined || !hasLapsed(before, listTime)) continue;
     const found = clusterObjects.get(object);
     // An object that is counted with its owner isn't counted by itself, unless it was charged separately (`isOwned`).
     const isCounted = found?.quotas.includes(quota) && (before.isOwned || !found.isCountedWithOwner);
     const measure = isCounted ? found?.measureOrFault : undefined;
     if (typeof measure === "string") continue;
     const used = measure && measureReservation(measure, quota, before);
+    // The reservation already states what was read from the cluster ("seen"), and the object still uses the same.
     if (before.phase === "seen" && isSame(before.used, used)) continue;
     corrections.set(object, { before, after: used && toSeen(before, used, now) });
   }
@@ -391,7 +393,7 @@ const listCorrections = (
     const { quotas, version, isCountedWithOwner, measureOrFault } = found;
     if (reservations.has(object) || isCountedWithOwner || !quotas.includes(quota) || typeof measureOrFault === "string")
       continue;
-    if (reserved && !mayBeLeftOver(reserved, object, found)) continue;
+    if (reservedNames && !mayHaveOwnerIn(reservedNames, object, found)) continue;
     const used = measureReservation(measureOrFault, quota);
     if (Object.keys(used).length > 0)
       corrections.set(object, { before: undefined, after: { used, at: now, phase: "seen", version } });
@@ -406,7 +408,7 @@ const listCorrections = (
 const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
   const [group = "", resource = "", namespace, name] = object.split("/");
   const plural = toPlural({ group, resource });
-  // The settings no longer count this kind, so its reservations are removed.
+  // The settings no longer count this kind: no object is found, so reservations that had lapsed by `began` are removed.
   if (!ranges.has(plural)) return began;
   const range = ranges.get(plural); // undefined if no page of the kind was read
   const position = `${namespace}/${name}`;

@@ -105,8 +105,8 @@ export const computeHash = (text: string): number => {
 export const getPartNumber = (object: string): number => computeHash(object) % partCount;
 
 /**
- * Returns the keys under which the ledger has a reservation: of the quota's own value with its sums (`key`), and
- * of the value with the reservation (`part`). The reservations of a cluster are distributed over 64 parts.
+ * Returns where an object's reservation is in the ledger. `key` is the key of the quota's sums, and `part` the key
+ * of the value that contains the reservation itself: a quota's reservations in a cluster are divided into 64 parts.
  */
 export const locate = (quota: string, cluster: string, object: string): ReservationPlace => ({
   cluster,
@@ -120,9 +120,9 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
   ledgered.get(part)?.objects?.[object];
 
 /**
- * Replaces reservations in a part: a value of the ledger with some of a quota's reservations in a cluster. Changes the
- * sums in the quota's own value by the differences: `used` of all clusters together and, as each cluster has a limit
- * for it, `unseen` of this cluster: what is reserved, but not found yet in objects of the cluster.
+ * Replaces reservations in a part: a value of the ledger with some of a quota's reservations in a cluster. Changes two
+ * sums in the quota's own value by the differences: what all clusters have reserved (`used`), and how much of this
+ * cluster's reservations was not found yet in objects of the cluster (`unseen`).
  */
 export const replaceReservations = (
   ledgered: Ledgered,
@@ -355,7 +355,7 @@ export interface Sighting {
   seen: Measure | undefined;
 }
 
-/** Returns the reservation of an object that was read from the cluster and uses these amounts. */
+/** Returns the reservation of an object that was read and uses `used`. Only other phases have `unseen` and `isRead`. */
 export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: Amounts, now: number): Reservation => ({
   ...before,
   used,
@@ -374,7 +374,7 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
 /**
  * Corrects the reservation `before` of an object that was read and uses `seen` (undefined: the object is gone), unless
  * another review has changed it since then. If it has lapsed, it gets what the object uses. If not, an admitted write
- * may still be stored: the reserved amounts (`used`) stay, and `unseen` becomes the part that the object doesn't use.
+ * may not be stored yet: the reserved amounts (`used`) stay, and `unseen` becomes the part that the object doesn't use.
  */
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);

@@ -163,6 +163,7 @@ export default rule({
 
 /** Formats an excess for the user. `unseen` limits what is reserved for writes that weren't found in a cluster yet. */
 const formatExcess = ({ quota, limit, requested, used, limited }: Excess): string => {
+  // The object's name decides which of 64 values in the ledger its reservation is in. Another value may have room.
   if (limit === "room")
     return `quota ${quota.name} has no room for this reservation, as the ledger's value for this name is full: try another name`;
   const [exceeded, sum] =

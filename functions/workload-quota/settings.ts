@@ -16,8 +16,8 @@ export interface Quota {
   /** A percentage of `hard`, such as 80%. If a quota is fuller, admitted requests get a warning. */
   warnAt?: string;
   /**
-   * The percentage of `hard`, such as 50%, that objects of one cluster may reserve before the rule has read them from
-   * the cluster. The default is 50%, or 100% if the quota lists a single cluster.
+   * The most that one cluster may reserve for admitted writes until the rule has found their objects in the cluster: a
+   * percentage of `hard`, such as 30%. The default is 50%, or 100% if the quota lists a single cluster.
    */
   unseen?: string;
 }
