@@ -93,10 +93,12 @@ type AmountKind = "requests" | "limits";
 
 /** Returns the requests or limits of a pod without its overhead. */
 const measureContainers = (pod: Pod, kind: AmountKind, gates: QuotaGates): QuantityByResource => {
-  const measured = gates.countsLargestPodSum ? measureByPod(pod, kind) : measureByContainer(pod, kind);
+  // A container's amounts in the spec and in the status can differ. Since 1.37, upstream sums each of them over the
+  // containers, and takes the largest sum. Before, it took each container's largest amount, and summed these.
+  const measured = gates.countsLargestPodSum ? findLargestSum(pod, kind) : sumLargestAmounts(pod, kind);
   if (!gates.hasPodLevelResources) return measured;
-  const shared = parseAmounts(pod.spec?.resources?.[kind]);
-  return new Map([...measured, ...[...shared].filter(([name]) => isPodLevelResource(name))]);
+  const statedForPod = parseAmounts(pod.spec?.resources?.[kind]);
+  return new Map([...measured, ...[...statedForPod].filter(([name]) => isPodLevelResource(name))]);
 };
 
 /**
@@ -104,7 +106,7 @@ const measureContainers = (pod: Pod, kind: AmountKind, gates: QuotaGates): Quant
  * (none if the kubelet can't carry out a resize), of the amounts that the kubelet has `granted`, and of the `present`
  * amounts. Without a present amount, a container counts with the granted one, and without that, with the planned one.
  */
-const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
+const findLargestSum = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);
   const statuses = indexStatuses(pod);
   const sum = (read: (container: Container, status?: ContainerStatus) => Record<string, string> | undefined) =>
@@ -122,7 +124,7 @@ const measureByPod = (pod: Pod, kind: AmountKind): QuantityByResource => {
  * Returns the requests or limits as upstream did before 1.37: computePeakUse sums the largest amount of each container.
  * It ignores the statuses of init containers except sidecars (`restartPolicy: Always`).
  */
-const measureByContainer = (pod: Pod, kind: AmountKind): QuantityByResource => {
+const sumLargestAmounts = (pod: Pod, kind: AmountKind): QuantityByResource => {
   const isImpossible = isResizeImpossible(pod);
   const statuses = indexStatuses(pod);
   const starting = new Set(pod.spec?.initContainers?.filter(({ restartPolicy }) => restartPolicy !== "Always"));

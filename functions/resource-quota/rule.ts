@@ -12,7 +12,7 @@ import {
   scopeNames,
   scopeOperators,
 } from "./settings.ts";
-import { gatesSince } from "./versions.ts";
+import { gatesByKubernetesVersion } from "./versions.ts";
 
 const defaults: ResourceQuotaSettings = { charges: false, limitedResources: [] };
 
@@ -89,7 +89,7 @@ export default rule({
     "limitedResources.matchScopes.operator": scopeOperators,
   },
   checkSettings: findSettingsFault,
-  since: gatesSince,
+  since: gatesByKubernetesVersion, // the values of `upstream` since each minor version of Kubernetes
   needs: {
     // Quotas to charge are read without the cache: an update of an outdated quota would be refused.
     current: list("resourcequotas", { maxAge: 0 }),

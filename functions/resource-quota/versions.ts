@@ -33,11 +33,13 @@ const oldest: QuotaGates = {
   ...labelUnitSince["1.0"], // labelUnit
 };
 
-/** The values that changed with each minor version of Kubernetes. Versions before 1.33 count as 1.33. */
-export const gatesSince = {
+/** The gates that changed with each minor version of Kubernetes. Versions before 1.33 count as 1.33. */
+export const gatesByKubernetesVersion = {
   "1.0": oldest,
   "1.34": { hasPodLevelResources: true, hasVolumeAttributesClasses: true, countsDevices: true },
   "1.35": { hasImplicitExtendedResources: true, ...labelUnitSince["1.35"] }, // the unit of label lengths in messages
   "1.36": { countsDevicesAsExtendedResources: true },
-  "1.37": { countsLargestPodSum: true }, // before, the sum of the containers' largest amounts
+  // A container has amounts in the spec, and granted and current ones in the status. Since 1.37, each of the three is
+  // summed over the pod's containers, and the largest sum counts. Before, each container's largest amount was summed.
+  "1.37": { countsLargestPodSum: true },
 } as const;
