@@ -31,7 +31,7 @@ const getProfileField = (field: Field, holder: ProfileHolder | undefined) =>
   holder?.securityContext?.[field] as Profile | undefined;
 
 /** Returns the field's profile as an annotation would name it, for instance `localhost/profile.json`. */
-const readAsAnnotation = (field: Field, holder: ProfileHolder | undefined): string | undefined => {
+const formatFieldProfile = (field: Field, holder: ProfileHolder | undefined): string | undefined => {
   const profile = getProfileField(field, holder);
   if (profile === undefined) return undefined;
   if (profile.type === "Localhost") return `localhost/${profile.localhostProfile ?? ""}`;
@@ -57,11 +57,11 @@ const describePath = (field: Field, pod: Pod, key: string, holder: ProfileHolder
     ? `${at}.securityContext.${field}`
     : `pod.metadata.annotations[${key}]`;
 
-/** Returns a container's AppArmor profile, by the kubelet's precedence. */
+/** Returns a container's AppArmor profile, as annotations write it. Fields and annotations have the kubelet's order. */
 const getAppArmorProfile = (pod: Pod, container: AnyContainer) =>
-  readAsAnnotation("appArmorProfile", container) ??
+  formatFieldProfile("appArmorProfile", container) ??
   getAnnotation(pod, toKey("appArmorProfile", container)) ??
-  readAsAnnotation("appArmorProfile", pod.spec) ??
+  formatFieldProfile("appArmorProfile", pod.spec) ??
   "";
 
 export const chooseDefaultAppArmorProfile = (policy: PodSecurityPolicyObject, pod: Pod, container: AnyContainer) => {
@@ -114,11 +114,11 @@ export function* listSeccompOffences(
   at: string,
 ): PodSecurityPolicyOffences {
   const key = toKey("seccompProfile", container);
-  const profile = readAsAnnotation("seccompProfile", container) ?? getAnnotation(pod, key) ?? getPodProfile(pod);
+  const profile = formatFieldProfile("seccompProfile", container) ?? getAnnotation(pod, key) ?? getPodProfile(pod);
   yield* checkSeccompProfile(policy, profile, describePath("seccompProfile", pod, key, container, at));
 }
 
-const getPodProfile = (pod: Pod) => readAsAnnotation("seccompProfile", pod.spec) ?? getAnnotation(pod, podKey) ?? "";
+const getPodProfile = (pod: Pod) => formatFieldProfile("seccompProfile", pod.spec) ?? getAnnotation(pod, podKey) ?? "";
 
 /** Lists a profile such as "localhost/audit" that the policy's annotation doesn't name. */
 function* checkSeccompProfile(

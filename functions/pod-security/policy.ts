@@ -75,7 +75,7 @@ export const arePodSecurityModesPrivileged = (
 
 export const formatLevelAndVersion = ({ level, version }: PodSecurityLevelAndVersion) => `${level}:${version}`;
 
-/** Returns the Pod Security policy for namespaces without labels, as in the settings. An empty one counts as absent. */
+/** Returns the settings' policy for namespaces without labels. Empty levels mean privileged, empty versions latest. */
 export const getDefaultPolicy = ({
   defaults,
 }: {

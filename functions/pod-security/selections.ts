@@ -42,10 +42,10 @@ export const divideNamespacesByLabels = (
     [mode, ...rest]: readonly PodSecurityMode[],
   ): NamespaceSetByLabels[] => {
     if (mode === undefined) return [{ states: fixed as PodSecurityLabelStates, expressions: [] }];
-    // States of this mode form a group if their outcomes are equal for all states of the modes in `rest`. Each selector
-    // of a group has one state of the group, which then represents them all.
-    const equalStates = Map.groupBy(stateNames, (state) => joinOutcomes({ ...fixed, [mode]: state }, rest));
-    return [...equalStates.values()].flatMap((states) =>
+    // States of this mode form a group if their outcomes are equal for all states of the modes in `rest`. A group may
+    // need several label selectors. For each, `select` goes on with one state of the group, as the outcomes are equal.
+    const groups = Map.groupBy(stateNames, (state) => joinOutcomes({ ...fixed, [mode]: state }, rest));
+    return [...groups.values()].flatMap((states) =>
       buildSelectors(mode, states).flatMap(({ state, expressions }) =>
         select({ ...fixed, [mode]: state }, rest).map((set) => {
           return { states: set.states, expressions: [...expressions, ...set.expressions] };

@@ -153,10 +153,9 @@ const buildPodConditions = (settings: PodSecuritySettings): NamedConditions => {
 /** A CEL expression for one list of containers; `pod` and `kind` (the list's name) are variables around it. */
 const containersHere = `(pod.?spec[?kind].orValue(null) == null ? [] : pod.spec[kind])`;
 /**
- * A CEL condition: true for a new pod, for new containers or images, and for more than 50 containers of one kind. A
- * comparison of longer lists would exceed the API server's cost limit and fail, so the rule itself compares them. In
- * the last line, the outer brackets are a list with one element, to give it the name `both`: a pair of lists, with
- * names and images of the containers of the new and the old pod.
+ * A CEL condition: true for a new pod, for new containers or images, and for more than 50 containers of one kind: their
+ * comparison would exceed the API server's cost limit. `[x].exists(both, ...)` only gives x a name: `both` is a list of
+ * two lists, with the names and images of the containers in the new pod (`both[0]`) and in the old pod (`both[1]`).
  */
 const bringsImages = `oldObject == null || ["containers", "initContainers", "ephemeralContainers"].exists(kind,
   [object, oldObject].exists(pod, size(${containersHere}) > 50) ||
