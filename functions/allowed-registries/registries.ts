@@ -23,12 +23,12 @@ const label = "[a-z0-9]+(-+[a-z0-9]+)*";
 /** A part of a repository with the slash before it, such as `/nginx`. */
 const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 
-/** Returns a regular expression that matches complete names of allowed images, such as `docker.io/library/nginx`. */
+/** Returns a regular expression for names of allowed images. The API server calls the rule only for other images. */
 export const buildAllowedPattern = (registries: string[]): string => {
   const patterns = registries.map((entry) => {
     const pattern = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
-    // On Docker Hub, an entry counts as a namespace, because `docker.io/library` is no image. For an entry such as
-    // `docker.io/library/nginx`, the pattern doesn't match this image, so the rule is called and allows it.
+    // On Docker Hub, an entry counts as a namespace, because `docker.io/library` is no image. So an image that is an
+    // entry, such as `docker.io/library/nginx`, doesn't match: the API server calls the rule, which then allows it.
     const mayBeRepository = entry.includes("/") && !entry.startsWith("docker.io/");
     return mayBeRepository ? pattern : `${pattern}${component}`;
   });

@@ -35,8 +35,8 @@ export interface MutationContext {
 }
 
 /**
- * Evaluates a policy with one value of `params`: first its conditions, then its mutations. Each mutation has its own
- * cost budget, and gets the object with the changes of earlier mutations. An error doesn't stop later mutations.
+ * Evaluates a policy with one value of `params`: its conditions, then its mutations unless `mutates` is false, as in a
+ * request's second round for policies that aren't applied again. Each mutation has its own cost budget.
  */
 export const evaluatePolicy = (
   policy: MutatingPolicy,
@@ -60,7 +60,8 @@ export const evaluatePolicy = (
   if (typeof matches === "object") return { ...result, errors: [matches.error] };
   if (!matches || !mutates) return result;
 
-  // For mutations, upstream converts the objects to Go structs only if it has evaluated conditions before.
+  // `typedVariables` names the variables that upstream converts to Go structs. For mutations, it converts the objects
+  // only if it has evaluated conditions before.
   const typedInMutations =
     conditions.length > 0 ? typedVariables : typedVariables.filter((name) => name !== "object" && name !== "oldObject");
   for (const [index, { isJsonPatch, expression }] of mutations.entries()) {

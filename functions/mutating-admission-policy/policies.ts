@@ -59,8 +59,8 @@ const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy =>
     conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
     mutations: mutations.map(compileMutation),
   };
-  // The texts are searched one by one, not in JSON.stringify(policy), which reads all members in a loop: a recording of
-  // a review keeps only texts that the rule reads by their keys.
+  // JSON.stringify(policy) isn't searched, because it reads all members in a loop. The recording of a review would then
+  // lack these texts: it keeps only texts that the rule reads by their keys, not in a loop.
   const texts = [...parts.variables.values(), ...parts.mutations.map(({ expression }) => expression)];
   const usesNamespace = texts.some(({ text }) => text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

@@ -22,13 +22,13 @@ export const formatDenial = (
   return `${where} denied request: ${error}`;
 };
 
-/** Builds the refusal for errors. As upstream, it has the message and reason of the first error, and the code 403. */
+/** Builds the refusal for all denials. As in upstream, the first gives the message and reason, and the code is 403. */
 export const buildStatus = (
   request: AdmissionRequest,
-  first: PolicyDenial,
+  firstDenial: PolicyDenial,
   denials: readonly PolicyDenial[],
 ): Status => {
   const status = forbidden({ ...request, resource: request.requestResource ?? request.resource }, "");
   const causes = denials.map(({ message }) => ({ message }));
-  return { ...status, ...first, details: { ...status.details, causes } };
+  return { ...status, ...firstDenial, details: { ...status.details, causes } };
 };

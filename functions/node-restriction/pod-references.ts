@@ -5,11 +5,11 @@ import { quoteText } from "./kubelet.ts";
 
 /** Returns the resource of the first API object that a pod references (`what`), or an error (`unknown`). */
 export const findFirstApiObjectReference = (pod: Pod): { what?: string; unknown?: string } | undefined => {
-  const { serviceAccountName, volumes = [] } = pod.spec ?? {};
+  const { serviceAccountName, volumes = [], resourceClaims } = pod.spec ?? {};
   if (serviceAccountName) return { what: "serviceaccounts" };
   if (listSecrets(pod).length > 0) return { what: "secrets" };
   if (listConfigMaps(pod).length > 0) return { what: "configmaps" };
-  if (Reflect.get(pod.spec ?? {}, "resourceClaims")?.length > 0) return { what: "resourceclaims" };
+  if ((resourceClaims?.length ?? 0) > 0) return { what: "resourceclaims" };
   for (const volume of volumes) {
     const found = findVolumeReference(volume);
     if (found) return found;
