@@ -214,7 +214,7 @@ export const toArray = (list: List): readonly Value[] =>
 
 const builtLists = new WeakSet<readonly Value[]>();
 
-/** Marks a list that an expression builds element by element: inside another one, upstream can't convert it to JSON. */
+/** Marks a list that a literal or macro built. Inside another built list or map, upstream can't convert it to JSON. */
 export const markBuiltList = <List extends readonly Value[]>(list: List): List => {
   builtLists.add(list);
   return list;

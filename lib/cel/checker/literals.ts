@@ -65,6 +65,7 @@ const findInvalidArguments = (call: Call, typesOf: Types, { functions }: Environ
   const { function: name, target, arguments: args } = call;
   const declaration = functions.get(name);
   const [first] = args;
+  // Only `format` has `findIssue`. In `"%s".format([1])`, the format is the target, and the list is the argument.
   if (
     declaration?.findIssue &&
     target?.kind === "literal" &&

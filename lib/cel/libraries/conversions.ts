@@ -48,8 +48,8 @@ const findNumber = (text: string): number | undefined => {
   // An underscore stands between digits, or after the prefix.
   if (/^[+-]?_|(?<![\da-fx])_|_(?![\da-f])/i.test(text)) return undefined;
   const digits = text.replaceAll("_", "");
-  // `text` is tested, with its underscores: `1e_5` is no decimal number, but the test above allows it, because e is a
-  // hexadecimal digit.
+  // `decimal` allows underscores only after decimal digits. So it refuses `1e_5`, which the test above allows, because
+  // e is a hexadecimal digit.
   if (decimal.test(text)) return Number(digits);
   const [, sign, whole = "", fraction = "", power] = hexadecimal.exec(digits) ?? [];
   if (power === undefined || whole + fraction === "") return undefined;

@@ -187,8 +187,8 @@ const createAlternation = (choices: readonly Part[]): Part =>
   );
 
 /**
- * Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. Instructions are written from
- * the end to the start: `start` is the first instruction of what was written, with which the next copy continues.
+ * Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. The last copy of the part is
+ * written first: after each copy, the program goes on to `start`, the first instruction of the copy written before it.
  */
 const repeat = (part: Part, min: number, max: number, isGreedy: boolean): Part => {
   const repeated = createPart([part], min === 0 || part.isNullable, (writer, next) => {

@@ -32,7 +32,7 @@ export type Attribute =
        * Whether upstream holds the root as a plain value of Go, such as a `map[string]interface {}`. So it does for
        * most variables; other values are of types of cel-go, such as `*types.baseMap`. Errors contain the type.
        */
-      readonly isGoValue: boolean;
+      readonly hasGoType: boolean;
       readonly qualifiers: Qualifier[];
     }
   | {
@@ -49,7 +49,7 @@ interface Qualifier {
   readonly key?: Key;
   readonly compute?: Evaluator;
   /** Whether upstream may hold the computed key as a plain value of Go. An error about the key then has Go's type. */
-  readonly isGoValue?: boolean;
+  readonly hasGoType?: boolean;
   /** Whether the macro `has` tests the presence of the field. */
   readonly isTest?: boolean;
   /** Whether it is a field of a message: of a value with the static type `Object`, whose absent fields are null. */
@@ -68,12 +68,12 @@ export const isKey = (value: Value): value is Key =>
 
 /**
  * Returns the error for a value that can't be a key, with the value's type in upstream: a type of cel-go or, for JSON
- * that upstream didn't convert (`isGoValue`), a plain type of Go. JSON that can't be a key is null, a list or a map.
+ * that upstream didn't convert (`hasGoType`), a plain type of Go. JSON that can't be a key is null, a list or a map.
  */
-export const createKeyError = (value: Value, isGoValue: boolean): EvaluationError => {
+export const createKeyError = (value: Value, hasGoType: boolean): EvaluationError => {
   const plainType = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
   const isFromJson = value === null || isList(value) || !(value instanceof CelObject);
-  return new EvaluationError(`invalid qualifier type: ${isGoValue && isFromJson ? plainType : nameGoType(value)}`);
+  return new EvaluationError(`invalid qualifier type: ${hasGoType && isFromJson ? plainType : nameGoType(value)}`);
 };
 
 /**
@@ -130,8 +130,8 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
       if (part === undefined) return emptyOptional;
     }
     frame.charge(1);
-    // has(message.field) is true even if `part` is an error, because Go can't convert the field's value. But if
-    // `object` is such an error already, as a member of a converted object, it is the result.
+    // has(message.field) is true even if `part` is an error: the field is present, but its value can't be converted to
+    // Go. But if `object`, in which the field is looked up, is itself such an error, this error is the result.
     const ignoresPartError = isTest && inMessage && !(object instanceof EvaluationError);
     if (part instanceof EvaluationError && !ignoresPartError) return part;
     if (isTest && !isOptional) object = part !== undefined;
@@ -142,11 +142,11 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   return isOptional ? new Optional(object as Value) : object;
 };
 
-/** Computes the key of a qualifier. With `isGoValue`, the error for a wrong key has Go's type (see createKeyError). */
-const computeKey = (frame: Frame, { compute, isGoValue = false }: Qualifier): Key | EvaluationError => {
+/** Computes the key of a qualifier. With `hasGoType`, the error for a wrong key has Go's type (see createKeyError). */
+const computeKey = (frame: Frame, { compute, hasGoType = false }: Qualifier): Key | EvaluationError => {
   const value = (compute as Evaluator)(frame);
   if (value instanceof EvaluationError || isKey(value)) return value;
-  return createKeyError(value, isGoValue);
+  return createKeyError(value, hasGoType);
 };
 
 /** Returns a function that resolves an attribute. It charges 1 for each selection. */
@@ -212,7 +212,7 @@ export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void =
  * Reports whether upstream may hold an attribute's value as a plain value of Go, not as one of cel-go, because it is a
  * part of a variable, or a field of a message `Object{…}`. Error messages then have Go's type (see createKeyError).
  */
-export const isGoValue = (attribute: Attribute): boolean =>
+export const hasGoType = (attribute: Attribute): boolean =>
   attribute.kind === "path"
-    ? attribute.isGoValue || attribute.qualifiers.at(-1)?.inMessage === true
-    : isGoValue(attribute.whenTrue) || isGoValue(attribute.whenFalse);
+    ? attribute.hasGoType || attribute.qualifiers.at(-1)?.inMessage === true
+    : hasGoType(attribute.whenTrue) || hasGoType(attribute.whenFalse);

@@ -109,20 +109,20 @@ export const buildAlternative =
 
 /** Returns the function of `x in [1, 2]`, whose CEL cost is 0; undefined if the list has values that are no scalars. */
 export const buildMembership = (element: Evaluator, list: readonly Value[]): Evaluator | undefined => {
-  const members = new Set(list.map(toMember));
+  const members = new Set(list.map(toSetElement));
   if (members.has(undefined)) return undefined;
   return (frame) => {
     const value = element(frame);
     if (value instanceof EvaluationError) return value;
     // This ends the evaluation, as in upstream, if Go can't use the value as a key of a map.
     requireHashable(value);
-    const member = toMember(value);
+    const member = toSetElement(value);
     return member !== undefined && members.has(member);
   };
 };
 
-/** Returns a key for a text, a bool or a number; undefined for other values. Equal numbers have the same key. */
-const toMember = (value: Value): string | boolean | number | bigint | undefined => {
+/** Converts a text, bool or number to an element of a Set, the same for equal numbers; undefined for other values. */
+const toSetElement = (value: Value): string | boolean | number | bigint | undefined => {
   if (typeof value === "string" || typeof value === "boolean" || typeof value === "number") return value;
   if (value instanceof Double) return value.value;
   const integer = value instanceof Uint ? value.value : value;
@@ -131,7 +131,7 @@ const toMember = (value: Value): string | boolean | number | bigint | undefined 
 };
 
 /**
- * Returns the function of a call. It evaluates the arguments first. If one of them is an error, that is the result.
+ * Returns the function of a call. It evaluates the arguments. The first of them that is an error is the result.
  * `id` is the overload, if only one fits the static types. `constants` has the values of constant arguments.
  */
 export const buildCall = (
@@ -145,24 +145,24 @@ export const buildCall = (
   const count = buildCost(declaration, overload);
   const pattern = constants[1];
   if (declaration.usePattern && typeof pattern === "string")
-    return buildArguments(args, withText(declaration.usePattern(pattern)), count, /* isVariadic */ true);
+    return buildArguments(args, withText(declaration.usePattern(pattern)), count, /* endsAtError */ true);
   const implementations = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && implementations > 1;
-  // Upstream calls these functions with a list of arguments, which ends at the first error: those with many arguments,
-  // and those whose implementation is chosen at run time.
-  const isVariadic = args.length > 2 || isDispatched || declaration.name === "format";
-  return buildArguments(args, apply, count, isVariadic);
+  // Upstream evaluates no more arguments after an error if there are more than two, or if the function's implementation
+  // is chosen at run time. Otherwise, it evaluates them all.
+  const endsAtError = args.length > 2 || isDispatched || declaration.name === "format";
+  return buildArguments(args, apply, count, endsAtError);
 };
 
 /**
- * Returns the function of a call. With `isVariadic`, the call ends at the first argument that is an error. It is then
+ * Returns the function of a call. With `endsAtError`, the call ends at the first argument that is an error. It is then
  * charged only if that is the last argument.
  */
 const buildArguments = (
   args: readonly Evaluator[],
   apply: Evaluate,
   count: Overload["cost"] | undefined,
-  isVariadic: boolean,
+  endsAtError: boolean,
 ): Evaluator => {
   return (frame) => {
     // An array that is created with its final length is faster than one that grows.
@@ -174,7 +174,7 @@ const buildArguments = (
       values[computed++] = toArgument(value);
       if (!(value instanceof EvaluationError)) continue;
       result ??= value;
-      if (isVariadic) break;
+      if (endsAtError) break;
     }
     if (result === undefined)
       try {

@@ -20,7 +20,7 @@ import {
   toMapKey,
   type Value,
 } from "../values.ts";
-import { type Attribute, addQualifier, buildResolver, createKeyError, isGoValue, isKey } from "./attributes.ts";
+import { type Attribute, addQualifier, buildResolver, createKeyError, hasGoType, isKey } from "./attributes.ts";
 import {
   buildAlternative,
   buildCall,
@@ -44,8 +44,8 @@ export type { Variables } from "./evaluation.ts";
 
 // A checked expression is compiled to functions that call each other. To evaluate it, the outermost function is called.
 // The plan of an expression is that of cel-go, because costs depend on it: a path such as `a.b[c].d` is one attribute
-// with qualifiers. Cel-go charges for a call when all arguments were evaluated, even if one of them is an error. A call
-// with more than two arguments ends at the first error, so it is charged only if that is the last argument.
+// with qualifiers. Cel-go charges for a call when all arguments were evaluated, even if one of them is an error. But a
+// call with more than two arguments ends at the first error: unless this is the last argument, the call costs nothing.
 
 /** The cost that may still be used. If more is used, the evaluation ends with upstream's error. */
 export interface Budget {
@@ -87,11 +87,11 @@ const toEvaluator = (plan: Plan): Evaluator => {
   };
 };
 
-/** Returns the attribute of a plan, so that qualifiers can be added to it. */
+/** Returns a plan's attribute, to add qualifiers. In upstream, only variables may have types of Go (`hasGoType`). */
 const toAttribute = (plan: Plan): Attribute =>
   plan.kind === "attribute"
     ? plan.attribute
-    : { kind: "path", root: toEvaluator(plan), isGoValue: false, qualifiers: [] };
+    : { kind: "path", root: toEvaluator(plan), hasGoType: false, qualifiers: [] };
 
 /** The variables of a loop, and the scope around the loop. */
 interface Scope {
@@ -195,7 +195,7 @@ class Planner {
     const isComposed = type?.name === "kubernetes.variables";
     return {
       kind: "attribute",
-      attribute: { kind: "path", root: local ?? findVariable(name), isGoValue: !local && !isComposed, qualifiers: [] },
+      attribute: { kind: "path", root: local ?? findVariable(name), hasGoType: !local && !isComposed, qualifiers: [] },
       isTest: false,
     };
   }
@@ -427,14 +427,15 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   if (index.kind === "constant") {
     const { value } = index;
     if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
-    // The error names the type in cel-go; for a computed index (below), it may name a plain type of Go (`isGoValue`).
-    if (!isKey(value)) throw createKeyError(value, /* isGoValue */ false);
+    // The error shows the value's type in upstream. For a constant, it is a type of cel-go; for a computed index,
+    // with `hasGoType`, a plain type of Go such as []interface {}, because cel-go doesn't convert values of variables.
+    if (!isKey(value)) throw createKeyError(value, /* hasGoType */ false);
     addQualifier(attribute, { key: value, isOptional });
   } else {
     const inner = toAttribute(index);
     addQualifier(attribute, {
       compute: buildResolver(inner),
-      isGoValue: isGoValue(inner),
+      hasGoType: hasGoType(inner),
       isOptional,
     });
   }
