@@ -86,9 +86,10 @@ test("findPolicyRefusal refuses a policy that is nested too deeply", async () =>
   assert.match((await findPolicyRefusal(nestDeeply(), evaluateCue)) ?? "", /nested too deeply/);
 });
 
-const findChanges = (policy: object, before?: object) => {
+/** Returns how the admission changes a policy whose author left out fields; in an update, `oldPolicy` is replaced. */
+const findChanges = (policy: object, oldPolicy?: object) => {
   const { value, changes } = createDraft(policy);
-  completePolicy(value, before);
+  completePolicy(value, oldPolicy);
   return changes();
 };
 

@@ -20,7 +20,7 @@ const buildPolicy = (name: string, kind = "ClusterOverridePolicy", namespace?: s
 const [a, b, namesake] = [buildPolicy("a"), buildPolicy("b"), buildPolicy("a")];
 const ofNamespace = buildPolicy("a", "OverridePolicy", "team");
 
-/** Returns a reader of a cluster whose lists stay identical until they are replaced. */
+/** Returns a cluster's reader. Like a cache, it returns the same array for a list until the test replaces the array. */
 const buildReader = (
   lists: Record<string, readonly KinitirasPolicy[]>,
 ): Pick<ObjectReader, "list" | "discover" | "get"> => ({

@@ -194,8 +194,8 @@ export interface PolicyRequest {
 /** The functions with which policies ask a cluster, HTTP services and CUE. They have no other way. */
 export interface PolicyCapabilities {
   /**
-   * Rejects if the cluster doesn't serve a kind. It is called for a reference whose placeholders have no value, because
-   * such a reference reads no object. If the function is absent, such a reference never rejects because of its kind.
+   * Rejects if the cluster doesn't serve a kind. It is called for a reference whose placeholders have no value: this
+   * reads no object, but fails like a read if its kind isn't served. Without this function, it doesn't fail then.
    */
   requireKind?(apiVersion: string, kind: string): Promise<unknown>;
   /** Reads one object. Resolves to undefined if it doesn't exist. Rejects if the cluster doesn't serve its kind. */

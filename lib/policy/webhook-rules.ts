@@ -104,8 +104,8 @@ const toWebhookRule = (
 const includesValue = (wanted: readonly string[], value = "") => wanted.includes("*") || wanted.includes(value);
 
 /**
- * Returns a function that inspects a cluster. It reads the policies of the settings, and those of the cluster. The
- * settings that it returns have no policies, but the webhook rules and the reads that these policies need.
+ * Returns a function that inspects a cluster and returns settings without policies. Instead, it adds to `intercept` the
+ * requests for which the policies of the settings and of the cluster are evaluated, and to `reads` what they read.
  */
 export const createWebhookRulesInspection =
   (resourceTypes: readonly ResourceType[], ...possible: Operation[]) =>

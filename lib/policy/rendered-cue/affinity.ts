@@ -46,13 +46,14 @@ export const renderAffinityAsCue = ({ operation, affinity }: OverrideTemplate): 
   const parents = [
     ...new Map(termLists.flatMap(({ steps }) => listParents(steps)).map((parent) => [parent.name, parent])).values(),
   ];
-  const present = parents.map(({ name, steps, within }) =>
+  // CUE fields with the pod's maps around the lists, such as `podSpec.affinity`; null if the pod has none.
+  const presentParents = parents.map(({ name, steps, within }) =>
     renderNullableCueField(name, `${within}.${steps.at(-1)}`, "{...}"),
   );
-  const keepsPresent = operation === "add";
+  const keepsTerms = operation === "add";
   const parts =
-    operation === "remove" ? renderRemoval(termLists, parents) : renderSetting(termLists, parents, keepsPresent);
-  return renderCueScript(podScriptCueInputs, [podSpecCueDefinition, present.join("\n"), ...parts]);
+    operation === "remove" ? renderRemoval(termLists, parents) : renderSetting(termLists, parents, keepsTerms);
+  return renderCueScript(podScriptCueInputs, [podSpecCueDefinition, presentParents.join("\n"), ...parts]);
 };
 
 /** Lists the maps around the list of terms at a path, the outermost first. */
@@ -66,24 +67,24 @@ const listParents = (steps: readonly string[]): ParentMap[] =>
 const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "required" : step);
 
 /**
- * Renders a template that puts missing terms before the present ones (`keepsPresent`), or else replaces whole lists.
+ * Renders a template that puts missing terms before the present ones (`keepsTerms`), or else replaces whole lists.
  * The patch operation `add` sets a whole list, whether it is absent, empty or to replace.
  */
-const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsPresent: boolean) => {
+const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsTerms: boolean) => {
   const existing = termLists.map(({ name, steps, within }) =>
     renderListOrEmptyAsCue(name, `${within}.${steps.at(-1)}`),
   );
   const operations = termLists.flatMap(({ name, steps, terms }) => {
     const path = renderPodTemplatePointerAsCue(...steps);
     const wanted = `${name}Wanted`;
-    if (!keepsPresent) return [renderCuePatchOperation("add", path, wanted)];
+    if (!keepsTerms) return [renderCuePatchOperation("add", path, wanted)];
     return [
       renderCuePatchOperation("add", path, wanted, `if len(${name}) == 0`),
       renderPrependMissingAsCue(path, name, terms, wanted),
     ];
   });
   return [
-    keepsPresent ? existing.join("\n") : "",
+    keepsTerms ? existing.join("\n") : "",
     termLists.map(({ name, terms }) => `${name}Wanted: ${renderValuesAsCueList(terms)}`).join("\n"),
     renderCuePatchesOutput(
       "podSpec",

@@ -20,7 +20,7 @@ import { locateReferenceInCue, renderCueLiteral, renderCueScript } from "./cue-t
  * Renders a condition as CUE for people who read the policy. The condition must be valid. The CUE decides as the
  * condition does, but fails if CUE can't decide exactly, because it compares one of these:
  *
- * - a text that is a number with 19 digits or more, with more than nine decimals, or larger than 2^63-1;
+ * - a text that is a number larger than 2^63-1, with or without its point, or with more than nine decimals;
  * - numbers for which the calculation of `valueProcess` has a result of more than 24 digits;
  * - two lists or maps that differ, if both are references, and contain numbers and texts that are numbers.
  */
@@ -143,7 +143,8 @@ const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "
 
 /**
  * Returns CUE that tests whether `one` equals `other`. If `other` is a constant list or map, each of its members is
- * compared with the member of `one` (renderSame), and `one` must have its type and length (renderSameTypeAndMembers).
+ * compared with the member of `one` (renderSame), and `one` must have its type and length. In CUE, `x != _|_` is true
+ * if x exists, and `[if c {x}, false][0]` is x if c is true, else false.
  */
 const renderEquality = (constantOfOther: ConstantValue): string => {
   if (constantOfOther === undefined) return renderSame("one", "other");
@@ -155,7 +156,7 @@ const renderEquality = (constantOfOther: ConstantValue): string => {
       "{...}",
       `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
     );
-  return renderConstantEquality("other", [constant]);
+  return renderOneEqualsConstant("other", [constant]);
 };
 
 /** Returns CUE that tests whether `one` has a type and the length of `other`, and all tests of members are true. */
@@ -168,7 +169,7 @@ const renderSameTypeAndMembers = (type: "[...]" | "{...}", memberTests: string) 
  */
 const renderMembership = (value: ConstantValue): string => {
   const constants = Array.isArray(value?.value) ? value.value : undefined;
-  const isEqual = constants ? renderConstantEquality("member", constants) : renderSame("one", "member");
+  const isEqual = constants ? renderOneEqualsConstant("member", constants) : renderSame("one", "member");
   return `list.Contains([for member in other & [...] {${isEqual}}], true)`;
 };
 
@@ -176,10 +177,11 @@ const renderMembership = (value: ConstantValue): string => {
  * Returns CUE that tests whether `one` equals the CUE variable `variable`, which has one of these constants. The test
  * is as simple as the types of the constants allow. It is false for a `one` of another type, where `==` would fail.
  */
-const renderConstantEquality = (variable: string, constants: unknown[]): string => {
-  // If `one` is no number, its list of amounts is empty, and the outer list contains no `true`.
+const renderOneEqualsConstant = (variable: string, constants: unknown[]): string => {
+  // The list of amounts has the number that `one` is. It is empty if `one` is no number: then the test is false.
   if (constants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
     return `list.Contains([for amount in ${renderAmountList("one")} {amount == ${variable}}], true)`;
+  // A constant text such as "1000m" also equals the number 1: `renderSame` compares by value, not only as texts.
   return constants.some((constant) => parseDecimalOrQuantity(constant) !== undefined)
     ? renderSame("one", variable)
     : `list.Contains([one], ${variable})`;
@@ -223,28 +225,28 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   const { operation, operationWith = "" } = valueProcess ?? {};
   const operand = parseDecimalOrPercentage(operationWith);
   if (operand === undefined) throw new Error("condition.valueProcess.operationWith must be a number or a percentage");
-  const number = value && parseDecimalOrQuantity(value.value);
-  const { calculation, rightSide, exactNumberPattern } =
+  const constantNumber = value && parseDecimalOrQuantity(value.value);
+  const { leftSuffix, rightSide, exactNumberPattern } =
     value === undefined
       ? renderReferenceSides(String(operation), operand)
-      : renderConstantSides(number && calculateWithExactFractions(number, operation, operand));
+      : renderConstantSides(constantNumber && calculateWithExactFractions(constantNumber, operation, operand));
   const sign = signs[cond];
   if (sign !== undefined)
-    return { test: `${renderAmountList("one")}[0]${calculation} ${sign} ${rightSide}`, exactNumberPattern };
-  const isEqual = `list.Contains([for amount in ${renderAmountList("one")} {amount${calculation} == ${rightSide}}], true)`;
-  // If the tested value is no number, its list of amounts is empty, and `isEqual` doesn't evaluate the right side.
-  // `!= null` evaluates it in any case, so that CUE fails if the compared value is no number.
-  const test = number === undefined ? `(${rightSide} != null && ${isEqual})` : isEqual;
+    return { test: `${renderAmountList("one")}[0]${leftSuffix} ${sign} ${rightSide}`, exactNumberPattern };
+  const isEqual = `list.Contains([for amount in ${renderAmountList("one")} {amount${leftSuffix} == ${rightSide}}], true)`;
+  // If the tested value is no number, its list of amounts is empty, and `isEqual` doesn't evaluate the right side. If
+  // this is a reference, or a constant that is no number, `!= null` evaluates it, so that CUE fails if it is no number.
+  const test = constantNumber === undefined ? `(${rightSide} != null && ${isEqual})` : isEqual;
   return { test: cond === "NotEqual" ? `!${test}` : test, exactNumberPattern };
 };
 
 /**
- * The sides of a comparison in CUE. The left side is the tested value as a number, followed by `calculation`, such as
+ * The sides of a comparison in CUE. The left side is the tested value as a number, followed by `leftSuffix`, such as
  * ` * 3`, or by nothing. CUE calculates exactly only with numbers that match the regular expression
  * `exactNumberPattern`; for others, the CUE ends in an error.
  */
 interface ComparedSides {
-  calculation: string;
+  leftSuffix: string;
   rightSide: string;
   exactNumberPattern?: string | undefined;
 }
@@ -256,36 +258,36 @@ interface ComparedSides {
  */
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
   // If the constant is no number, the rendered CUE fails once there is data to compare, as kinitiras does.
-  if (wanted === undefined) return { calculation: "", rightSide: "(other & number)" };
+  if (wanted === undefined) return { leftSuffix: "", rightSide: "(other & number)" };
   const text = formatDecimal(wanted);
-  if (text !== undefined) return { calculation: "", rightSide: text };
+  if (text !== undefined) return { leftSuffix: "", rightSide: text };
   const { numerator, denominator } = wanted;
   return {
-    calculation: ` * ${denominator}`,
+    leftSuffix: ` * ${denominator}`,
     rightSide: String(numerator),
     exactNumberPattern: buildExactCueFactorPattern(String(denominator).length),
   };
 };
 
 /**
- * Returns both sides of the comparison with a referenced value, to which CUE adds, for instance, a number. CUE rounds
- * results of more than 24 digits, so `exactNumberPattern` allows only numbers for which the result has fewer: the more
- * digits the operand has, the fewer digits they may have.
+ * Returns the right side of a comparison, a referenced value with which CUE calculates, and what follows the left side
+ * (`leftSuffix`). CUE rounds results of more than 24 digits, so `exactNumberPattern` allows only numbers for which the
+ * result has fewer: the more digits the operand has, the fewer digits they may have.
  */
 const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSides => {
   const amount = `${renderAmountList("other")}[0]`;
   const text = formatDecimal(operand) ?? "";
   if (sign === "+" || sign === "-")
     return {
-      calculation: "",
+      leftSuffix: "",
       rightSide: `${amount} ${sign} (${text})`,
       exactNumberPattern: buildExactCueSummandPattern(text),
     };
   const exactNumberPattern = buildExactCueFactorPattern(text.replace(/[-.]/g, "").length);
-  if (sign === "*") return { calculation: "", rightSide: `${amount} * (${text})`, exactNumberPattern };
+  if (sign === "*") return { leftSuffix: "", rightSide: `${amount} * (${text})`, exactNumberPattern };
   // `a < b / c` is rendered as `a * c < b`, because a division might be inexact in CUE. With a negative c, it is
   // `a * -c < -b`, because a factor below 0 would reverse the `<`.
   return text.startsWith("-")
-    ? { calculation: ` * ${text.slice(1)}`, rightSide: `-(${amount})`, exactNumberPattern }
-    : { calculation: ` * ${text}`, rightSide: amount, exactNumberPattern };
+    ? { leftSuffix: ` * ${text.slice(1)}`, rightSide: `-(${amount})`, exactNumberPattern }
+    : { leftSuffix: ` * ${text}`, rightSide: amount, exactNumberPattern };
 };

@@ -74,7 +74,8 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
   const multiplied = factors.map(({ factor, name }) => {
     return { name, field: factor.replace("Factor", ""), times: formatFactor(resourcesOversell[factor]) };
   });
-  const digits = Math.max(...multiplied.map(({ times }) => times.length - "0.".length));
+  // Matches the limits that CUE multiplies exactly by each of the factors. A factor is a text such as "0.25".
+  const exactLimit = buildExactCueFactorPattern(Math.max(...multiplied.map(({ times }) => times.length - "0.".length)));
   // As in kinitiras, a disk limit of 0 sets no request.
   const operations = multiplied.map(({ name, field, times }) =>
     renderCuePatchOperation(
@@ -96,7 +97,7 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
       "container",
       `[if len(shares) > 0 ${renderAddMissingMapOperation("requests", renderPodTemplatePointerAsCue(...resourcesPath, "requests"))}] + shares`,
     ),
-    renderCueAmountDefinition(buildExactCueFactorPattern(digits)),
+    renderCueAmountDefinition(exactLimit),
   ];
   return renderCueScript(
     podScriptCueInputs,

@@ -17,6 +17,6 @@ const renderers = {
 /**
  * Renders an override template as CUE for people who read the policy. The template must be valid. The CUE changes an
  * object as the template does. But it fails if a field has a wrong type, or if CUE can't multiply a limit exactly,
- * because the limit has 19 digits or more, more than nine decimals or is larger than 2^63-1.
+ * because the limit is larger than 2^63-1, with or without its point, or has more than nine decimals.
  */
 export const renderTemplateAsCue = (template: OverrideTemplate): string => renderers[template.type](template);

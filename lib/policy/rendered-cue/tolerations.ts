@@ -80,10 +80,10 @@ const renderStep = (
 }`;
 
 /**
- * Renders the replacements by the template's tolerations, one step after another. A step changes the list `before` to
- * `after`: it puts a toleration of the template (`by`) in the place of those with a key, or a key and value, in the
- * list `meant`. Those in `others`, the template's other tolerations, stay. `hits` has true for each one that is
- * replaced, and `_meant` tests whether a list (`by`) has the key, or key and value, of a toleration (`of`).
+ * Renders one step for each toleration of the template. A step replaces tolerations in the list `before` by this one
+ * (`by`): those whose key, or key and value, is in the list `meant`, except those of its other tolerations (`others`).
+ * `hits` has true for each one that is replaced: `(_meant & {of: toleration, by: meant}).out` tests whether its key, or
+ * key and value, is in `meant`. If none is replaced, `by` is prepended, unless `before` has it.
  */
 const renderReplacement = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
