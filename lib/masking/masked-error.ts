@@ -19,10 +19,10 @@ type Piece = [text: string, masking: number];
 const neverMasked = 0;
 /** For names in code, such as a function's. */
 const onlyReviewTextsMasked = 1;
-/** For messages that Postern wrote: texts of the review, and what `ownQuotes` matches, except names. */
-const ownQuotesMasked = 2;
-/** For messages of Node or of another program: texts of the review, and what `foreignQuotes` matches. */
-const foreignQuotesMasked = 3;
+/** For messages that Postern wrote: texts of the review, and what `quotedByPostern` matches, except names. */
+const maskedAsPostern = 2;
+/** For messages of Node or of another program: texts of the review, and what `quotedByOthers` matches. */
+const maskedAsForeign = 3;
 
 const maxErrors = 10;
 const maxFrames = 20;
@@ -63,21 +63,21 @@ const getText = (error: Error, member: "name" | "message" | "stack"): string => 
 };
 
 /**
- * Splits the message of a Failure into Postern's words and the messages of other errors that it contains. The other
- * errors are those members of `errors`, and their causes, that aren't Failures. A cause may be a text, not an Error.
+ * Splits a message into texts, each with how it is masked. Only a Failure has Postern's words. Messages of `errors` and
+ * of their causes that it contains, unless they are Failures, too, are foreign. A cause may be a text, not an Error.
  */
 const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
   const text = error instanceof Error ? getText(error, "message") : getErrorMessage(error);
-  if (!(error instanceof Failure)) return [[text, foreignQuotesMasked]];
+  if (!(error instanceof Failure)) return [[text, maskedAsForeign]];
   const others = errors.flatMap((each) => [each, each.cause]).filter((each) => !(each instanceof Failure));
-  let pieces: Piece[] = [[text, ownQuotesMasked]];
+  let pieces: Piece[] = [[text, maskedAsPostern]];
   for (const otherMessage of new Set(others.map((each) => (each instanceof Error ? getText(each, "message") : each))))
     pieces = pieces.flatMap((piece) =>
-      piece[1] === foreignQuotesMasked || typeof otherMessage !== "string" || otherMessage === ""
+      piece[1] === maskedAsForeign || typeof otherMessage !== "string" || otherMessage === ""
         ? [piece]
         : piece[0].split(otherMessage).flatMap((part, index): Piece[] => [
-            [index > 0 ? otherMessage : "", foreignQuotesMasked],
-            [part, ownQuotesMasked],
+            [index > 0 ? otherMessage : "", maskedAsForeign],
+            [part, maskedAsPostern],
           ]),
     );
   return pieces;
@@ -104,8 +104,8 @@ const splitFrames = (error: Error): Piece[] => {
           ? [
               [`\n${at}`, neverMasked],
               [functionName, onlyReviewTextsMasked],
-              // In a stack that doesn't begin with the error's present message, any line may be of an older message,
-              // and repeat texts of the review.
+              // If the stack doesn't begin with the error's message, this was changed, and the stack has the older one.
+              // What looks like a place may then be a line of the older message, with texts of the review.
               [place, beforeHeader === "" ? neverMasked : onlyReviewTextsMasked],
             ]
           : [];
@@ -148,19 +148,19 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
       const isCut = part.length < text.length;
       // The cut may leave a beginning of a secret text that is too short to be found, so eight characters are removed.
       const line = replaceCovered(isCut ? part.slice(0, -8) : part, coveredPart) + (isCut ? "…" : "");
-      if (masking === foreignQuotesMasked) return line.replace(foreignQuotes, ([quote]) => `${quote}${mask}${quote}`);
-      return masking === ownQuotesMasked
-        ? line.replace(ownQuotes, (quoted, inner) => (names.includes(inner) ? quoted : `"${mask}"`))
+      if (masking === maskedAsForeign) return line.replace(quotedByOthers, ([quote]) => `${quote}${mask}${quote}`);
+      return masking === maskedAsPostern
+        ? line.replace(quotedByPostern, (quoted, inner) => (names.includes(inner) ? quoted : `"${mask}"`))
         : line;
     })
     .join("");
 };
 
 /** Matches a quoted text in Postern's words. Its closing quote may have been cut off. */
-const ownQuotes = /"((?:[^"\\]|\\.)*)"?/gs;
+const quotedByPostern = /"((?:[^"\\]|\\.)*)"?/gs;
 /**
  * Matches a quoted text in the words of another program, from the first quote to the last quote of its kind: the text
  * may contain quotes that aren't escaped. The apostrophe in words such as `isn't` is no quote. A slash after `regular
  * expression: ` is one, because V8 quotes invalid regular expressions in slashes.
  */
-const foreignQuotes = /(["`]|'(?!(?<=\w')(?:t|s|re|ve|ll|m|d)\b)|(?<=regular expression: )\/)(?:.*\1|.*)/gs;
+const quotedByOthers = /(["`]|'(?!(?<=\w')(?:t|s|re|ve|ll|m|d)\b)|(?<=regular expression: )\/)(?:.*\1|.*)/gs;

@@ -77,10 +77,10 @@ const createRecording = async (
   });
   const isDecisionDifferent =
     secondDecision.refused !== decision.refused ||
-    secondDecision.operations !== decision.operations ||
+    secondDecision.operations !== decision.operations || // the number of the patch's operations
     (mode === "enforce" && summarizeOutcome(secondDecision.outcome) !== summarizeOutcome(decision.outcome));
   // A script that reads placeholders may decide differently in a replay, even if its decision is the same here.
-  const mayAffectDecision = isDecisionDifferent || redactedAnswers?.isScriptInputRedacted() === true;
+  const mayAffectDecision = isDecisionDifferent || redactedAnswers?.isCueRedacted() === true;
   return {
     name: buildCaseName(secondDecision, restoredRequest),
     ...input,

@@ -33,7 +33,7 @@ const isSecretImage = (text: string) => {
  * Keys whose values a recording keeps, as those of `nameKeys`, but only in certain parents: in others, the values may
  * be free text. The pattern matches the keys of these parents.
  */
-const parentsOfNames: Record<string, RegExp> = {
+const nameParentsByKey: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
   value: /^(?:tolerations|taints)$/,
   values: /^match(?:Label)?Expressions$/,
@@ -45,11 +45,11 @@ const parentsOfNames: Record<string, RegExp> = {
 
 /**
  * Reports whether a field that is named `key` or `secrets` contains no secret, by the key of its parent. In the
- * parents that `parentsOfNames.key` matches, such as tolerations, `key` is a name. In a quota, `secrets` is an amount.
+ * parents that `nameParentsByKey.key` matches, such as `taints`, `key` is a name. In a quota, `secrets` is an amount.
  */
 export const isHarmlessField = (key: string, parentKey: string): boolean =>
   key === "key"
-    ? parentsOfNames.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
+    ? nameParentsByKey.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
     : key === "secrets" && quantitiesMap.test(parentKey);
 
 /** Matches keys whose values are one of a few fixed words, such as `phase`, so that recordings keep the values. */
@@ -60,7 +60,7 @@ const fixedWord = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;
 /** The fields that are maps with any keys. A key in such a map doesn't show whether its value is a secret. */
 const freeTextMap = /^(?:data|stringData|binaryData|annotations|parameters|volumeAttributes|extra|headers)$/;
 
-/** The fields that are maps of labels. */
+/** The keys of maps whose values are recorded if they match `label`. In `plurals`, they are plural names of kinds. */
 const labelsMap = /^(?:labels|namespaceLabels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
 /** The form of a label that may be recorded; a policy's placeholder, such as {{metadata.name}}, is allowed. */
 const label = /^[-\w./{}]{1,63}$/;
@@ -101,7 +101,7 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
     return quantity.test(text);
   if (fixedWordKey.test(key)) return fixedWord.test(text);
   return (
-    (nameKey.test(key) || (Object.hasOwn(parentsOfNames, key) && parentsOfNames[key]?.test(parentKey) === true)) &&
+    (nameKey.test(key) || (Object.hasOwn(nameParentsByKey, key) && nameParentsByKey[key]?.test(parentKey) === true)) &&
     isName(text, key, parentKey)
   );
 };
@@ -110,15 +110,15 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
 const parentOfNamesWithColon = /^(?:user|metadata|request|roleRef|subjects|ownerReferences)$/;
 
 /**
- * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token.
- * `looksLikeToken` accepts a UUID if the text is called `id`. So names may be UUIDs, but not the values of the keys in
- * `parentsOfNames`, such as the `value` of a toleration.
+ * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. A
+ * UUID is a token as the value of a key in `nameParentsByKey`, such as the `value` of a toleration. Elsewhere, it is
+ * none: there, `looksLikeToken` gets the key `id`, whose value may be a UUID.
  */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
   (!text.includes(":") || parentOfNamesWithColon.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
-  !looksLikeToken(text, [Object.hasOwn(parentsOfNames, key) ? key : "id"]);
+  !looksLikeToken(text, [Object.hasOwn(nameParentsByKey, key) ? key : "id"]);
 
 /** Matches keys of maps: a plain key, a key of managed fields (`f:…`), or a host with a port. */
 const mapKey = /^(?:(?:f:)?[-\w./]{0,253}|(?:localhost|[-\w]{1,99}\.[-\w./]{1,99}):\d{1,5})$/;

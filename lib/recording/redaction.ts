@@ -195,8 +195,9 @@ const hasSibling = (holder: object): boolean =>
   Object.keys(holder).some((member) => /^(?:name|operator|effect|path|property|version|value)/.test(member));
 
 /**
- * Returns the name of a value whose key doesn't name it, else "". In a list of arguments, it is the argument before the
- * value; in an object such as `{ name: token, value: … }`, its `name` or `key`, or else the key of the object itself.
+ * Returns the name of a value, or "" if the value's own key is its name, as in `{ token: … }`. In a list of arguments,
+ * it is the argument before the value; in an object such as `{ name: token, value: … }`, the object's `name` or `key`,
+ * or else the key under which the object itself stands.
  */
 const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
   if (Array.isArray(holder)) return String(holder[Number(member) - 1] ?? "");
@@ -215,6 +216,7 @@ const isNamedSecret = (text: string, at: RedactionPosition): boolean => {
   // In a list, the name is the argument before the text. In `{ name: PASSWORDS, values }`, `listName` is PASSWORDS.
   return (
     (listName !== "" && isSecretVariable(listName)) ||
+    // `-u user:password` is a secret. `-u 1000:1000` is a user and a group.
     (/^(?:-u|--user)$/.test(name) && /^[^:]*:(?!\d+$)/.test(text)) ||
     // In `["key", "value"]`, `key` is no option, but in `["--key", value]` it is. After `--key=a`, no value follows.
     (/^[^\s=]+$/.test(name) && !text.startsWith("--") && !isBareKey(name) && isSecretName(name))

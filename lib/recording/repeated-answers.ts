@@ -27,8 +27,8 @@ interface RedactedCapabilities {
   capabilities: Capabilities;
   /** Returns the questions that the rule asked and the redacted answers that it got, for the recording. */
   noted(): RecordedCapabilityAnswers;
-  /** Reports whether the input of a CUE script contained placeholders. */
-  isScriptInputRedacted(): boolean;
+  /** Reports whether a CUE script contained placeholders in its code or data, so that it may have another result. */
+  isCueRedacted(): boolean;
 }
 
 /** Repeats a review's answers, `needs`: `openWatched` stores them by question, `openRedacted` gives them redacted. */
@@ -61,7 +61,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
     },
     openRedacted: (redact) => {
       const numberOf = numberQuestions();
-      let isScriptInputRedacted = false;
+      let isCueRedacted = false;
       const changed = new Set<string>();
       const unanswered = createRecordedCapabilities({ reads: [], ...(needs.cluster && { cluster: needs.cluster }) });
       const redacted = interceptAnswers(unanswered, {
@@ -87,11 +87,12 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
       const { capabilities, noted } = noteAnswers({
         ...redacted,
         cue: (source, evaluate) => {
-          isScriptInputRedacted ||= hasPlaceholder(source);
+          // A script with redacted texts may have another result than in the review. The recording then says so.
+          isCueRedacted ||= hasPlaceholder(source);
           return redacted.cue(source, evaluate);
         },
       });
-      return { capabilities, noted, isScriptInputRedacted: () => isScriptInputRedacted };
+      return { capabilities, noted, isCueRedacted: () => isCueRedacted };
     },
   };
 };

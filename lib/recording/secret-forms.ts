@@ -69,8 +69,8 @@ const seemsRandom = (text: string, names: readonly string[]): boolean => {
 
 /**
  * Reports whether a name, a label or another short text begins like a known token, or seems random. `names` has the
- * names of the text: a UUID is no token if a name is that of an identifier, and a digest is none if it is that of a
- * checksum.
+ * keys of which the text is the value: a UUID is no token if a key is named like an identifier (`id`), and a digest is
+ * none if a key is named like a checksum.
  */
 export const looksLikeToken = (text: string, names: readonly string[]): boolean =>
   tokenStart.test(text) || seemsRandom(text, names);
@@ -196,7 +196,8 @@ const isRandomChunk = (chunk: string, minOddity: number): boolean => {
   if (runs.some(isRandomRun)) return true;
   const joined = runs.join("");
   // The generated name of a pod has one case, and up to three odd runs, as in web-7d9f8b6c5-x2x4z. So a text in one
-  // case needs more than three odd runs of more than three characters. In both cases, 15 odd characters are enough.
+  // case needs more than three odd runs of more than three characters. One with both upper and lower case needs only 15
+  // odd characters.
   const hasEnoughOddRuns = hasBothCases(joined)
     ? joined.length >= 15
     : runs.filter(({ length }) => length > 3).length > 3;
