@@ -127,7 +127,7 @@ export interface HttpsResponse {
   /** The response headers by name; present only if the request had `withHeaders`. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
-  /** The parsed body; only while a recording repeats a review to see what the rule reads. Rules use `parseAnswer`. */
+  /** The parsed body; only if Postern evaluates the rule again to record what it reads. Rules use `parseAnswer`. */
   json?: unknown;
 }
 

@@ -61,8 +61,8 @@ interface WebhookEntryFields<Settings> {
   /** The entry's CEL matchConditions. They only save calls: without them, the rule must return the same verdicts. */
   matchConditions?: OfSettings<PerPhase<NamedConditions>, Settings>;
   /**
-   * The right that authorizes a request, as conditions that are true for users without it, such as CEL's
-   * `!authorizer.….allowed()`. Only for these users, the API server calls the function, which denies the request.
+   * Conditions that are true for users who lack a certain right, such as CEL's `!authorizer.….allowed()`. Only for
+   * them, the API server calls the function, which denies the request. Users with the right need no call.
    */
   authorizedBy?: OfSettings<PerPhase<NamedConditions>, Settings>;
   namespaceSelector?: OfSettings<LabelSelector, Settings>;

@@ -148,11 +148,12 @@ describe("findVariantSettings", () => {
   const ruleConfig = { variants: { strict: { limit: 2, deep: { a: 1 } } } };
   const settings = { limit: 1, deep: { a: 0, b: 0 }, list: [{}] };
 
-  it("findVariantSettings returns the settings with what the variant changes", () => {
+  it("findVariantSettings applies what a variant of the rule changes, or of the cluster if it has variants", () => {
     const variantSettings = { limit: 2, deep: { a: 1, b: 0 }, list: [{}] };
-    assert.deepEqual(findVariantSettings(ruleConfig, undefined, "strict", settings), variantSettings);
-    assert.deepEqual(findVariantSettings(ruleConfig, {}, "strict", settings), variantSettings);
-    assert.deepEqual(findVariantSettings(ruleConfig, { variants: { strict: {} } }, "strict", settings), settings);
+    for (const clusterWithoutVariants of [undefined, {}])
+      assert.deepEqual(findVariantSettings(ruleConfig, clusterWithoutVariants, "strict", settings), variantSettings);
+    const clusterWithVariants = { variants: { strict: {} } };
+    assert.deepEqual(findVariantSettings(ruleConfig, clusterWithVariants, "strict", settings), settings);
   });
   it("findVariantSettings returns nothing for a variant that the cluster doesn't have", () => {
     for (const name of [undefined, "loose", "toString"])

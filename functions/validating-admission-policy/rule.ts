@@ -36,7 +36,7 @@ export default rule<
     buildPolicyVariants(settings, {
       operations: ["*"],
       findExpressionFault,
-      refuses: ({ spec }) => spec.validationActions.includes("Deny"),
+      refusesOnError: ({ spec }) => spec.validationActions.includes("Deny"),
     }),
   timeoutSeconds: 5,
   exactIntegers: true,

@@ -64,7 +64,7 @@ const formatOperation = (operation: Value): string => {
 const formatOperand = (value: Value): string => {
   if (value instanceof StructValue) requireTypesNamedByPath(value, value.type.name);
   const json = convert(toOperand, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
-  // Upstream writes an integer that is not safe as a text.
+  // Upstream writes integers beyond ±(2^53-1), which are bigints here, as strings.
   return escapeAsGo(JSON.stringify(json, (_, member) => (typeof member === "bigint" ? String(member) : member)));
 };
 

@@ -13,7 +13,7 @@ interface EntryTraits<T extends PolicyObject> {
   /** The operations for which `*` stands in a policy. */
   operations: RequestMatch["operations"];
   /** Reports whether errors refuse a request with this binding, if the policy fails closed. */
-  refuses?(binding: Extract<T, AnyBinding>): boolean;
+  refusesOnError?(binding: Extract<T, AnyBinding>): boolean;
   /** Reports whether a policy is evaluated a second time if a later policy changed the object. */
   isReinvoked?(policy: Extract<T, AnyPolicy>): boolean;
   /** Returns the first error of a policy's expressions in a minor version of Kubernetes. */
@@ -23,19 +23,19 @@ interface EntryTraits<T extends PolicyObject> {
 /** Returns an entry for each policy. The entry of a policy without bindings matches nothing. */
 export const buildPolicyVariants = <T extends PolicyObject>(
   { policies }: PolicySettings<T>,
-  { operations, refuses = () => true, isReinvoked = () => true, findExpressionFault }: EntryTraits<T>,
+  { operations, refusesOnError = () => true, isReinvoked = () => true, findExpressionFault }: EntryTraits<T>,
 ): RuleVariant<PolicySettings<T>>[] =>
   policies.filter(isPolicy).map((policy) => {
     const { failurePolicy = "Fail", matchConstraints } = policy.spec;
     const bindings = listBindings(policies, policy);
     // The entry may have the matchConditions only if a false condition, or an error in one, has the same effect there
-    // as in the policy. With Ignore, this always holds. With Fail, an error in the entry refuses each request. In the
-    // policy, it does so only if a binding without matchResources refuses. And a policy with a paramKind may refuse a
-    // request before it evaluates its matchConditions, because it finds no parameters.
+    // as in the policy. With Ignore, this always holds. With Fail, an error in the entry refuses each request; in the
+    // policy, it refuses those that a refusing binding selects: each request if the binding has no matchResources.
+    // And a policy with a paramKind may refuse a request before its matchConditions, because it finds no parameters.
     const mayHaveConditions =
       failurePolicy === "Ignore" ||
       (policy.spec.paramKind === undefined &&
-        bindings.some((binding) => binding.spec.matchResources === undefined && refuses(binding)));
+        bindings.some((binding) => binding.spec.matchResources === undefined && refusesOnError(binding)));
     // The casts are safe: the policy is valid.
     return {
       name: getVariantName(policy.metadata.name),
@@ -64,8 +64,8 @@ const maxPolicyConditions = 61;
 
 /**
  * Returns the matchConditions of a policy that its webhook entry can have, so that the API server evaluates them
- * before it calls the rule. `buildPolicyVariants` calls this function only for policies that treat false conditions,
- * and errors in conditions, as the API server does.
+ * before it calls the rule. The caller makes sure that a false condition, or an error in one, has the same effect there
+ * as in the policy.
  */
 const selectConditions = ({ spec: { matchConditions = [] } }: AnyPolicy): NamedConditions => {
   // An entry's conditions have no `params`. Functions that the oldest known version lacks are not used either.

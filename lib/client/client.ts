@@ -12,7 +12,7 @@ import { applyRulesToHttpLibrary, type HttpLibrary } from "./http-library.ts";
 import { createWriteInterceptor, type GuardContext } from "./interception.ts";
 import { createPolicyRules, type Policies, type References } from "./policies.ts";
 import type { SendWithProgramOptions } from "./program-capabilities.ts";
-import { readRequestBody } from "./request-body.ts";
+import { readBody } from "./request-body.ts";
 import { isWritingMethod } from "./target.ts";
 
 export { type Rule, rule } from "../rule.ts";
@@ -25,6 +25,7 @@ export { type Policies, type References, readClusterPolicies } from "./policies.
 export interface Guard {
   /** Policies of kinitiras' kinds. `readClusterPolicies` reads the policies that are stored in a cluster. */
   policies?: Policies;
+  /** Which hosts policies may call, which Secrets they may read, and whether they may contain scripts. */
   references?: References;
   rules?: Record<string, GuardRule>;
   /**
@@ -91,7 +92,7 @@ export const guard = (send: typeof fetch, options: Guard): typeof fetch => {
       const headers = new Headers(init?.headers ?? request.headers);
       const type = request.headers.get("content-type");
       if (type !== null && !headers.has("content-type")) headers.set("content-type", type);
-      return { headers, read: () => readRequestBody(request.body) };
+      return { headers, read: () => readBody(request.body) };
     };
     const response = await intercept({ method, address, send: createSender(send, source, init), open });
     // If the caller has aborted the request, it gets the abort error, not a response or an error that results from it.

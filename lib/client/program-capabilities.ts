@@ -5,7 +5,7 @@ import { Failure } from "../failure.ts";
 import { toMap } from "../json.ts";
 import { createMemoryLedger } from "../ledger.ts";
 import type { Capabilities } from "../needs.ts";
-import { readRequestBody } from "./request-body.ts";
+import { readBody } from "./request-body.ts";
 
 /** Sends a request as the program does: with its connections, its signal and its other options. */
 export type SendWithProgramOptions = (
@@ -74,11 +74,12 @@ const createSender =
     const bytes = typeof body === "string" || body === undefined ? body : new Uint8Array(body);
     try {
       const response = await send(method, url, headers, bytes, signal);
-      const text = new TextDecoder().decode(await readRequestBody(response.body, limit));
+      const text = new TextDecoder().decode(await readBody(response.body, limit));
       const seconds = Number(response.headers.get("retry-after") ?? Number.NaN);
       return { status: response.status, body: text, retryAfter: Number.isFinite(seconds) ? seconds : undefined };
     } catch (error) {
       if (signal.aborted) throw new UnansweredError("it did not answer in time");
+      // Only `readBody` throws a Failure.
       if (error instanceof Failure) throw new UnansweredError(`its answer has more than ${limit} bytes`);
       throw new UnansweredError(describeError(error), "other", { cause: error });
     }

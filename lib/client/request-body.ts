@@ -6,8 +6,8 @@ import type { KubernetesObject } from "../review.ts";
 /** The API server's limit of a request body, in bytes. */
 const defaultLimit = 3 * 1024 * 1024;
 
-/** Reads a request's body. Throws a Failure with code 413 if it has more than `maxBytes` bytes. */
-export const readRequestBody = async (
+/** Reads the body of a request or a response. Throws a Failure with code 413 if it has more than `maxBytes` bytes. */
+export const readBody = async (
   body: ReadableStream<Uint8Array> | null,
   maxBytes = defaultLimit,
 ): Promise<Uint8Array<ArrayBuffer>> => {

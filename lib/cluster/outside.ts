@@ -68,10 +68,10 @@ export const createOutsideServiceCapabilities = (
       // If an answer isn't cached, or is too old for this review, only the review that sent its request may use it.
       return { ...shared, answer, isUsable: shared.isOurs || (seconds > 0 && !isExpired) };
     };
-    // In a second evaluation, only answers since `freshSince` count, unless the rule may refuse because of older ones.
+    // If an answer `isLasting`, a rule may refuse because of it at any age. Other answers must not be older than
+    // `freshSince` in a second evaluation.
     const cached = await recall(isLasting ? 0 : (freshSince ?? 0));
-    // Instead of an answer that can't be used, a newer one is requested: its request was sent after this review's
-    // start.
+    // Instead of an answer that can't be used, one is taken whose request is sent later, and after this review's start.
     const found = cached.isUsable ? cached : await recall(Math.max(started, cached.sent + 1));
     // If the rule refuses because of an older answer, it is evaluated a second time.
     if (found.sent < started && !isLasting) review.usedCache = true;

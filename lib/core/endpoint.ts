@@ -41,7 +41,7 @@ export interface ClusterSetup<Settings extends object = object> {
 export interface EndpointConfig<Settings extends object = object> {
   rule: string;
   logs?: LogDetail;
-  /** The rule's variants, for setups without `variants`. */
+  /** Settings by the name of a variant (one of the rule's webhook entries), for cluster setups without `variants`. */
   variants?: SettingsVariants;
   /**
    * The setup of each cluster that `clusters` doesn't name. Clusters need not be listed, because the signed key in a

@@ -196,8 +196,8 @@ const withContext = <T>(prefix: string, act: () => T): T => {
 };
 
 /**
- * Compares a document's value with that of the patch operation `test`, as texts of JSON. Go escapes `<`, so a patch
- * that doesn't escape it fails the test.
+ * Compares a document's value (`present`) with that of the patch operation `test`, as texts of JSON. Upstream writes
+ * the former with `<` escaped, but takes the latter as the patch has it (`source`): with a plain `<`, they differ.
  */
 const isEqual = (present: unknown, value: unknown): boolean => {
   if (value instanceof JsonScalar)

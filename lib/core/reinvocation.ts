@@ -10,9 +10,9 @@ export interface ReinvocationTracker<Mutator> {
 }
 
 /**
- * Finds the mutators that the API server calls a second time: those that it called before another mutator changed the
- * object. A change in the second round also adds the mutators that were called since the last change. A mutator that is
- * added in the second round is called only if its turn in this round is still to come, because there is no third round.
+ * Finds the mutators that the API server calls in a second round: those that it called before another mutator changed
+ * the object. A change in the second round adds the mutators that were called since the last change, too. But they are
+ * called again only if their turn in this round is still to come, because there is no third round.
  */
 export const createReinvocationTracker = <Mutator>(): ReinvocationTracker<Mutator> => {
   const calledSinceChange = new Set<Mutator>();

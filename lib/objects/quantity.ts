@@ -117,7 +117,7 @@ export const canonicalizeQuantity = ({ nanos, notation }: Quantity): string => {
   const maxPower = notation === "exponent" ? Number.POSITIVE_INFINITY : decimalSuffixes.length - 1;
   const [mantissa, power] = removeFactors(nanos, 1000n, maxPower);
   if (notation !== "exponent") return `${mantissa}${decimalSuffixes[power]}`;
-  // The number was in nanos, so a power of 3 is the unit.
+  // The mantissa is in nanos times 1000^power. With the power 3, these are whole units, which have no exponent.
   return power === 3 ? `${mantissa}` : `${mantissa}e${3 * (power - 3)}`;
 };
 

@@ -52,9 +52,8 @@ interface GroupedToleration {
 const createCoverage = () => {
   const ids = new Set<string>();
   /**
-   * By group: the toleration with the most seconds, and the one with the second most. If any toleration of the group
-   * covers `narrow`, the longest does. But if `narrow` is equal to the longest, the longest doesn't count: then the
-   * second covers it, if it has as many seconds.
+   * The two tolerations with the most seconds of each group: of those with the same key and effect and, with Equal, the
+   * same value. `covers` needs the second if `narrow` equals the first, and equal ones don't count.
    */
   const groups = new Map<string, [GroupedToleration, GroupedToleration?]>();
   return {

@@ -244,6 +244,8 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
       // Both lists have this element, but another one comes before it in the patch. It is added at its place there.
       liveIndex++;
     } else {
+      // The next element of the patch is added: only the patch has it, or its live element was skipped above. A live
+      // element that was added already is skipped; any other waits until the patch reaches it.
       if (liveName !== undefined && mergedNames.has(liveName)) liveIndex++;
       if (patchName !== undefined) addMerged(patchName);
       patchIndex++;

@@ -26,25 +26,25 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
     const endIndex = text.indexOf(end, from);
     if (endIndex < 0) return undefined;
     /** The index after `-----END `, where the type is repeated. */
-    const trailer = endIndex + end.length;
+    const endTypeIndex = endIndex + end.length;
     const beginIndex = text.slice(from, endIndex).lastIndexOf(begin) + from;
     const startsLine = beginIndex === from || text[beginIndex - 1] === "\n";
     const opening = beginIndex >= from && startsLine ? readLine(text, beginIndex + begin.length) : undefined;
-    from = trailer;
+    from = endTypeIndex;
     if (!opening?.line.endsWith(dashes)) continue;
     let bodyIndex = opening.next;
     for (let header = readLine(text, bodyIndex); header.line.includes(":"); header = readLine(text, bodyIndex))
       bodyIndex = header.next;
-    // Go stops if no text follows the headers. It also stops if the END line has a colon: Go reads this line as a
-    // header, too, and so the body begins after `trailer`.
-    if (bodyIndex === text.length || bodyIndex > trailer) return undefined;
+    // Go stops if no text follows the headers. It also stops if the END line has a colon, and so was read as a header.
+    const isEndLineHeader = bodyIndex > endTypeIndex;
+    if (bodyIndex === text.length || isEndLineHeader) return undefined;
     // At `endIndex` is the line feed before the END line. A body that begins after it is empty. Go accepts this after
     // the BEGIN line; after headers, it tries the next block.
     const [hasHeaders, isEmpty] = [bodyIndex > opening.next, bodyIndex > endIndex];
     if (hasHeaders && isEmpty) continue;
     const type = opening.line.slice(0, -dashes.length);
-    const isClosed = text.startsWith(type + dashes, trailer);
-    if (!isClosed || readLine(text, trailer + type.length + dashes.length).line !== "") continue;
+    const isClosed = text.startsWith(type + dashes, endTypeIndex);
+    if (!isClosed || readLine(text, endTypeIndex + type.length + dashes.length).line !== "") continue;
     const bytes = decodeBase64(text.slice(bodyIndex, Math.max(bodyIndex, endIndex)));
     if (bytes) return { type, bytes };
   }
