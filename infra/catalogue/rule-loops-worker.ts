@@ -4,7 +4,7 @@ import { relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parentPort, workerData } from "node:worker_threads";
 
-// The thread that `endLoopsOfRules` starts. It has a session of Node's inspector with the main thread, because only that
+// The thread that `watchForLoops` starts. It has a session of Node's inspector with the main thread, because only that
 // can stop JavaScript that another thread runs.
 
 /** What a process of tests prints to standard error, as a line of JSON, if code of a rule ends it. */
@@ -15,7 +15,7 @@ export interface EndedTest {
 }
 
 export interface RuleLoopsWorkerData {
-  /** A counter that the main thread increases several times a second, unless its code blocks it. */
+  /** A counter that the main thread increases several times a second, unless one evaluation blocks it. */
   beat: Int32Array;
   /** For how long code of a rule may block the main thread. */
   milliseconds: number;
@@ -28,7 +28,7 @@ export interface RuleLoopsWorkerData {
 }
 
 const { beat, milliseconds, folders, root, killsProcess } = workerData as RuleLoopsWorkerData;
-/** The names of the running test and of its parents. */
+/** The names of the running test and of its parents; none between tests of rules. */
 let running: readonly string[] = [];
 parentPort?.on("message", (path: readonly string[]) => {
   running = path;
@@ -65,11 +65,11 @@ const endCodeOfRule = () => {
   session.on("Debugger.scriptParsed", ({ params: { scriptId, url } }) => urls.set(scriptId, url));
   session.on("Debugger.paused", ({ params }) => {
     const sentence = Atomics.load(beat, 0) === lastBeat ? describeCode(params.callFrames) : undefined;
-    if (sentence !== undefined && killsProcess) {
+    if (sentence !== undefined && killsProcess && running.length > 0) {
       writeSync(2, `${JSON.stringify({ path: running, sentence } satisfies EndedTest)}\n`);
       process.kill(process.pid, "SIGKILL");
     }
-    if (sentence !== undefined) session.post("Runtime.terminateExecution");
+    if (sentence !== undefined && !killsProcess) session.post("Runtime.terminateExecution");
     session.post("Debugger.resume", () => {
       session.disconnect();
       // The main thread closes the session a moment later. If it ended before, Node.js would print a line about that.

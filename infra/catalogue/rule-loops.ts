@@ -10,13 +10,14 @@ const loopLimit = 10_000;
 /**
  * Watches whether code of the project's rules, or of the catalogues of these rules, blocks this thread for longer than a
  * function may run, as an endless loop does. Such code is ended, and `handleEnd` gets a sentence about it; promises that
- * wait for its result are never settled. Without `handleEnd`, the process prints an EndedTest and is killed. The watch
- * goes on, and keeps the process alive, until `stop` is called. `setRunning` names the test that runs.
+ * wait for its result are never settled. Without `handleEnd`, the process prints an EndedTest and is killed if a test
+ * runs, which `setRunning` names. `beat` says that another evaluation begins: a sequence of evaluations may block the
+ * thread for longer. The watch goes on, and keeps the process alive, until `stop` is called.
  */
 export const watchForLoops = (
   rules: readonly { folder: string }[],
   handleEnd?: (sentence: string) => void,
-): { stop(): void; setRunning(path: readonly string[]): void } => {
+): { beat(): void; stop(): void; setRunning(path: readonly string[]): void } => {
   const workerData: RuleLoopsWorkerData = {
     beat: new Int32Array(new SharedArrayBuffer(4)),
     milliseconds: loopLimit,
@@ -24,11 +25,13 @@ export const watchForLoops = (
     root: getProjectRoot(),
     killsProcess: handleEnd === undefined,
   };
-  const timer = setInterval(() => Atomics.add(workerData.beat, 0, 1), 100);
+  const beat = () => void Atomics.add(workerData.beat, 0, 1);
+  const timer = setInterval(beat, 100);
   const file = new URL(`./rule-loops-worker${moduleExtension}`, import.meta.url);
   const worker = new Worker(file, { name: "rule-loops", workerData, env: {}, execArgv: [] });
   if (handleEnd) worker.on("message", handleEnd);
   return {
+    beat,
     stop: () => {
       clearInterval(timer);
       void worker.terminate();

@@ -196,6 +196,7 @@ export default {
       );
     try {
       await source.each(async (found) => {
+        watch?.beat();
         const evaluation = markBrokenRules(found, brokenOfCluster);
         addToSummary(summary, evaluation.checked);
         const shown = hideSecretsInEvaluation(evaluation, source.secretsRead);

@@ -132,9 +132,13 @@ function it(name: string, run: () => unknown): void {
   nodeIt(name, async ({ fullName }) => {
     running = fullName.split(" > ");
     watch.setRunning(running);
-    await run();
-    // Node.js reports unhandled rejections before it runs immediates.
-    await setImmediate();
+    try {
+      await run();
+      // Node.js reports unhandled rejections before it runs immediates.
+      await setImmediate();
+    } finally {
+      watch.setRunning([]);
+    }
   });
 }
 
@@ -142,6 +146,7 @@ function it(name: string, run: () => unknown): void {
 async function limitTime<T>(evaluate: () => Promise<T>): Promise<T> {
   const [rule] = running;
   if (lateRules.has(rule)) fail("the rule is not called again, because it did not answer an earlier test");
+  watch.beat();
   return rejectWhenLate(evaluate(), evaluationLimit, () => {
     lateRules.add(rule);
     return createPlainError(`the rule did not answer within ${evaluationLimit / 1000} seconds`);

@@ -32,10 +32,10 @@ export default rule({ summary: "Admits.", match: [{ apiGroups: [""], apiVersions
     await checkout.write(`functions/forbid-${name}/README.md`, readme);
   }
   await checkout.write("postern.yaml", "rules: { forbid-loop: , forbid-nothing: , forbid-rejection: }\n");
-  await checkout.write(
-    "pod.yaml",
-    "apiVersion: v1\nkind: Pod\nmetadata: { name: a }\nspec: { containers: [{ name: a, image: a }] }\n",
-  );
+  const buildPod = (name: string) =>
+    `apiVersion: v1\nkind: Pod\nmetadata: { name: ${name} }\nspec: { containers: [{ name: a, image: a }] }\n`;
+  await checkout.write("pod.yaml", buildPod("a"));
+  await checkout.write("pods.yaml", [..."abcdefghi"].map(buildPod).join("---\n"));
 });
 
 describe("a rule with a fault that concerns the whole process", { concurrency: 4 }, () => {
