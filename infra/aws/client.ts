@@ -14,7 +14,7 @@ interface CallContext {
   commandName?: string;
 }
 
-/** Seconds until the headers of an answer must be there, and then until its body must. */
+/** For how many seconds a connection may be silent before the headers of an answer, and how long its body may take. */
 const answerSeconds = 30;
 
 /** What clients differ in. Each attempt of a call has the same limits. */
@@ -30,7 +30,7 @@ export const openAwsClient = <T extends AwsClient>(
   { region, ...settings }: AwsClientSettings,
 ): T => {
   requireEndpointUrls();
-  const requestHandler = { requestTimeout: answerSeconds * 1000, throwOnRequestTimeout: true };
+  const requestHandler = { connectionTimeout: answerSeconds * 1000, socketTimeout: answerSeconds * 1000 };
   const client = new Client({ ...settings, ...(region && { region }), requestHandler });
   client.middlewareStack.add(explainErrors, { step: "deserialize", priority: "high", name: "postern-errors" });
   client.middlewareStack.add(checkAnswers, { step: "deserialize", priority: "low", name: "postern-answers" });
@@ -58,9 +58,10 @@ const checkAnswers =
   (next: SendToAws, context: CallContext): SendToAws =>
   async (request) => {
     const { service, operation } = describeCall(context);
-    const late = new Complaint(`AWS: ${service} doesn't answer ${operation} within ${answerSeconds} s`, 3);
+    // The SDK repeats a call that fails with a TimeoutError.
+    const late = createError(`${service} doesn't answer ${operation} within ${answerSeconds} s`, "TimeoutError");
     const result = await next(request).catch((error) => {
-      throw /requestTimeout/.test(error.message) ? late : error;
+      throw error.name === "TimeoutError" ? late : error;
     });
     const { response } = result as { response: { statusCode: number; headers: object; body: Readable } };
     const { statusCode: status, headers, body } = response;
@@ -77,10 +78,7 @@ const checkAnswers =
       for await (const chunk of body) {
         bytes += chunk.length;
         if (bytes > maximumHttpsAnswerBytes)
-          throw new Complaint(
-            `AWS: ${service} answers ${operation} with more than ${maximumHttpsAnswerBytes} bytes`,
-            3,
-          );
+          throw createError(`${service} answers ${operation} with more than ${maximumHttpsAnswerBytes} bytes`);
         chunks.push(chunk);
       }
     } finally {
@@ -90,6 +88,9 @@ const checkAnswers =
     response.body = Readable.from(Buffer.concat(chunks));
     return result;
   };
+
+/** Creates an error as the SDK does. A Complaint would say that AWS has refused the call. */
+const createError = (message: string, name = "Error") => Object.assign(new Error(message), { name, $metadata: {} });
 
 /**
  * Reports whether an answer is from AWS. AWS sends each result with a header such as x-amzn-requestid. An error counts

@@ -125,9 +125,10 @@ const isCodeMismatch = (error: unknown): boolean =>
 
 /** Downloads the zip of a function from the address that Lambda's GetFunction returns. */
 export const downloadFunctionCode = async (location: string): Promise<Uint8Array> => {
-  const response = await fetch(location, { signal: AbortSignal.timeout(60_000) }).catch((error) => {
+  const fail = (error: unknown) => {
     throw new Complaint(`the function's code can't be downloaded from Lambda: ${toSentence(error)}`, 3);
-  });
-  if (!response.ok) throw new Complaint(`the function's code can't be downloaded from Lambda: ${response.status}`, 3);
-  return new Uint8Array(await response.arrayBuffer());
+  };
+  const response = await fetch(location, { signal: AbortSignal.timeout(60_000) }).catch(fail);
+  if (!response.ok) return fail(response.status);
+  return new Uint8Array(await response.arrayBuffer().catch(fail));
 };

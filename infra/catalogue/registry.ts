@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { createRequire, isBuiltin } from "node:module";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { pathToFileURL } from "node:url";
+import { getOwn } from "#lib/json.ts";
 import type { Need } from "#lib/needs.ts";
 import { getVariants, listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
@@ -117,8 +118,8 @@ const importRule = async (file: string, place: string): Promise<unknown> => {
   }
 };
 
-/** The time that loading a rule may take, in milliseconds: Lambda allows so long for the start of a function. */
-const loadLimit = 10_000;
+/** The time that loading a rule may take, in milliseconds. Many rules are loaded at the same time. */
+const loadLimit = 60_000;
 
 /** Functions that reject the rules that are being loaded. */
 const openLoads = new Set<() => void>();
@@ -174,6 +175,7 @@ const explainImportError = async (error: unknown, ruleFile: string): Promise<str
   const message = toSentence(error);
   const [, name] = / '(.*)' does not provide an export named '.*'$/.exec(message) ?? [];
   const [, exported = ""] = / does not provide an export named '(.*)'$/.exec(message) ?? [];
+  if (name === undefined && !importErrors.has(String(getOwn(error, "code")))) return undefined;
   const [, importer = ruleFile] = / imported from (.*)$/.exec(message) ?? [];
   const { resolve } = createRequire(importer);
   if (name !== undefined) {
@@ -198,6 +200,9 @@ const explainImportError = async (error: unknown, ruleFile: string): Promise<str
   }
   return undefined;
 };
+
+/** The codes of Node.js for errors about an import that leads to no module. */
+const importErrors = new Set(["ERR_MODULE_NOT_FOUND", "ERR_PACKAGE_PATH_NOT_EXPORTED", "ERR_UNSUPPORTED_DIR_IMPORT"]);
 
 const attempt = <T>(call: () => T): T | undefined => {
   try {

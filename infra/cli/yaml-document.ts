@@ -115,7 +115,10 @@ const requireText = (text: string, name: string): void => {
   const offset = text.search(/[\0\uFFFD]/);
   if (offset < 0) return;
   const line = text.slice(0, offset).split("\n").length;
-  const sentence = text[offset] === "\0" ? nulSentence : "has a character that is not in UTF-8; save the file as UTF-8";
+  const sentence =
+    text[offset] === "\0"
+      ? nulSentence
+      : "has the character U+FFFD, in place of one that is not in UTF-8; save the file as UTF-8";
   throw new Complaint(`${name}:${line} ${sentence}`);
 };
 

@@ -15,6 +15,7 @@ import { openReportWriter, parseOutputOptions, refuseInputsAsReports } from "../
 import { defaultObjectsPerClusterListPage, saveState, startClusterCheck, startFileCheck } from "../check/subjects.ts";
 import { type Command, commonCommandOptions, type ParsedOptions, writeNote, writeOutput } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
+import { handleInterrupt } from "../cli/interrupt.ts";
 import { isNoFile, readListOption } from "../cli/options.ts";
 import { clearLine } from "../cli/progress.ts";
 import { getConfigFile, hasConfig } from "../cli/roots.ts";
@@ -187,7 +188,7 @@ export default {
         }),
       () => isWatched && clearLine(),
     );
-    const forget = catchSignals(stop);
+    const forget = handleInterrupt(() => stop.abort());
     const ownRules = catalogue.filter(({ source }) => source !== posternCatalogue);
     const watch = ownRules.length === 0 ? undefined : watchForLoops(ownRules, endCheck);
     if (isLive && source.reportVersion === undefined && outputs.some(({ form }) => form === "policyreport"))
@@ -289,17 +290,4 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
 const endCheck = (sentence: string): void => {
   writeNote(sentence);
   process.exit(3);
-};
-
-/**
- * After a first signal, the check stops and prints its report. A second signal ends the program. Returns a function
- * that restores the usual effect of signals.
- */
-const catchSignals = (stop: AbortController): (() => void) => {
-  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  const end = () => stop.abort();
-  for (const signal of signals) process.once(signal, end);
-  return () => {
-    for (const signal of signals) process.off(signal, end);
-  };
 };

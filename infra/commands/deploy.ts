@@ -10,6 +10,7 @@ import {
 } from "../cli/command.ts";
 import { Complaint } from "../cli/complaint.ts";
 import { formatDidYouMean } from "../cli/did-you-mean.ts";
+import { handleInterrupt } from "../cli/interrupt.ts";
 import { clusterAccessOptions, parseDurationMilliseconds, readListOption, stageOption } from "../cli/options.ts";
 import { createProgressPrinter } from "../cli/progress.ts";
 import { readClusterCredentials } from "../clusters/access.ts";
@@ -73,7 +74,7 @@ export default {
     const project = await readDeploymentConfig(options);
     const stop = new AbortController();
     const halt = () => {
-      writeNote("interrupted; what is being changed is ended first, and a second signal ends the command at once");
+      writeNote("interrupted; what is being changed is ended first, and another Ctrl-C ends the command at once");
       stop.abort();
     };
     // Mistakes in options are reported before AWS is called.
@@ -107,11 +108,11 @@ export default {
         if (plan.clusters.some(({ unknown }) => unknown !== undefined)) return 3;
         return plan.limits.length > 0 ? 1 : 0;
       }
-      for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, halt);
+      const forget = handleInterrupt(halt);
       try {
         job.progress.say(await deployStage(job, show));
       } finally {
-        for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, halt);
+        forget();
         // A call that has no answer yet would keep the process alive. The timer itself doesn't.
         if (stop.signal.aborted) setTimeout(() => process.exit(), 1000).unref();
       }

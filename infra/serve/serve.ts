@@ -24,6 +24,7 @@ import {
   writeOutput,
 } from "../cli/command.ts";
 import { Complaint, describeUnhandledRejection, toSentence } from "../cli/complaint.ts";
+import { handleInterrupt } from "../cli/interrupt.ts";
 import { formatCount } from "../cli/progress.ts";
 import { getConfigFile, getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig, RuleConfig } from "../config/config.ts";
@@ -33,7 +34,7 @@ import { writeSchemas } from "../config/schemas.ts";
 import { readOrCreateServerCertificate, readOrCreateUrlSigner, type WebhookUrlSigner } from "../keys/keys.ts";
 import { readAllRules, requireConfig } from "../project/project-rules.ts";
 import { buildEndpointConfig } from "../project/served.ts";
-import { openImitatedApiGateway } from "./gateway.ts";
+import { type GatewayHandler, openImitatedApiGateway } from "./gateway.ts";
 import { createServedRuleHandlers, type LoadedHandlers, watchRulesAndConfig } from "./handlers.ts";
 
 /** The options of all verbs that serve rules on this machine. */
@@ -150,9 +151,22 @@ export const serveRules = async (
   let loaded = opened;
   let schemas = updateSchemas(file);
   const gateway = await openImitatedApiGateway(await readOrCreateServerCertificate(state, host), host, port);
+  const watch = watchForLoops(
+    opened.served.flatMap((listed) => listed.members ?? [listed]),
+    (sentence) => {
+      writeOutput(`${formatTime()} ${sentence}; open requests get the code 504\n`);
+      gateway.endRequests(sentence);
+    },
+  );
+  const watchCalls =
+    (handler: GatewayHandler): GatewayHandler =>
+    (request) => {
+      watch.beat();
+      return handler(request);
+    };
   const updateGateway = ({ config: { clusters }, handlers }: LoadedHandlers) =>
     gateway.serve(
-      handlers,
+      new Map([...handlers].map(([name, handler]) => [name, watchCalls(handler)])),
       createUrlKeyVerifier(signer.publicKey, (cluster) => clusters.get(cluster)?.keyVersions ?? []),
     );
   updateGateway(opened);
@@ -187,14 +201,7 @@ export const serveRules = async (
   process.on("unhandledRejection", (reason) =>
     writeOutput(`${formatTime()} ${describeUnhandledRejection(reason, getProjectRoot())}\n`),
   );
-  const watch = watchForLoops(
-    opened.served.flatMap((listed) => listed.members ?? [listed]),
-    (sentence) => {
-      writeOutput(`${formatTime()} ${sentence}; open requests get the code 504\n`);
-      gateway.endRequests(sentence);
-    },
-  );
-  await waitForInterrupt();
+  await new Promise<void>((interrupt) => handleInterrupt(interrupt));
   writeOutput(`${formatTime()} shutting down: answering open requests\n`);
   stopReconciling();
   stopWatching();
@@ -252,21 +259,6 @@ const alwaysRunsCue = ({ name, rule }: CatalogueRule, { clusters }: PosternConfi
 
 type Listening = Pick<RecordingHostAndEvaluation, "host"> &
   Partial<RecordingHostAndEvaluation> & { open?(project: ServedProject): Promise<AddedListener> };
-
-/**
- * Resolves on Ctrl-C. Ctrl-C may send two signals within a second: one from the terminal, one from npm. A signal more
- * than a second after the first one ends the process at once.
- */
-const waitForInterrupt = () =>
-  new Promise<void>((stop) => {
-    let firstSignalAt: number | undefined;
-    const handleSignal = () => {
-      firstSignalAt ??= performance.now();
-      if (performance.now() - firstSignalAt > 1000) process.exit(130);
-      stop();
-    };
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, handleSignal);
-  });
 
 /** Returns what `postern serve` prints first: the URLs of each cluster, and the command that registers them. */
 const formatWelcome = (

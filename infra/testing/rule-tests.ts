@@ -130,7 +130,8 @@ async function readSettingsCases({ folder, place }: CatalogueRule): Promise<{ se
 /** Declares a test. A rejected promise that the rule doesn't await makes it fail, too. */
 function it(name: string, run: () => unknown): void {
   nodeIt(name, async ({ fullName }) => {
-    running = fullName.split(" > ");
+    // The name of a case may contain the separator.
+    running = [...fullName.slice(0, -` > ${name}`.length).split(" > "), name];
     watch.setRunning(running);
     try {
       await run();

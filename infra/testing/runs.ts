@@ -54,11 +54,12 @@ export async function* runTests(
   let errorOutput = "";
   for await (const { type, data } of run({ files, cwd: getProjectRoot(), concurrency: true })) {
     // The last line may be an EndedTest.
-    if (type === "test:stderr") errorOutput = (errorOutput + data.message).slice(-1000);
+    if (type === "test:stderr" && isSharedFile(data.file)) errorOutput = (errorOutput + data.message).slice(-4000);
     if (type !== "test:start" && type !== "test:pass" && type !== "test:fail") continue;
     const { file = "", line, nesting, name } = data;
     // If code of a rule ends the process of the shared tests, Node.js reports a failure of the file, not of the test.
-    const ended = type === "test:fail" && nesting === 0 ? parseEndedTest(errorOutput) : undefined;
+    const isShared = isSharedFile(file);
+    const ended = type === "test:fail" && nesting === 0 && isShared ? parseEndedTest(errorOutput) : undefined;
     const path = ended?.path ?? [...(open.get(file) ?? []).slice(0, nesting), name];
     open.set(file, [...path]);
     if (type === "test:start") continue;
@@ -66,8 +67,6 @@ export async function* runTests(
     const isSuite = data.details.type === "suite";
     if (isSuite && (failure === undefined || toMap(failure).failureType === "subtestsFailed")) continue;
 
-    // With the compile cache of Node.js, a file may have its path in another checkout, so only names are compared.
-    const isShared = basename(file) === basename(sharedTests);
     const isOfFile = ({ name, folder }: RuleFolder) =>
       isShared && path.length > 1 ? name === path[0] : file.startsWith(join(folder, sep));
     const testName = path.at(-1);
@@ -132,6 +131,9 @@ const testedFiles: Readonly<Record<string, string>> = {
   "has cases": "cases.yaml",
   "has a README in the common order": "README.md",
 };
+
+/** Reports whether a file has the shared tests. With Node's compile cache, its path may be one in another checkout. */
+const isSharedFile = (file = ""): boolean => basename(file) === basename(sharedTests);
 
 const parseEndedTest = (output: string): EndedTest | undefined => {
   const line = output.split("\n").findLast((text) => text.startsWith('{"path":['));
