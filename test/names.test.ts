@@ -26,10 +26,11 @@ const listCommands = (text: string): string[] => {
   return [...text.replace(/\\\n\s*/g, " ").split("\n"), ...quoted];
 };
 
-/** Returns the commands in a text that download Postern's packages, which npm doesn't have, or any newest version. */
+/** Returns the commands that download Postern's packages, which npm doesn't have, or a package's newest version. */
 const findUnsafeDownloads = (text: string): string[] =>
   listCommands(text)
-    // Drops `npx postern check -o json`, which runs the installed postern: `-o` is an option of postern, not of npx.
+    // Drops `npx postern check -o json`, which runs the installed postern. `unsafeDownload` would match it: npx
+    // downloads if it has options, and the pattern can't tell the options of postern, such as `-o`, from those of npx.
     .map((command) => command.replace(/\bnpx postern(?= [a-z])[^`;&|]*/g, ""))
     .filter((command) => unsafeDownload.test(command));
 

@@ -21,8 +21,9 @@ export const podAndNodeRequests: RequestMatch[] = [
 ];
 
 /**
- * The other requests of kubelets. Without them, the components that repair a cluster can't restart, so hardening
- * exempts kube-system from this entry.
+ * The requests of kubelets that aren't in `heartbeatMatches` or `podAndNodeRequests`. A node needs them to restart the
+ * components in kube-system, which repair a cluster. So if the webhook is hardened (set to refuse requests while the
+ * rule is down), its entry for these requests exempts kube-system.
  */
 export const otherKubeletRequests: RequestMatch[] = [
   { ...core, resources: ["pods"], operations: ["DELETE"] },

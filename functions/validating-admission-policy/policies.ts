@@ -47,8 +47,8 @@ const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy 
     ),
     annotations: auditAnnotations.map(({ valueExpression }) => compiler.compile(valueExpression, [string, nullType])),
   };
-  // The texts are read by name (`part.text`), not in a loop over all members as by JSON.stringify(policy): while a
-  // review is recorded, reads are watched, and texts that only such a loop reads are redacted.
+  // Doesn't search JSON.stringify(policy), which reads all members in a loop. A recording of a review redacts the texts
+  // that a loop reads before the rule reads them by name, such as `message`. A replay would then answer differently.
   const texts = [...parts.variables.values(), ...parts.validations, ...parts.messages, ...parts.annotations];
   const usesNamespace = texts.some((part) => part?.text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

@@ -43,6 +43,7 @@ interface AddedKind {
 
 export interface WorkloadQuotaSettings {
   quotas: Quota[];
+  /** Kinds to count besides the built-in ones, such as Deployment, or in place of the one with the same resource. */
   kinds: AddedKind[];
   /** The users whose objects, such as the Pods of a Deployment, are counted with the workload that controls them. */
   controllers: { users: string[]; groups: string[] };

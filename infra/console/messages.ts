@@ -67,14 +67,14 @@ export type CheckAnswer = { objects: CheckedObject[]; faults: { line: number; se
 export interface CheckedObject extends Record<"kind" | "name" | "verdict", string> {
   line?: number;
   namespace?: string;
-  madeBy?: string;
+  madeBy?: string; // for a Pod that a workload would create: the workload's kind and name
   denials: { rule: string; message: string; line?: number; suggestion?: string }[];
   warnings: { rule: string; text: string }[];
-  undecided: string[];
+  undecided: string[]; // a sentence for each thing that the check can't determine
   audit: Record<string, string>;
   hooks: (Record<"hook" | "phase" | "outcome", string> & {
-    round: number;
-    why?: string;
+    round: number; // 0 for the first call of the webhook (`hook`), 1 for a repeated call
+    why?: string; // a sentence that says why the webhook's answer is unknown; absent if it was called
     allowed?: boolean;
     changed: boolean;
     failure?: string;

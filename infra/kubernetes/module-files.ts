@@ -24,7 +24,7 @@ export interface ModuleManifest {
   files: Record<string, { sha256: string; bytes: number }>;
 }
 
-/** The manifest of a packed module, and the version of the package that has it. */
+/** The manifest of a module (API server code as WebAssembly), and the version of the npm package that has it. */
 export interface PackedModule {
   manifest: ModuleManifest;
   version: string;

@@ -231,12 +231,12 @@ const addFile = (
   const { manifests, nonManifestLines, faults } = parseManifests(source, { readsLikeKubectl });
   for (const manifest of manifests) input.manifests.push(manifest);
   // A file in a folder may be one of another program. It is left out if it has no manifest, and if its text doesn't
-  // look like a manifest with mistakes.
+  // look like a manifest with mistakes. Chart.yaml is left out, too, although it has an apiVersion.
   const isLeftOut =
     mayHoldNonManifests && !isNamedByUser && manifests.length === 0 && (isChart(name) || !looksLikeManifest(text));
   if (isLeftOut && nonManifestLines.length + faults.length > 0) input.filesWithoutManifest.push(name);
   else {
-    // Instead of the many faults that a Helm template has as YAML, one fault says what it is.
+    // Adds no fault for an empty file; for a Helm template, one fault instead of the many that it has as YAML.
     const templateFault = faults.length > 0 ? findTemplateFault(name, text) : undefined;
     for (const fault of templateFault ? [templateFault] : faults) input.faults.push(fault);
     for (const line of nonManifestLines) input.faults.push({ file: name, line, sentence: describeNonManifest(name) });

@@ -196,7 +196,7 @@ const isWord = (value: unknown) => typeof value === "string" && value !== "";
  */
 const findFault = (value: unknown, readsLikeKubectl: boolean): { sentence: string; field?: FieldPath } | undefined => {
   if (!isMap(value)) return { sentence: "is no manifest: it must be a map" };
-  // Of a List whose items are a list, only the items come here.
+  // The caller has replaced each List whose `items` are a list by these items. So `items` of this List is no list.
   if (value.kind === "List" && value.apiVersion === "v1") return { sentence: "items must be a list" };
   if (isDeeper(value, deepest)) return { sentence: `is nested deeper than ${deepest} levels` };
   // `parseManifests` reports such a value as no manifest.

@@ -22,7 +22,7 @@ type SeenResults = ReadonlySet<string>;
 const toKey = (policy: AnyPolicy, field: string, index: number, value?: unknown) =>
   JSON.stringify([formatPolicyName(policy), field, index, value]);
 
-/** Collects the results that the expressions of policies have in cases. */
+/** Collects which results policies' expressions have in cases. `seen` also has the names of evaluated policies. */
 export const createCoverage = ({ policies }: AdmissionPolicies) => {
   const seen = new Set<string>();
   return {
@@ -46,8 +46,8 @@ export const createCoverage = ({ policies }: AdmissionPolicies) => {
     list: (): UntestedExpression[] =>
       policies.flatMap(({ manifest, policy }) => {
         const untested = listUntested(policy, seen);
-        const isUnknown = untested.length > 0 && !seen.has(formatPolicyName(policy));
-        const found = isUnknown ? [{ path: ["spec"], field: "spec", sentence: "no case evaluates it" }] : untested;
+        const isUnevaluated = untested.length > 0 && !seen.has(formatPolicyName(policy));
+        const found = isUnevaluated ? [{ path: ["spec"], field: "spec", sentence: "no case evaluates it" }] : untested;
         return found.map(({ path, ...rest }) => {
           const { line } = findPosition(manifest, path);
           return { policy: formatPolicyName(policy), file: manifest.source.name, line, ...rest };

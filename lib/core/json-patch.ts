@@ -100,8 +100,8 @@ const applyOperation = (
   operations[name]?.({ root, name, operation, budget, owned });
 };
 
-// In calls of `readPath`, `isTerse` shortens the error of a missing path, as upstream does for some operations.
-// `resolveIndex` returns the text of an error for an invalid index.
+// The errors are those of upstream's Go code, which writes `%!w(<nil>)` for a missing cause. In calls of `readPath`,
+// `isTerse` shortens the error of a missing path, as upstream does for some operations.
 const operations: Record<string, (act: OperationRun) => void> = {
   add: (act) => {
     const path = readPath(act, "path", /* isTerse */ true);
@@ -125,7 +125,7 @@ const operations: Record<string, (act: OperationRun) => void> = {
       return;
     }
     const { parent, key } = findPlace(act, path, `doc is missing path: ${path}`);
-    // For a list, the index, or the text of an error; for a map, the key.
+    // For a map, the key. For a list, the index, or a text if it is invalid: the error below is the same for all texts.
     const keyOrIndex = Array.isArray(parent) ? resolveIndex(parent, key) : key;
     if (Array.isArray(parent) && typeof keyOrIndex === "string")
       throw new Error(`replace operation does not apply: doc is missing key: ${path}: ${missingValueText}`);

@@ -104,10 +104,10 @@ const findTypeFault = (root: unknown, rootType: TypeReference, rootPath: string)
     const { value, path, field = "" } = next;
     const type = resolveType(types, next.type);
     const { scalar, items, fields = {}, values } = type;
-    // Go writes some absent values as null: lists with certain names, times (a type with any scalar), and the selector
-    // of a workload.
+    // Go writes some absent values as null: lists with certain names, the selector of a workload, and times. The type
+    // of a time has the scalar "any", which means a string or a number.
     const isNullable = items === undefined ? scalar === "any" || field === "selector" : nullableLists.has(field);
-    // A type that allows any scalar and also a map with any members allows every value.
+    // A type that has this scalar and also allows maps is the type of a field that may have any JSON value.
     const allowsAll = scalar === "any" && values !== undefined;
     if (value === undefined || (value === null && field && isNullable) || allowsAll) continue;
     if (Array.isArray(value) && items !== undefined)

@@ -37,8 +37,8 @@ const tryHandshake = async ({ ca, cert, key }: ServerCertificate, name: string):
   const server = createServer({ cert, key }, (socket) => socket.end());
   server.on("tlsClientError", () => {});
   const port = await listen(server);
-  // `name` may be an IP address, which can't be the `servername` of TLS. So `host` is another name, and this function
-  // checks the certificate for `name`, where Node would check it for `host`.
+  // `name` may be an IP address, which a client can't send as the `servername` of TLS. So the client sends no name, and
+  // the certificate is checked for `name` here, where Node would check it for `host`, the address of the connection.
   const { checkServerIdentity: checkName } = await import("node:tls");
   const checkServerIdentity: typeof checkName = (_, certificate) => checkName(name, certificate);
   const client = connect({ port, host: "127.0.0.1", ca, checkServerIdentity });

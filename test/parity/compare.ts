@@ -281,7 +281,7 @@ const knownDifferences: KnownDifference[] = [
       "only the plugin writes an audit annotation for an exempt request, for the level privileged and for an invalid label",
     rules: ["pod-security"],
     isInAudit: true,
-    explains: (wanted, actual) => isSame(deleteUncalledAudit(wanted, actual), actual),
+    explains: (wanted, actual) => isSame(deletePluginOnlyAudit(wanted, actual), actual),
   },
   {
     reason: "if a uid isn't the expected one, only the plugin's refusal shows the uid that was found",
@@ -467,11 +467,11 @@ const knownDifferences: KnownDifference[] = [
 const quotaRefusal = /^(.* is forbidden: )(?:exceeded quota|failed quota|status unknown for quota): ([^:,]+)[:,]/;
 
 /**
- * Deletes from the plugin's answer the audit annotations that only PodSecurity writes. For exempt requests and
- * privileged namespaces, the API server doesn't call the rule `pod-security`. An invalid label of a namespace is not
- * passed to the rule, which gets only the levels that the labels state. `actual` is the rule's answer.
+ * Deletes audit annotations that the plugin PodSecurity wrote, but not its copy, the rule `pod-security` (`actual`).
+ * The API server doesn't call the rule for exempt requests and privileged namespaces. And the rule may not see invalid
+ * labels of a namespace: it learns the namespace's levels from the name of the called webhook where it can.
  */
-const deleteUncalledAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {
+const deletePluginOnlyAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {
   const isOnlyOfPlugin = ([key, value]: [string, string]) =>
     key === "exempt" ||
     (key === "enforce-policy" && value.startsWith("privileged:")) ||

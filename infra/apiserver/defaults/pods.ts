@@ -224,8 +224,9 @@ const completePodResources = (spec: JsonMap, original: JsonMap): void => {
 };
 
 /**
- * Completes pod-level limits or requests as API servers do since 1.37. First adds missing requests. Then adds a limit
- * to each request whose resource all containers limit: the sum of their limits, or the request if that is larger.
+ * Completes the limits and requests of a whole Pod (`spec.resources`) as API servers do since 1.37: adds limits of huge
+ * pages, then missing requests. Last, a resource that has a request, but no limit, gets a limit if each container has
+ * one for it: the sum of the containers' limits, or the request if that is larger.
  */
 const completeAllPodResources = (spec: JsonMap): void => {
   const resources = getMember(spec, "resources");

@@ -83,6 +83,7 @@ export const conversionFunctions: readonly FunctionDeclaration[] = [
   declareFunction("bool", "bool_to_bool", [bool], bool, identify),
   declareFunction("bool", "string_to_bool", [string], bool, parseBool),
   declareFunction("bytes", "bytes_to_bytes", [bytes], bytes, identify),
+  // A call costs 1 (CEL limits costs); from string to bytes and back, `countStandardReading` counts by the length.
   { name: "bytes", overloads: [overload("string_to_bytes", [string], bytes, encode, countStandardReading)] },
   declareFunction("double", "double_to_double", [double], double, identify),
   declareFunction("double", "int64_to_double", [int], double, (of: number | bigint) => toDouble(Number(of))),
