@@ -38,7 +38,7 @@ export default {
     if (to === undefined && chosen.length > 0) throw new Complaint("--rules needs --to");
     const rules = resolveRuleNames(chosen, names);
     reportBroken(broken, rules.length > 0 ? (name) => rules.includes(name) : createRuleConfiguredPredicate(config));
-    if (to !== undefined) await requireFolderForBundles(to);
+    if (to !== undefined) await requireFolderForBundles(to, names);
     const bundles =
       to === undefined
         ? await buildAll(config, catalogue, file)
@@ -56,15 +56,14 @@ export default {
   },
 } satisfies Command;
 
-/** Creates the folder of --to. Throws a Complaint if it can't be created, or has other files than an earlier build's. */
-const requireFolderForBundles = async (folder: string): Promise<void> => {
+/** Creates the folder of --to. Throws a Complaint if it can't be created, or has a rule's folder that is no bundle. */
+const requireFolderForBundles = async (folder: string, ruleNames: readonly string[]): Promise<void> => {
   await mkdir(folder, { recursive: true }).catch((error) => {
     throw new Complaint(`--to must name a folder, not ${folder}: ${toSentence(error)}`);
   });
-  const isBundle = (name: string) => name.endsWith(".zip") || existsSync(join(folder, name, "index.cjs"));
-  const other = (await readdir(folder)).find((name) => !isBundle(name));
-  if (other !== undefined)
-    throw new Complaint(`--to must name a new folder or one with only bundles, but ${folder} has ${other}`);
+  const isBundle = (name: string) => existsSync(join(folder, name, "index.cjs"));
+  const other = (await readdir(folder)).find((name) => ruleNames.includes(name) && !isBundle(name));
+  if (other !== undefined) throw new Complaint(`--to can't be ${folder}: ${join(folder, other)} is no bundle`);
 };
 
 /** Builds all rules that are on, and what `npx osls package` needs. Throws if a limit of AWS is exceeded. */
