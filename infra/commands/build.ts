@@ -63,7 +63,8 @@ const requireFolderForBundles = async (folder: string, ruleNames: readonly strin
   });
   const isBundle = (name: string) => existsSync(join(folder, name, "index.cjs"));
   const other = (await readdir(folder)).find((name) => ruleNames.includes(name) && !isBundle(name));
-  if (other !== undefined) throw new Complaint(`--to can't be ${folder}: ${join(folder, other)} is no bundle`);
+  if (other !== undefined)
+    throw new Complaint(`--to can't be ${folder}: ${join(folder, other)} is no bundle; name another folder`);
 };
 
 /** Builds all rules that are on, and what `npx osls package` needs. Throws if a limit of AWS is exceeded. */
