@@ -6,12 +6,7 @@ import { getOwn, isMap, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { fillDefaults, hasKnownDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
-import {
-  findKubernetesTypeDecoder,
-  listKnownFields,
-  listMetadataErrors,
-  type ReadingStep,
-} from "../../apiserver/defaults/typed-reading.ts";
+import { listKnownFields, listMetadataErrors, type ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
 import {
   describeMissingKind,
   describeUnknownKind,
@@ -40,7 +35,6 @@ import {
   isNamespaceResource,
   isReview,
   readReviewManifest,
-  selectDroppedMetadata,
   sortForApply,
   toObjectKey,
 } from "./requests.ts";
@@ -131,12 +125,8 @@ const evaluateManifest = async (
       describeUnknownKind(String(apiVersion), String(word), kubernetes),
     );
   const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...requestOptions, operation: "CREATE" });
-  // An API server also decodes the fields that only it sets, which `object` lacks. `object` is decoded later if its kind
-  // is built in. A deletion sends only the name.
-  const isDecodedLater =
-    findKubernetesTypeDecoder(String(apiVersion), String(word), kubernetes, "request") !== undefined;
-  const metadata = isDecodedLater ? selectDroppedMetadata(manifest.object) : manifest.object.metadata;
-  const misfits = requestOptions.operation === "DELETE" ? [] : listMetadataErrors(metadata, kubernetes);
+  // An API server also decodes the fields that only it sets, which `object` lacks. A deletion sends only the name.
+  const misfits = requestOptions.operation === "DELETE" ? [] : listMetadataErrors(manifest.object.metadata, kubernetes);
   if (misfits.length > 0) return createDecodeDenial(manifest, object, misfits.map(toDecodeFault));
   const { name = "", namespace } = object.metadata ?? {};
   const stored =

@@ -86,12 +86,6 @@ export const buildCreation = (object: KubernetesObject, kinds: KindIndex, user: 
   return kind ? [{ uid: "", ...buildAdmissionAttributes(object, null, kind, requestOptions) }] : [];
 };
 
-/** Returns those members of the metadata of an object that `dropServerFieldsAndSetNamespace` leaves out. */
-export const selectDroppedMetadata = ({ metadata }: Record<string, unknown>): unknown => {
-  if (!isMap(metadata)) return metadata;
-  return Object.fromEntries(Object.entries(metadata).filter(([key]) => systemFields.has(key)));
-};
-
 /** The members of metadata that the API server sets, so an apply doesn't change them. */
 const systemFields = new Set([
   "uid",
