@@ -84,8 +84,9 @@ export const runAdmissionChain = async (
   const changes = run.steps.filter(({ after }) => after !== undefined);
   const isWritten = changes.some(({ isPlugin, policy }) => !isPlugin || policy);
   const keepEmptyMembers = () => {
-    if (changes.length === 0) return objectBeforeDefaults ?? mutated.object;
-    return isWritten ? mutated.object : restoreEmptyMembers(mutated.object, objectBeforeDefaults);
+    const sent = objectBeforeDefaults ?? attributes.object;
+    if (changes.length === 0) return sent;
+    return isWritten ? mutated.object : restoreEmptyMembers(mutated.object, sent);
   };
   const toStore =
     isGone || context.store === undefined ? filled : assignGeneratedMetadata({ ...filled, object: keepEmptyMembers() });
