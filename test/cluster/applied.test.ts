@@ -610,6 +610,10 @@ describe("the objects of a deployment", await needs("API server"), () => {
         }
         proxy.faults.push({ status: 404, body: "404 page not found" });
         await assert.rejects(faulty.get(validating), expectComplaint(/\(404\): 404 page not found$/));
+        const failing = { status: 500, body: '{"message":"etcd has no leader"}' };
+        proxy.faults.push(failing, failing);
+        const sentence = / the API server fails to show .* \(500\): etcd has no leader$/;
+        await assert.rejects(faulty.get(validating), expectComplaint(sentence));
       });
       it("the deployer deletes objects although the API server still calls a webhook that was deleted", async () => {
         const rights = buildWanted(usualRules, { connect: { eks: "a", region: "eu-west-1" } }).slice(2);
