@@ -38,7 +38,7 @@ interface ObjectSource {
   readPolicies(): Promise<{ objects: KubernetesObject[]; unreadable: string[] }>;
   /** The requests that create the objects that exist before the check; absent if only a cluster knows these. */
   creationsBefore?: readonly AdmissionRequest[];
-  /** Returns the checked objects of a kind. Webhook entries of some rules depend on these, as on existing objects. */
+  /** Returns the checked objects of a kind. They count as existing if a rule's webhook entries depend on objects. */
   listCheckedObjects?(kind: ResourceType): KubernetesObject[];
   /** Returns the requests that create what a namespace contains by now; the use of its quotas is counted from these. */
   listCreations?(namespace: string): readonly AdmissionRequest[];
@@ -135,11 +135,12 @@ const listEntryFaults = (configuration: CallableRules["configurations"][number],
     fault.replace(/^.*?webhooks\[(\d+)\]\.?/, (_, index) => `${configuration.webhooks[index]?.name}: `),
   );
 
-/** Returns the evaluator of matchConditions. Loads CEL unless only the entries of plugins can have such conditions. */
+/** Returns the evaluator of matchConditions. Loads CEL only if `needsCel`. */
 const createConditionEvaluator = async (rules: CallableRules, needsCel: boolean): Promise<CelEvaluator> => {
   if (!needsCel)
     return {
-      // All conditions of plugins ask the cluster's authorizer, which is not known here.
+      // CEL isn't needed if only compiled-in plugins of the API server have conditions. All of these ask the cluster's
+      // authorizer, which is not known here.
       compile: () => () => ({ unsupported: "only the cluster's authorizer knows whether the user has the right" }),
       createBudget: () => ({ left: 0 }),
     };

@@ -26,7 +26,7 @@ export const updateTableOfCheckPage = async (catalogue: readonly CatalogueRule[]
 const formatMarkdownTable = (headings: readonly string[], rows: readonly (readonly unknown[])[]): string =>
   [headings, headings.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 
-/** Returns the table of plugins for the check page: which rule evaluates each, and what it reads. */
+/** Returns the check page's table of plugins. What a rule reads is named by its resource or, without one, by a verb. */
 const formatPlugins = (catalogue: readonly CatalogueRule[]): string =>
   formatMarkdownTable(
     ["plugin", "rule", `in Kubernetes ${knownMinors}`, "reads"],

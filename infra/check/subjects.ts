@@ -116,7 +116,7 @@ const readClusterOptions = async ({ options, file, cluster }: CheckRequest) => {
     cluster,
     namespaces: readListOption(options, "namespace"),
     credentials: { ...readClusterCredentials(options, [clusterName]), folder: dirname(file), identity: loadIdentity },
-    page: readPage(options),
+    objectsPerPage: readObjectsPerPage(options),
   };
 };
 
@@ -145,7 +145,7 @@ const maxObjectsPerPage = 1000;
 /** Reads the user's AWS identity. Loads the AWS SDK only now, for a cluster that authenticates through AWS. */
 const loadIdentity = async () => (await import("../aws/stage.ts")).createAwsStageClients("").readIdentity();
 
-const readPage = (options: ParsedOptions): number => {
+const readObjectsPerPage = (options: ParsedOptions): number => {
   const page = options.number("page") ?? defaultObjectsPerClusterListPage;
   if (page >= 1 && page <= maxObjectsPerPage) return page;
   throw new Complaint(`--page takes a number from 1 to ${maxObjectsPerPage}, not ${page}`);

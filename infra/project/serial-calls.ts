@@ -107,7 +107,7 @@ export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: Clus
     findNamespace: (name) => ({ metadata: { name } }),
     equivalents,
     convert,
-    fill: (object, step) => fillDefaults(object as KubernetesObject, kubernetes, step).object,
+    addDefaults: (object, step) => fillDefaults(object as KubernetesObject, kubernetes, step).object,
     prepare: (object) => prepareForStorage(object as KubernetesObject, kubernetes),
     call: createRuleCaller(catalogue, cluster),
     cel: celEvaluator,

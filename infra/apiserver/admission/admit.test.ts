@@ -66,7 +66,7 @@ const run = async (
     findNamespace: (name) => (name === "default" ? { metadata: { name } } : undefined),
     equivalents: () => [],
     convert: (object) => object,
-    fill: (object) => object,
+    addDefaults: (object) => object,
     prepare: (object) => object,
     cel: celEvaluator,
     call: async (hook, { request }) => {

@@ -40,7 +40,7 @@ export const runAdmissionChain = async (
   const isGone = attributes.operation === "DELETE" || attributes.object == null;
   const { objectBeforeDefaults } = context;
   const hasDefaults = isGone || objectBeforeDefaults !== undefined;
-  const withDefaults = hasDefaults ? attributes.object : await context.fill(attributes.object, "request");
+  const withDefaults = hasDefaults ? attributes.object : await context.addDefaults(attributes.object, "request");
   const filled = { ...attributes, object: isGone ? null : withDefaults, oldObject: attributes.oldObject ?? null };
   const run: AdmissionRun = {
     attributes: filled,
@@ -68,7 +68,7 @@ export const runAdmissionChain = async (
       allowed: status === undefined,
       ...(status && { status }),
       refusals,
-      object: hasAllDefaults ? last : await context.fill(last, "request"),
+      object: hasAllDefaults ? last : await context.addDefaults(last, "request"),
       ...(result?.object !== undefined && { stored: result.object }),
       validationWarnings: result?.warnings ?? [],
       warnings: limitWarnings(run.warnings),

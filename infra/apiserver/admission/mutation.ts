@@ -84,7 +84,7 @@ export const runMutatingWebhooks = async (
     // Plugins change that version itself.
     const isPatched = run.steps.some((step) => step.round === round && step.after !== undefined && !step.isPlugin);
     if (isPatched && isMap(objects.object)) {
-      objectWithDefaults = await run.context.fill(objects.object, "request");
+      objectWithDefaults = await run.context.addDefaults(objects.object, "request");
       view.replaceObject(objectWithDefaults);
     }
   }
@@ -144,7 +144,7 @@ const decodePatchedObject = async (
   patched: unknown,
 ): Promise<{ object: unknown } | { decodingError: string }> => {
   try {
-    return { object: await context.fill(patched, "patch") };
+    return { object: await context.addDefaults(patched, "patch") };
   } catch (error) {
     return { decodingError: getErrorMessage(error) };
   }

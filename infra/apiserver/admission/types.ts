@@ -45,7 +45,7 @@ export interface ImitatedServerFunctions {
   /** The object as the client sent it; set only if the object of the request already has its defaults. */
   objectBeforeDefaults?: unknown;
   /** Returns an object with the API server's defaults. */
-  fill(object: unknown, step: ReadingStep): unknown;
+  addDefaults(object: unknown, step: ReadingStep): unknown;
   /** Returns an object as the API server changes it between mutating and validating webhooks. */
   prepare(object: unknown): unknown;
   /**

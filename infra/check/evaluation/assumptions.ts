@@ -14,7 +14,7 @@ export type Tell = (sentence: string, scope?: UncertaintyScope) => void;
 
 /** Which outcome of a rule is uncertain because something isn't known, and what is assumed in its place. */
 export interface UncertaintyScope {
-  /** The outcome that is uncertain; the other one is certain. Absent if both are certain under the assumption. */
+  /** A rule's outcome is uncertain only if it is this one. Absent if `assumed` makes each outcome certain. */
   uncertainOutcome?: "admitted" | "refused";
   assumed?: Assumption;
 }
@@ -74,7 +74,8 @@ export const restrictToManifests = (
     const what = `what ${resource} "${name}" contains; that ${mayBeInInput}`;
     const content = plugin === undefined || isStrict ? undefined : assumedContents[resource];
     if (content === undefined) {
-      // A rule reads an object for its content, so the outcome is uncertain: no content is assumed for this object.
+      // Any outcome is uncertain: no content is assumed with `isStrict`, for a resource without assumed content, or for
+      // a rule that isn't a plugin's, because it reads an object for its content.
       tell(isStrict ? whether : what);
       return undefined;
     }

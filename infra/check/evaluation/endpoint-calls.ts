@@ -9,10 +9,10 @@ import type { Assumption, Tell, UncertaintyScope } from "./assumptions.ts";
 import { hideUnknownFields } from "./unknown-fields.ts";
 
 /** What a request doesn't say of its object: how the object uses quotas, and what is assumed for it. */
-export interface QuotaSubject {
+export interface ReviewSubject {
   /** For a Pod of a workload: how many such Pods are created; undefined if that isn't known. */
   podOfWorkload?: { newPods: number | undefined } | undefined;
-  /** The object as the cluster has it already, with its status, so that quotas count it; absent for a new object. */
+  /** The object, with its status, that the cluster already has and its quotas count; absent for a new object. */
   stored?: KubernetesObject | undefined;
   /** What is assumed for the object so far. */
   assumed?: Assumption[] | undefined;
@@ -32,13 +32,13 @@ export interface EndpointTarget {
   /** True for a plugin whose decision never depends on fields that only the API server fills in. */
   needsNoServerFields?: boolean;
   /**
-   * Opens the endpoint for one review, and the capabilities that answer its questions. `tell` gets a sentence if an
-   * answer isn't known.
+   * Opens the endpoint for one review, and the capabilities through which the rule asks the cluster. `tell` gets a
+   * sentence for each answer that isn't known.
    */
   open(
     tell: Tell,
     request: AdmissionRequest,
-    subject: QuotaSubject,
+    subject: ReviewSubject,
   ): { endpoint: Endpoint; capabilities: Capabilities | undefined };
 }
 
@@ -48,12 +48,12 @@ export const checkHost: EndpointHost = { publicKeys: "", writeLogLine: () => {} 
 /** The time limit of one review, in milliseconds. */
 export const reviewTime = 30_000;
 
-/** Calls a rule or a plugin for the object of a request. */
+/** Calls a rule or a plugin for the object of a request. Adds the assumptions of its answer to `subject.assumed`. */
 export const callEndpoint = async (
   { phase, variant, needsExactIntegers, needsNoServerFields, open }: EndpointTarget,
   cluster: string,
   review: ReviewToSend,
-  subject: QuotaSubject,
+  subject: ReviewSubject,
 ): Promise<HookCallResult> => {
   const { object, oldObject, options } = review.request;
   const unknown: { sentence: string; scope: UncertaintyScope | undefined }[] = [];
@@ -64,7 +64,7 @@ export const callEndpoint = async (
   const { assumed = [], isRecorded = false } = subject;
   // A mutating rule may copy parts of its draft of the object, and so read fields that it doesn't need. The rule for
   // MutatingAdmissionPolicies, the only mutating rule that needs exact integers, copies none.
-  const circumstances = { phase, mayCopyDraft: phase === "mutate" && !needsExactIntegers, assumed };
+  const circumstances = { phase, mayCopyObject: phase === "mutate" && !needsExactIntegers, assumed };
   const request =
     needsNoServerFields || isRecorded ? readable.request : hideUnknownFields(readable.request, circumstances, tell);
   const { response, status } = await endpoint.evaluateReview({

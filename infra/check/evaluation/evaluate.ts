@@ -62,7 +62,7 @@ export const evaluateManifestsInOrder = async function* (
     const { checked, subject } = evaluation;
     const isRequestUnknown = checked.verdict === "undecided" && subject.attributes === undefined;
     if (isRequestUnknown) {
-      // A cluster may create or update the object, which is not counted here: its quotas may then count more or less.
+      // The object is not counted here, but a cluster may create or update it, and so have more or less quota in use.
       const { mayBeLess, mayBeMore } = environment.uncertainUse;
       const namespace = checked.namespace ?? environment.requestOptions.namespace;
       for (const sentences of [mayBeLess, mayBeMore]) addUncertainUse(sentences, namespace);
@@ -317,7 +317,7 @@ const readIdentity = ({ source, line }: Manifest, object: unknown) => {
   };
 };
 
-/** Creates the evaluation of a manifest whose verdict is known, or undecided, before a request is evaluated. */
+/** Creates the evaluation of a manifest for which no request is evaluated, as `checked` already has its verdict. */
 const createEvaluationWithoutRequest = (
   manifest: Manifest,
   object: unknown,
@@ -385,11 +385,13 @@ export const evaluateRequest = async (
   );
   if (isCountUncertain || unevaluated.length > 0 || unknownLabels !== undefined)
     addUncertainUse(mayBeMore, attributes.namespace);
-  const prepared = findBeforeWebhooks(trace);
-  // If no webhook or policy changed the object after the plugins, trace.object is `prepared` with its defaults.
+  const changedByPlugins = findBeforeWebhooks(trace);
+  // Reports show what webhooks and policies change: from `before`, as they first get the object, to `after`. If they
+  // change nothing, trace.object is `changedByPlugins` with its defaults.
   const isChanged = trace.steps.some(isShownChange);
-  const completed = prepared && (isChanged ? await context.fill(prepared, "request") : trace.object);
-  const before = completed ?? attributes.object ?? attributes.oldObject;
+  const withDefaults =
+    changedByPlugins && (isChanged ? await context.addDefaults(changedByPlugins, "request") : trace.object);
+  const before = withDefaults ?? attributes.object ?? attributes.oldObject;
   const after = attributes.object === null || attributes.object === undefined ? before : trace.object;
   return {
     subject,
@@ -435,7 +437,8 @@ const createServerContext = (
   findNamespace: (name) => existing.find(namespaces, name),
   equivalents: kinds.equivalents,
   convert: kinds.convert,
-  fill: async (object, step) => {
+  // `step` says if a client sent the object or a webhook patched it. An object that can't be decoded is an error.
+  addDefaults: async (object, step) => {
     const kind = toGroupVersionKind(object as KubernetesObject);
     const read = await readObject({ ...subject.attributes, object, kind }, { handlers, kubernetes }, { step });
     if (read.misfits[0] !== undefined) throw new Error(read.misfits[0]);
@@ -517,8 +520,9 @@ const assumeNamespace = (
   if (!namespace || isItself) return undefined;
   const found = existing.find(namespaces, namespace);
   if (found === undefined) noteMissingNamespace(namespace);
-  const isKnown = found === undefined ? isStateKnown : !assumedNamespaces.has(found);
-  if (isKnown) return found && describeUndecidedChange(found);
+  const needsNoAssumption = found === undefined ? isStateKnown : !assumedNamespaces.has(found);
+  // An existing Namespace has unknown labels if an earlier request to change it is undecided.
+  if (needsNoAssumption) return found && describeUndecidedChange(found);
   if (found === undefined) {
     const metadata = { name: namespace, labels: { "kubernetes.io/metadata.name": namespace } };
     const added = { apiVersion: "v1", kind: "Namespace", metadata, status: { phase: "Active" } };

@@ -10,8 +10,8 @@ import { type ObjectStore, openObjectStore } from "../../manifests/object-store.
 
 /** The objects that exist during a check: the given ones and those admitted since. */
 export interface ExistingObjects extends Omit<ObjectStore, "list" | "findAccess"> {
-  /** Returns the functions by which rules ask for objects; `tell` gets each question that these can't answer. */
-  capabilities(tell: (sentence: string) => void): Capabilities;
+  /** Returns the functions by which rules ask for objects; `reportUnknown` gets what these can't answer. */
+  capabilities(reportUnknown: (sentence: string) => void): Capabilities;
 }
 
 /** The change of an object that is undecided, so that the object may be another one, or not exist. */
@@ -42,12 +42,12 @@ export const createEmptyObjectStore = (
 ): ExistingObjects => {
   const store = openObjectStore(kinds, note);
   const ledger = createMemoryLedger();
-  return { ...store, capabilities: (tell) => toCapabilities(store, cluster, kinds, ledger, tell) };
+  return { ...store, capabilities: (reportUnknown) => toCapabilities(store, cluster, kinds, ledger, reportUnknown) };
 };
 
 /**
- * Answers rules' questions from the objects of a check. Calls `tell` for what these can't answer, and for what is
- * uncertain in an answer. Its argument continues a report's line that begins with "undecided", such as "undecided
+ * Answers rules' questions from the objects of a check. Calls `reportUnknown` for what these can't answer, and for what
+ * is uncertain in an answer. Its argument continues a report's line that begins with "undecided", such as "undecided
  * Priority: whether …".
  */
 const toCapabilities = (
@@ -55,15 +55,15 @@ const toCapabilities = (
   cluster: string,
   kinds: KindIndex,
   ledger: ReturnType<typeof createMemoryLedger>,
-  tell: (sentence: string) => void,
+  reportUnknown: (sentence: string) => void,
 ): Capabilities => {
   const giveUp = (sentence: string): never => {
-    tell(sentence);
+    reportUnknown(sentence);
     throw new Failure(503, sentence);
   };
   const noteUncertain = <T extends KubernetesObject | undefined>({ resource }: { resource: string }, object: T): T => {
     const reason = object && describeUndecidedChange(object);
-    if (reason) tell(`whether ${resource} "${object.metadata?.name}" exists as it is here, because ${reason}`);
+    if (reason) reportUnknown(`whether ${resource} "${object.metadata?.name}" exists as it is here, because ${reason}`);
     return object;
   };
   const refuseHttp = async ({ url }: { url: string }) => giveUp(`it asks ${getHost(url)}, and nothing is asked here`);

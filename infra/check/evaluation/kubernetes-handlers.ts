@@ -22,8 +22,8 @@ export interface RequestHandlers {
   /** Decodes the object of a request and sets its defaults, as an API server does before mutating admission. */
   read(attributes: AdmissionAttributes): Promise<RequestAnswer | undefined>;
   /**
-   * Returns the object of a creation as it is stored, if its creation is possible. An object of a cluster, which has
-   * the time of its creation, is returned as it is.
+   * Returns the object of a creation as an API server would store it. Returns it unchanged if it can't be created, or
+   * if it comes from a cluster and so has the time of its creation.
    */
   complete(creation: AdmissionAttributes): Promise<KubernetesObject>;
   /** Returns the fields of the value at a path of a custom resource, by its definition. */
@@ -32,7 +32,7 @@ export interface RequestHandlers {
   store(attributes: AdmissionAttributes): Promise<RequestAnswer | undefined>;
 }
 
-/** Starts Kubernetes' handlers for a minor; returns undefined if they aren't there. */
+/** Starts the module with Kubernetes' own request handlers, for a minor version; undefined if it isn't installed. */
 export const startKubernetes = async (minor: string | undefined): Promise<Kubernetes | undefined> => {
   const packed = await findModule();
   return packed === undefined ? undefined : createKubernetes({ packed, ...(minor !== undefined && { minor }) });

@@ -4,7 +4,7 @@ import type { KubernetesObject } from "#lib/review.ts";
 
 /**
  * Returns a function that evaluates LimitRanger's rule. API servers apply the LimitRanges of a namespace in a random
- * order, and the defaults of the first count. So each one is tried as the first; `tell` is called if patches differ.
+ * order, and the first one sets the defaults. So each one is tried as the first; `tell` is called if patches differ.
  */
 export const createLimitsEvaluation =
   (tell: (sentence: string) => void): EvaluateRequest =>

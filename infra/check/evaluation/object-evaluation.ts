@@ -13,7 +13,7 @@ import type { CatalogueRule } from "../../catalogue/registry.ts";
 import type { ClusterConfig } from "../../config/config.ts";
 import type { FieldPath, Manifest } from "../../manifests/manifests.ts";
 import type { Assumption } from "./assumptions.ts";
-import type { QuotaSubject } from "./endpoint-calls.ts";
+import type { ReviewSubject } from "./endpoint-calls.ts";
 import type { ExistingObjects } from "./existing-objects.ts";
 import type { RequestHandlers } from "./kubernetes-handlers.ts";
 import type { AdmissionChain } from "./plugins.ts";
@@ -21,7 +21,7 @@ import type { UncertainUse } from "./quotas.ts";
 import type { UnevaluatedAdmissionPolicyMatcher } from "./unevaluated.ts";
 
 /** A request of a check, and the manifest that it came from. */
-export interface EvaluatedRequestAndManifest extends Omit<QuotaSubject, "podOfWorkload"> {
+export interface EvaluatedRequestAndManifest extends Omit<ReviewSubject, "podOfWorkload"> {
   attributes: AdmissionAttributes;
   manifest: Manifest;
   /** The object as a client sends it, before the API server decodes it. */
@@ -30,7 +30,7 @@ export interface EvaluatedRequestAndManifest extends Omit<QuotaSubject, "podOfWo
   podOfWorkload?: {
     workload: NonNullable<ObjectCheckResult["madeBy"]>;
     templatePath: FieldPath;
-  } & NonNullable<QuotaSubject["podOfWorkload"]>;
+  } & NonNullable<ReviewSubject["podOfWorkload"]>;
 }
 
 /** The options that a check of manifests and a check of a cluster have in common. */
@@ -71,7 +71,7 @@ export interface ObjectEvaluation {
   steps: HookTraceStep[];
   before: unknown;
   after: unknown;
-  /** The object that an API server would store, if Kubernetes' handlers were asked. */
+  /** The object as an API server would store it; absent if Kubernetes' own request handlers weren't called for it. */
   stored?: unknown;
 }
 
@@ -85,7 +85,7 @@ export interface ObjectEvaluationEnvironment {
   chain: AdmissionChain;
   /** Kubernetes' own handlers; absent if objects aren't validated. */
   handlers?: RequestHandlers | undefined;
-  call(hook: DefaultedWebhookEntry, review: ReviewToSend, subject: QuotaSubject): Promise<HookCallResult>;
+  call(hook: DefaultedWebhookEntry, review: ReviewToSend, subject: ReviewSubject): Promise<HookCallResult>;
   cel: CelEvaluator;
   /** Opens the cluster's authorizer for the evaluation of one object. */
   openAuthorizations?: (() => AuthorizationAnswers) | undefined;
@@ -111,7 +111,7 @@ export interface ObjectEvaluationEnvironment {
   validate: FieldValidation;
   /** Gets an object whose kind isn't known, and that no rule can be about. */
   noteUndefinedKind?(object: Record<string, unknown>): void;
-  /** Gets what is assumed of the cluster; absent if nothing is, so that what depends on it is undecided. */
+  /** Gets each assumption about the cluster. Absent if none may be made: results that need one are then undecided. */
   noteAssumption?(assumption: Assumption): void;
 }
 

@@ -69,7 +69,8 @@ export const isTurnedOff = (changes: readonly string[], kind: string | undefined
 interface PluginsOptions {
   plugins: readonly string[];
   kubernetes: string | undefined;
-  openCapabilities(plugin: string, tell: Tell): Capabilities;
+  /** Opens what answers the questions of a plugin's rule; `reportUnknown` gets each question without an answer. */
+  openCapabilities(plugin: string, reportUnknown: Tell): Capabilities;
   /** The admission policies of the cluster with their bindings, its quotas and its CustomResourceDefinitions. */
   objects: readonly KubernetesObject[];
   quotaKnowledge: QuotaKnowledge;
@@ -211,7 +212,7 @@ const readPolicies = (
     // The only possible fault is "must have the CustomResourceDefinition … among its policies".
     const missing = checkSettings?.(settingsOfOne)?.replace(" among its policies", "");
     if (missing !== undefined) return { reason: `check ${missing}`, path: [] };
-    // The rule's variant for a policy has the policy itself as `native`.
+    // The rule has one variant for each policy. Its `native` is the policy with a function that checks its expressions.
     const listExpressionFaults = ({ native }: RuleVariant<object>) =>
       (kubernetes !== undefined && native?.findExpressionFault(kubernetes)) || [];
     const [error] = getVariants(rule, settingsOfOne)?.flatMap(listExpressionFaults) ?? [];

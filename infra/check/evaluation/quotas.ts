@@ -6,7 +6,7 @@ import { listContainers } from "#lib/objects/pod.ts";
 import { formatQuantity, type Quantity, zeroQuantity } from "#lib/objects/quantity.ts";
 import { addAmounts, parseAmounts, type QuantityByResource } from "#lib/objects/resources.ts";
 import type { AdmissionRequest, KubernetesObject } from "#lib/review.ts";
-import { type QuotaSubject, roundIntegers } from "./endpoint-calls.ts";
+import { type ReviewSubject, roundIntegers } from "./endpoint-calls.ts";
 
 // Evaluates ResourceQuotas by the rule that reimplements the plugin: it charges a request to the quotas that it lists.
 // To measure what an object uses, the same rule charges the object to quotas without a limit.
@@ -42,7 +42,7 @@ const quotaResource: ResourceType = { group: "", resource: "resourcequotas" };
 
 /** What the evaluation of one request knows: the quotas of the cluster, how much they have in use, and the object. */
 interface QuotaCircumstances extends QuotaKnowledge {
-  subject: QuotaSubject;
+  subject: ReviewSubject;
   quotas: readonly KubernetesObject[];
   /** Receives a sentence about what isn't known of the outcome. */
   tell(sentence: string): void;
@@ -222,11 +222,11 @@ const countFitting = (quotas: readonly Quota[], getUse: (quota: Quota) => Quanti
   return [most, ...fitting].reduce((least, number) => (number < least ? number : least));
 };
 
-/** Returns a quota that has the use of some more objects, or less if the number is negative. */
-const changeUse = (quota: Quota, use: QuantityByResource, objects: bigint): Quota => {
+/** Returns a quota whose used amounts count `addedObjects` more objects, or fewer if the number is negative. */
+const changeUse = (quota: Quota, usePerObject: QuantityByResource, addedObjects: bigint): Quota => {
   const used = parseAmounts(quota.status?.used);
-  const multiply = ({ nanos, notation }: Quantity): Quantity => ({ nanos: nanos * objects, notation });
-  const sums = addAmounts(used, new Map([...use].map(([name, amount]) => [name, multiply(amount)])));
+  const multiply = ({ nanos, notation }: Quantity): Quantity => ({ nanos: nanos * addedObjects, notation });
+  const sums = addAmounts(used, new Map([...usePerObject].map(([name, amount]) => [name, multiply(amount)])));
   const known = [...sums].filter(([name]) => used.has(name));
   const atLeastZero = known.map(([name, sum]): [string, Quantity] => [name, sum.nanos < 0n ? zeroQuantity : sum]);
   return { ...quota, status: { ...quota.status, used: formatAmounts(new Map(atLeastZero)) } };

@@ -50,7 +50,7 @@ export const restrictClusterToRules = (
 interface RuleSources {
   /** Returns capabilities with a time limit. They call `tell` with what isn't known of the cluster. */
   createCapabilities(tell: Tell, milliseconds: number, request?: AdmissionRequest): Capabilities;
-  /** Returns the checked objects of a kind. Webhook entries of some rules depend on these, as on existing objects. */
+  /** Returns the checked objects of a kind. They count as existing if a rule's webhook entries depend on objects. */
   listCheckedObjects?: ((kind: ResourceType) => KubernetesObject[]) | undefined;
 }
 
@@ -181,19 +181,19 @@ const roundAnswers = (capabilities: Capabilities): Capabilities => ({
   list: async (...question) => (await capabilities.list(...question)).map(roundIntegers),
 });
 
-const describeUncalledRules = (all: readonly CatalogueRule[], { rules, groups }: ClusterConfig): string[] => {
+const describeUncalledRules = (uncalled: readonly CatalogueRule[], { rules, groups }: ClusterConfig): string[] => {
   const isOff = ({ name }: CatalogueRule) => {
     const members = groups.find((group) => group.name === name)?.members ?? [{ name }];
     return members.every((member) => rules.get(member.name)?.mode === "off");
   };
-  const describe = (uncalled: readonly CatalogueRule[], why: string) => {
-    const is = uncalled.length === 1 ? "is" : "are";
-    return uncalled.length === 0 ? [] : [`${uncalled.map(({ name }) => name).join(", ")} ${is} never called, ${why}`];
+  const describe = (listed: readonly CatalogueRule[], why: string) => {
+    const is = listed.length === 1 ? "is" : "are";
+    return listed.length === 0 ? [] : [`${listed.map(({ name }) => name).join(", ")} ${is} never called, ${why}`];
   };
   return [
-    ...describe(all.filter(isOff), "because postern.yaml has mode: off"),
+    ...describe(uncalled.filter(isOff), "because postern.yaml has mode: off"),
     ...describe(
-      all.filter((one) => !isOff(one)),
+      uncalled.filter((rule) => !isOff(rule)),
       "as far as is known; that depends on the objects in the cluster, which --state can give",
     ),
   ];

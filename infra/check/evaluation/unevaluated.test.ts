@@ -63,7 +63,7 @@ const findNames = (objects: KubernetesObject[], sample: RequestSample = {}): str
     equivalents: kinds.equivalents,
     convert: kinds.convert,
     cel: celEvaluator,
-    fill: (object: unknown) => object,
+    addDefaults: (object: unknown) => object,
     prepare: (object: unknown) => object,
     call: async () => ({ unsupported: "it is not called" }),
   };

@@ -25,8 +25,8 @@ interface Policy {
   selection: Selection;
   bindings: Selection[];
   /**
-   * The policy and its bindings. A policy that isn't among the manifests is an object with only a kind here, which no
-   * plugin evaluates.
+   * The policy and its bindings. If the policy isn't among the manifests, a placeholder with only its kind stands for
+   * it, so that not all of these count as evaluated by a plugin.
    */
   objects: KubernetesObject[];
 }
@@ -60,8 +60,8 @@ export const listUnboundPolicies = (
 };
 
 /**
- * Returns a matcher of the policies among some objects, without those that `isEvaluated` reports. If other objects may
- * exist (not `hasAllObjects`), a binding without its policy counts as a policy for all that it binds. The objects of
+ * Returns a matcher of the policies among some objects, without those that `isEvaluated` reports. Without
+ * `hasAllObjects`, the missing policy of a binding may match all requests that the binding selects. Objects of
  * `unreadableKinds`, kinds of policies or ResourceQuota, can't be read from the cluster, so they may match any request.
  */
 export const createUnevaluatedPolicyMatcher = (
@@ -141,7 +141,7 @@ const readPolicies = (objects: readonly KubernetesObject[], kind: string, isComp
     ...bound,
     ...alone.map(([name, policyBindings]) => {
       const sentence = `${name} may match it: a binding names the policy, which is not among the manifests`;
-      return build(sentence, readSelection(everything), { kind }, policyBindings);
+      return build(sentence, readSelection(everything), /* placeholder of the policy */ { kind }, policyBindings);
     }),
   ];
 };

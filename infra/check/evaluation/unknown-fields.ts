@@ -20,13 +20,13 @@ const filledFromObjects: Record<string, FieldPath[]> = {
 };
 
 /**
- * Returns a request whose unknown fields call `tell` when a rule reads them. With `mayCopyDraft`, the rule may read
- * fields only to copy them. So fields that every object has, such as managedFields, don't call `tell` then. A Pod's
- * fields that plugins fill in from the objects in `assumed`, such as its priority from a PriorityClass, still do.
+ * Returns a request whose unknown fields call `tell` when a rule reads them. With `mayCopyObject`, a rule may read all
+ * fields only to copy the object that it changes. Then managedFields and the like don't call `tell`, but only a Pod's
+ * fields that plugins fill in from the objects in `assumed`, such as its priority from a PriorityClass.
  */
 export const hideUnknownFields = (
   request: AdmissionRequest,
-  { phase, mayCopyDraft, assumed }: { phase: Phase; mayCopyDraft: boolean; assumed: readonly Assumption[] },
+  { phase, mayCopyObject, assumed }: { phase: Phase; mayCopyObject: boolean; assumed: readonly Assumption[] },
   tell: (sentence: string) => void,
 ): AdmissionRequest => {
   const { object, oldObject, options, operation, resource } = request;
@@ -47,7 +47,7 @@ export const hideUnknownFields = (
       value,
     );
   const withoutFilledIn = hide(object, filledIn) as AdmissionRequest["object"];
-  if (mayCopyDraft) return { ...request, object: withoutFilledIn };
+  if (mayCopyObject) return { ...request, object: withoutFilledIn };
   const missingFields = listMissingFields(object, !isCreation || phase === "validate");
   if (lacksGeneration) missingFields.push(["metadata", "generation"]);
   return {

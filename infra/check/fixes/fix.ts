@@ -90,6 +90,7 @@ const fixDocument = (text: string, fixes: readonly ManifestFix[]): string | unde
   let fixed: string | undefined = text;
   for (const { manifest, patch, after } of fixes)
     for (const change of patch) {
+      // `after` is the object after the whole patch: from it, a list that the manifest lacks is written with all items.
       const edit = toYamlEdit(manifest.path.reduce<unknown>(getOwn, wanted), change, after);
       if (edit === undefined) continue;
       const path = [...manifest.path, ...edit.steps].map((step) => `/${escapeJsonPointerStep(String(step))}`).join("");

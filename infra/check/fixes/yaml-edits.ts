@@ -178,8 +178,8 @@ const findDash = (text: string, item: unknown): number | undefined => {
 };
 
 /**
- * Returns the text with an edit of a list; undefined if more of the text would have to be written anew. In flow style,
- * only appending is possible; in block style, all but removing the only item or replacing a map, list or block text.
+ * Returns the text with an edit of a list; undefined if more of the text would have to be written anew: in flow style,
+ * for all edits but appending; in block style, for removing the only item and for replacing a map, list or block text.
  */
 const editList = (
   target: EditableDocument,

@@ -14,8 +14,7 @@ export interface ClusterReadOptions {
   credentials: ClusterCredentialOptions;
   /** The namespaces whose objects are read; all namespaces if the list is empty. */
   namespaces: readonly string[];
-  /** Objects per page. */
-  page: number;
+  objectsPerPage: number;
 }
 
 /** A function that lists the objects of a resource page by page; in all namespaces if `namespaces` is empty. */
@@ -23,7 +22,7 @@ type ListPages = (resource: DiscoveredResource, namespaces: readonly string[]) =
 
 /** Connects to a cluster and reads which kinds it serves. Throws if that fails, or a chosen namespace isn't there. */
 export const openCluster = async (
-  { cluster: [name, config], credentials, namespaces, page: size }: ClusterReadOptions,
+  { cluster: [name, config], credentials, namespaces, objectsPerPage }: ClusterReadOptions,
   signal: AbortSignal,
 ) => {
   const connection = await resolveClusterConnection(name, config.connect, {
@@ -37,8 +36,9 @@ export const openCluster = async (
   const list: ListPages = async function* (resource, within) {
     const apiVersion = joinApiVersion(resource.kind);
     const { kind } = resource.kind;
+    // The items of a list lack their apiVersion and kind. An element without items says why the list can't be read.
     for (const { path, selection } of listPaths(resource, within))
-      for await (const page of readListPages(read, { path, selection, objectsPerPage: size }, describeAnswer))
+      for await (const page of readListPages(read, { path, selection, objectsPerPage }, describeAnswer))
         yield "items" in page ? { ...page, items: page.items.map((item) => ({ ...item, apiVersion, kind })) } : page;
   };
   return { connection, read, describeAnswer, found, list };
@@ -48,7 +48,8 @@ const checkNamespace = async (name: string, read: ApiGet, describeAnswer: Failur
   const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
   // A 403 is no fault: a user without the right to read the Namespace may have the right to read the objects in it.
   if ("status" in answer && [200, 403].includes(answer.status)) return;
-  throw new Complaint(`--namespace ${name}: ${describeAnswer(answer)}`, "status" in answer ? 2 : 3);
+  const exitCode = "status" in answer ? /* wrong usage */ 2 : /* no answer */ 3;
+  throw new Complaint(`--namespace ${name}: ${describeAnswer(answer)}`, exitCode);
 };
 
 /** Returns the requests that list a resource; namespaces themselves are selected by name. */

@@ -10,7 +10,7 @@ const troubles = [
   "none",
   "expired with a token",
   "expired without a token",
-  "too large",
+  "large page",
   "created",
   "deleted",
 ] as const;
@@ -41,7 +41,7 @@ const servePages = (names: Iterable<string>, troubles: readonly Trouble[]) => {
     // A continue token is the key of the last object in the page before.
     const token = url.searchParams.get("continue") ?? "";
     const limit = Number(url.searchParams.get("limit"));
-    if (trouble === "too large" && limit > 1) return new UnansweredError("its answer has more than 10 bytes", "large");
+    if (trouble === "large page" && limit > 1) return new UnansweredError("its answer has more than 10 bytes", "large");
     if (trouble.startsWith("expired") && token !== "")
       return answer(410, { metadata: trouble === "expired with a token" ? { continue: token + newTokenMark } : {} });
     if (trouble === "created") remaining.add(`m${requests.length}`);
@@ -90,7 +90,7 @@ describe("the pages of a list", () => {
       ),
     ));
   it("a page is requested with fewer objects if the answer is too large, down to one object", async () => {
-    const { read, requests } = servePages(["a1", "a2", "a3"], ["too large", "too large", "too large"]);
+    const { read, requests } = servePages(["a1", "a2", "a3"], ["large page", "large page", "large page"]);
     assert.deepEqual((await readAll(read, 100)).listed, ["a1", "a2", "a3"]);
     assert.deepEqual(
       requests.slice(0, 4).map(({ searchParams }) => searchParams.get("limit")),

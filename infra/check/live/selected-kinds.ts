@@ -10,7 +10,7 @@ import type { DiscoveredResource, DiscoveryResult } from "./discovery.ts";
 import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
-/** Returns the index of a cluster's kinds, which knows the custom resources with the same fields in all versions. */
+/** Returns an index of a cluster's kinds. If `hooks` need it, marks kinds with the same fields in all versions. */
 export const readClusterKindIndex = async (
   found: DiscoveryResult,
   hooks: readonly DefaultedWebhookEntry[],

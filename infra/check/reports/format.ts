@@ -173,7 +173,7 @@ interface FindingGroup {
   findings: string;
 }
 
-/** How many objects of a group, which has equal findings, are named at most. */
+/** Objects with equal findings form a group. At most this many of them are named. */
 const mostNamed = 3;
 /** The most groups that are kept in memory. A cluster may have any number of objects. */
 const mostGroups = 5000;

@@ -36,8 +36,8 @@ export const hideSecretsInEvaluation = (
     (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
   );
   const hide = (value: unknown) => hideSecretValues(addSecretKind(value));
-  // Reports show only the changed lines of an object. So they can show a value of a Secret that was read only if a rule
-  // or policy changed the object, and so may have written the value into it.
+  // Reports show only the changed lines of an object. Without a change, there are no lines into which a rule or policy
+  // may have written the value of a Secret that was read.
   const secretsInChanges = checked.changes.length === 0 ? [] : readSecrets;
   const hideRead = <T>(value: T): T =>
     secretsInChanges.length === 0 ? value : (hideInValue(value, secretsInChanges) as T);

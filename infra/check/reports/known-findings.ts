@@ -50,7 +50,7 @@ const parseJson = (text: string): unknown => {
   try {
     return JSON.parse(text);
   } catch {
-    // The message of the parser would quote the text.
+    // The parser's message would quote the text, which may have secrets. The caller notes that it is no SARIF report.
     return undefined;
   }
 };

@@ -15,7 +15,7 @@ interface Result {
 const verdicts = ["pass", "fail", "warn", "error", "skip"] as const;
 type Verdict = (typeof verdicts)[number];
 
-/** The limit for one PolicyReport, in bytes: kubectl apply copies an object into an annotation of at most 256 KiB. */
+/** The most bytes of results in a report, well below the 256 KiB of the annotation to which kubectl apply copies it. */
 const maxReportBytes = 150_000;
 /** The limit for one text in a PolicyReport, in characters; other report formats give the whole text. */
 const maxTextCharacters = 4096;
@@ -23,7 +23,7 @@ const maxTextCharacters = 4096;
 const maxBytesInMemory = 8 * 1024 * 1024;
 
 /** The results of one namespace that aren't yet in a written PolicyReport. */
-interface Part {
+interface UnwrittenReport {
   /** Undefined for cluster-scoped objects. */
   namespace: string | undefined;
   results: Result[];
@@ -72,21 +72,21 @@ export const createPolicyReport = (
   now = new Date(),
 ): CheckResultReportWriter => {
   const timestamp = { seconds: Math.floor(now.getTime() / 1000), nanos: 0 };
-  const parts = new Map<string | undefined, Part>();
+  const parts = new Map<string | undefined, UnwrittenReport>();
   const items = createJsonListFormatter(2);
   let head = `{\n  "apiVersion": "v1",\n  "kind": "List",\n  "items": `;
   /** The size of all results in memory. */
   let bytesInMemory = 0;
-  const closePart = (part: Part): string => {
+  const closePart = (part: UnwrittenReport): string => {
     const text = `${head}${items.add(buildReport(part, apiVersion))}`;
     head = "";
     bytesInMemory -= part.bytes;
-    parts.set(part.namespace, { ...createPart(part.namespace), writtenReports: part.writtenReports + 1 });
+    parts.set(part.namespace, { ...startReport(part.namespace), writtenReports: part.writtenReports + 1 });
     return text;
   };
   const put = (checkResult: ObjectCheckResult): string => {
     let text = "";
-    let part = parts.get(checkResult.namespace) ?? createPart(checkResult.namespace);
+    let part = parts.get(checkResult.namespace) ?? startReport(checkResult.namespace);
     // A namespace without findings gets a PolicyReport, too: it replaces the report of an earlier check.
     parts.set(checkResult.namespace, part);
     for (const result of listResults(checkResult, timestamp)) {
@@ -114,7 +114,8 @@ export const createPolicyReport = (
   };
 };
 
-const createPart = (namespace: string | undefined): Part => {
+/** Starts a report of a namespace. Before `bytes` gets too large, the report is written, and another one starts. */
+const startReport = (namespace: string | undefined): UnwrittenReport => {
   return {
     namespace,
     results: [],
@@ -124,9 +125,9 @@ const createPart = (namespace: string | undefined): Part => {
   };
 };
 
-const isEmpty = ({ counts }: Part): boolean => verdicts.every((verdict) => counts[verdict] === 0);
+const isEmpty = ({ counts }: UnwrittenReport): boolean => verdicts.every((verdict) => counts[verdict] === 0);
 
-const findLargest = (parts: Iterable<Part>): Part =>
+const findLargest = (parts: Iterable<UnwrittenReport>): UnwrittenReport =>
   [...parts].reduce((left, right) => (right.bytes > left.bytes ? right : left));
 
 /** Returns the results of a checked object for a PolicyReport. */
@@ -154,7 +155,7 @@ const shortenText = (text: string): string => truncateText(text.toWellFormed(), 
 
 /** Returns a PolicyReport of a namespace, or a ClusterPolicyReport without a namespace. */
 const buildReport = (
-  { namespace, results, counts, writtenReports }: Part,
+  { namespace, results, counts, writtenReports }: UnwrittenReport,
   apiVersion: PolicyReportVersion,
 ): object => ({
   apiVersion,

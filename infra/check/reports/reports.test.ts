@@ -136,7 +136,7 @@ describe("what can't be read", () => {
   it("unreadable inputs with the same fault are listed only in part, unless all are wanted", () => {
     const unreadableInputs = ["a", "b", "c", "d", "e"].map((file) => {
       const sentence = file === "b" ? "is no text in UTF-8" : "is a Helm template";
-      return { fault: { file, line: 1, sentence }, text: `${file}:1 ${sentence}`, checked: denied };
+      return { fault: { file, line: 1, sentence }, text: `${file}:1 ${sentence}`, checked: undecidedResult };
     });
     const texts = unreadableInputs.map(({ text }) => text);
     assert.deepEqual(formatUnread(unreadableInputs, true).sort(), texts);
@@ -229,7 +229,7 @@ describe("the JUnit report", () => {
     ));
   it("the JUnit report writes several suites for a file with too many tests, each with its own counts", () => {
     const text = writeReport(
-      createJunitReport(now, 1000),
+      createJunitReport(now, /* maxCharacters */ 1000),
       Array.from({ length: 50 }, () => denied),
     );
     const counts = [...text.matchAll(/<testsuite name="k8s\/web.yaml" id="(\d+)" .*? tests="(\d+)" failures="(\d+)"/g)];

@@ -51,7 +51,7 @@ export const predict = async (
     },
     convert,
     // The defaults, which the API server sets before and between webhooks.
-    fill: (object, step) => (isMap(object) ? fillDefaults(object, minor, step).object : object),
+    addDefaults: (object, step) => (isMap(object) ? fillDefaults(object, minor, step).object : object),
     // The changes that the API server makes between mutating and validating webhooks.
     prepare: (object) => (isMap(object) ? prepareForStorage(object, minor) : object),
     call: async (hook, review) => callScript(set, hook, review),
