@@ -47,7 +47,7 @@ export const openStageAs = async (folder: string, caller: string) => {
     "infra/aws/stage.ts",
   );
   const stage = openStage("test");
-  await stage.readIdentity();
+  await stage.readAwsKeys();
   return stage;
 };
 

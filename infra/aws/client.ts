@@ -17,7 +17,7 @@ interface CallContext {
 /** For how many seconds a connection may be silent before the headers of an answer, and how long its body may take. */
 const answerSeconds = 30;
 
-/** What clients differ in. Each attempt of a call has the same limits. */
+/** The settings that differ between clients. Limits of time and size, for each attempt of a call, are equal for all. */
 interface AwsClientSettings {
   maxAttempts: number;
   retryMode?: "adaptive";

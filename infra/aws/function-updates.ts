@@ -126,7 +126,8 @@ const isCodeMismatch = (error: unknown): boolean =>
 /** Downloads the zip of a function from the address that Lambda's GetFunction returns. */
 export const downloadFunctionCode = async (location: string): Promise<Uint8Array> => {
   const fail = (error: unknown) => {
-    throw new Complaint(`the function's code can't be downloaded from Lambda: ${toSentence(error)}`, 3);
+    const exitCode = 3; // all commands exit with 3 if they can't read what they need to know
+    throw new Complaint(`the function's code can't be downloaded from Lambda: ${toSentence(error)}`, exitCode);
   };
   const response = await fetch(location, { signal: AbortSignal.timeout(60_000) }).catch(fail);
   if (!response.ok) return fail(response.status);

@@ -42,7 +42,7 @@ export interface AwsStage {
   openStageBucket(): Promise<StageBucket | undefined>;
   /** Checks the stage's lock before each call of AWS that changes something. */
   guard: StageLockGuard;
-  readIdentity(): Promise<AwsKeys>;
+  readAwsKeys(): Promise<AwsKeys>;
   readRegion(): Promise<string>;
   /** Returns the partition, account and region of this stage. It calls AWS only once. */
   readStageIdentity(): Promise<StageIdentity>;
@@ -56,7 +56,7 @@ export const createAwsStageClients = (name: string): AwsStage => {
   const s3 = guardAwsClient(openS3(), guard);
   const ssm = guardAwsClient(openAwsClient(SSM, { maxAttempts: 5 }), guard);
   const stack = openStack(name, guardAwsClient(openAwsClient(CloudFormation, { maxAttempts: 5 }), guard), guard);
-  const readIdentity = async (): Promise<AwsKeys> => {
+  const readAwsKeys = async (): Promise<AwsKeys> => {
     const { accessKeyId, secretAccessKey, sessionToken } = await lambda.config.credentials().catch(async (error) => {
       throw await toCredentialsComplaint(error);
     });
@@ -66,24 +66,24 @@ export const createAwsStageClients = (name: string): AwsStage => {
   let identity: Promise<StageIdentity> | undefined;
   const askStageIdentity = async (): Promise<StageIdentity> => {
     const region = await readRegion();
-    return { ...(await readCallerAccount(await readIdentity(), region)), region, stage: name };
+    return { ...(await readCallerAccount(await readAwsKeys(), region)), region, stage: name };
   };
   return {
     name,
     functions: openStageFunctions(name, stack, lambda),
     parameters: openParameters(name, ssm),
     stack,
-    ledger: openLedgerTable(name, createDynamoDbClient(readIdentity, readRegion, guard)),
+    ledger: openLedgerTable(name, createDynamoDbClient(readAwsKeys, readRegion, guard)),
     metrics: createStageMetricsReader(),
     logs: createStageLogReader(),
     logGroups: openLogGroups(guardAwsClient(openAwsClient(CloudWatchLogs, { maxAttempts: 5 }), guard)),
-    alarms: createStageAlarmsReader(stack, readIdentity),
+    alarms: createStageAlarmsReader(stack, readAwsKeys),
     openStageBucket: async () => {
       const bucket = await stack.findBucket();
       return bucket === undefined ? undefined : openBucket(bucket, s3);
     },
     guard,
-    readIdentity,
+    readAwsKeys,
     readRegion,
     readStageIdentity: () => {
       identity ??= askStageIdentity();
@@ -93,8 +93,8 @@ export const createAwsStageClients = (name: string): AwsStage => {
 };
 
 /**
- * Runs `act` with the stage of the option --stage. If postern.yaml has account and region of the stage, it first throws
- * if the command runs in others. `worksWithoutAws`: the command must work even if AWS doesn't answer.
+ * Runs `act` with the stage of the option --stage. Throws first if postern.yaml has the stage's account and region, and
+ * the command runs in another account or region. `worksWithoutAws`: the command must work even if AWS doesn't answer.
  */
 export const runInStage = async <T>(
   options: ParsedOptions,
@@ -115,8 +115,8 @@ const openPinnedStage = async (name: string, worksWithoutAws: boolean): Promise<
   const stage = createAwsStageClients(name);
   const pin = await readStagePin(name);
   if (worksWithoutAws) return openStageInEmergency(stage, pin);
-  // `readIdentity` gets only the access keys. Missing ones are so reported once, and not by several calls of AWS.
-  await stage.readIdentity();
+  // Throws if there are no access keys, so that this is reported once, and not by several of the calls of AWS below.
+  await stage.readAwsKeys();
   const region = await stage.readRegion();
   if (pin === undefined) return stage;
   requirePinned(name, pin, "region", region);

@@ -143,7 +143,7 @@ export const defaultObjectsPerClusterListPage = 250;
 const maxObjectsPerPage = 1000;
 
 /** Reads the user's AWS identity. Loads the AWS SDK only now, for a cluster that authenticates through AWS. */
-const loadIdentity = async () => (await import("../aws/stage.ts")).createAwsStageClients("").readIdentity();
+const loadIdentity = async () => (await import("../aws/stage.ts")).createAwsStageClients("").readAwsKeys();
 
 const readObjectsPerPage = (options: ParsedOptions): number => {
   const page = options.number("page") ?? defaultObjectsPerClusterListPage;

@@ -194,7 +194,7 @@ const showRegisteredClusters = async (options: ParsedOptions): Promise<number> =
   const { file, catalogue, config, clusters: names } = await readDeploymentConfig(options);
   const name = readInstanceName(options);
   const deployer = { ...readClusterCredentials(options, names), neededRight: "read webhook configurations and roles" };
-  const targets = { stage: { readIdentity: readAwsIdentity }, file, deployer, config };
+  const targets = { stage: { readAwsKeys: readAwsIdentity }, file, deployer, config };
   const unknown: string[] = [];
   const found = await runInParallel(3, names, async (cluster) => {
     try {

@@ -113,8 +113,8 @@ const createPackageFiles = {
   "template/github.yml": "infra/pipelines/github.yml",
 };
 
-/** Writes the files of the package postern into an empty folder. */
-const writePackage = async (folder: string, module?: string): Promise<void> => {
+/** Writes the package postern into an empty folder. It depends on the given version of postern-kubernetes, if any. */
+const writePackage = async (folder: string, posternKubernetesVersion?: string): Promise<void> => {
   await Promise.all([compile(folder), copyData(folder), bundlePackages(folder)]);
   const pages = await Array.fromAsync(glob("**/*.md", { cwd: folder }));
   await adaptPages(
@@ -122,7 +122,7 @@ const writePackage = async (folder: string, module?: string): Promise<void> => {
     pages.map((page) => page.split(sep).join("/")).filter((page) => !page.startsWith(`${templates}/`)),
   );
   // This overwrites a copy of the checkout's package.json: the compiler writes it, because infra imports the file.
-  await writeManifest(folder, buildPackageManifest(await readCheckoutManifest(), module));
+  await writeManifest(folder, buildPackageManifest(await readCheckoutManifest(), posternKubernetesVersion));
 };
 
 /**

@@ -28,8 +28,8 @@ export interface SbomSource {
 
 /**
  * Returns a software bill of materials (CycloneDX 1.6). It lists the bundled packages, the packages that npm installs
- * with the package, and the Go modules that are compiled into the module of Kubernetes' handlers. The versions of npm
- * packages are those of package-lock.json. Equal sources give an equal document.
+ * with the package, and the Go modules that are compiled into the WebAssembly file of Kubernetes' code (`module`). The
+ * versions of npm packages are those of package-lock.json. Equal sources give an equal document.
  */
 export const buildSbom = ({ manifest, locked, bundled, module, date }: SbomSource): object => {
   const installed = collectInstalled(manifest, locked, listInstalledNames);

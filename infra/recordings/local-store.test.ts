@@ -11,17 +11,18 @@ import { openLocalRecordingWriter } from "./local-store.ts";
 
 const createTarget = async () => join(await createTestFolder(), "to");
 
-const buildReview = (line: string | Error, rule = "limit-it", cluster = "prod"): RecordedReview => ({
+/** Builds a review that is recorded as a line of text, or fails to be recorded with an error. */
+const buildReview = (lineOrError: string | Error, rule = "limit-it", cluster = "prod"): RecordedReview => ({
   origin: { rule, cluster, version: "1", at: "2026-01-01T00:00:00.000Z" },
   request: {} as RecordedReview["request"],
   mode: "enforce",
   line: async () => {
-    if (line instanceof Error) throw line;
-    return line;
+    if (lineOrError instanceof Error) throw lineOrError;
+    return lineOrError;
   },
 });
 
-/** Returns the written files and the reported sentences. */
+/** Records reviews. Returns the last sentence, such as "4 reviews recorded in FOLDER", and those reported before it. */
 const record = async (folder: string, all: RecordedReview[], most = 100) => {
   const sentences: string[] = [];
   const recordings = await openLocalRecordingWriter(folder, most, (sentence) => void sentences.push(sentence));

@@ -84,5 +84,4 @@ export const loadStageOrLocalUrlSigner = async (options: ParsedOptions, file: st
 };
 
 /** Reads the AWS credentials. This loads the AWS SDK, so it is called only for clusters that authenticate with AWS. */
-export const readAwsIdentity = async () =>
-  (await import("../../aws/stage.ts")).createAwsStageClients("").readIdentity();
+export const readAwsIdentity = async () => (await import("../../aws/stage.ts")).createAwsStageClients("").readAwsKeys();

@@ -43,7 +43,7 @@ interface AccessEntryChanges {
 }
 
 type Targets = Pick<DeploymentTargets, "config" | "write"> & {
-  stage: Pick<AwsStage, "readIdentity" | "readStageIdentity" | "guard">;
+  stage: Pick<AwsStage, "readAwsKeys" | "readStageIdentity" | "guard">;
 };
 
 /**
@@ -87,16 +87,17 @@ export const createAccessEntries = async (
   return created.length;
 };
 
-/** Deletes the access entries of the stage that no object in `manifests` needs. Returns how many it deleted. */
+/** Deletes the stage's access entries in a cluster that no object in `manifests` needs. Returns how many it deleted. */
 export const deleteAccessEntries = async (
   targets: Targets,
-  name: string,
+  cluster: string,
   manifests: DeployedObject[] = [],
   outputs: Record<string, string> = {},
 ): Promise<number> => {
-  const entries = await openAccessEntries(targets, name);
+  const entries = await openAccessEntries(targets, cluster);
   if (entries === undefined) return 0;
   const { obsolete } = await entries.compare(listWantedEntries(manifests, outputs));
+  // With --write, the cluster calls its old functions until the user applies the files: their access entries stay.
   const deletable = selectDeletable(obsolete, targets, outputs);
   await runInParallel(atOnce, deletable, async ({ principal }) => entries.remove(principal));
   return deletable.length;
@@ -145,7 +146,7 @@ const openAccessEntries = async ({ stage, config }: Targets, name: string) => {
   const identity = await stage.readStageIdentity();
   const owner = formatStageIdentity(identity);
   const rolePrefix = buildRolePrefix(identity);
-  const call = openEks(connect, stage.readIdentity, stage.guard);
+  const call = openEks(connect, stage.readAwsKeys, stage.guard);
   const fail = ({ status, sentence }: EksAnswer, verb: string): never => {
     const remedy = status === 403 ? `\n${describeRemedy(identity, connect, sentence)}` : "";
     throw new Complaint(`cluster ${name}: EKS doesn't ${verb} of ${eks} (${status}): ${sentence}${remedy}`, 1);
@@ -244,15 +245,16 @@ const describeRemedy = (
 ): string => {
   const { partition, account, stage } = identity;
   const owner = formatStageIdentity(identity);
-  const roles = buildRolePrefix(identity);
+  const roleArnPrefix = buildRolePrefix(identity); // for instance "arn:aws:iam::111122223333:role/postern-prod-"
+  const [, roleNamePrefix] = roleArnPrefix.split("/");
   // In the role's ARN arn:aws:iam::111122223333:role/deployer, the fifth part is the account.
   const clusterAccount = role?.split(":")[4] ?? account;
   const arn = `arn:${partition}:eks:${region}:${clusterAccount}`;
-  const entriesArn = `${arn}:access-entry/${eks}/role/${account}/${roles.split("/")[1]}*/*`;
+  const entriesArn = `${arn}:access-entry/${eks}/role/${account}/${roleNamePrefix}*/*`;
   const isOfStage = { StringEquals: { [`aws:ResourceTag/${ownerTag}`]: owner } };
   const isFunctionEntry = {
     StringEquals: { "eks:accessEntryType": "STANDARD", [`aws:RequestTag/${ownerTag}`]: owner },
-    ArnLike: { "eks:principalArn": `${roles}*` },
+    ArnLike: { "eks:principalArn": `${roleArnPrefix}*` },
     "ForAllValues:StringLike": { "eks:kubernetesGroups": buildKubernetesGroupName(webhookConfigurationName, "*") },
     Null: { "eks:username": "true" },
   };

@@ -100,8 +100,8 @@ const storageFacts: Fact[] = [
     id: "table-protected",
     when: "deployed",
     check: async (suite) => {
-      const { ledger, readIdentity } = suite.http.aws;
-      const call = createDynamoDbClient(readIdentity, async () => suite.region, { check: async () => {} });
+      const { ledger, readAwsKeys } = suite.http.aws;
+      const call = createDynamoDbClient(readAwsKeys, async () => suite.region, { check: async () => {} });
       try {
         await ledger.complete();
         const refused = await observeRefusal(
@@ -231,7 +231,7 @@ const identityFacts: Fact[] = [
     when: "deployed",
     check: async ({ http, region }) => {
       const eks = "suite";
-      const token = createEksToken({ eks, region }, await http.aws.readIdentity(), new Date());
+      const token = createEksToken({ eks, region }, await http.aws.readAwsKeys(), new Date());
       const signed = new URL(Buffer.from(token.replace("k8s-aws-v1.", ""), "base64url").toString());
       const { AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL = signed.origin } = process.env;
       const url = new URL(signed.search, AWS_ENDPOINT_URL_STS ?? AWS_ENDPOINT_URL);
@@ -286,7 +286,7 @@ const tryAccessEntries = async ({ clients: { cloudformation: client }, http, nam
     await waitUntilStackCreateComplete(waiting, { StackName });
     const { Stacks = [] } = await client.describeStacks({ StackName });
     const creatorArn = String(Stacks[0]?.Outputs?.[0]?.OutputValue);
-    const call = openEks({ eks: `postern-${name}-none`, region, role: creatorArn }, http.aws.readIdentity);
+    const call = openEks({ eks: `postern-${name}-none`, region, role: creatorArn }, http.aws.readAwsKeys);
     const createEntry = async (entry: object) => {
       const body = { type: "STANDARD", principalArn, ...entry };
       return (await call({ method: "POST", path: ["access-entries"], body })).status;
