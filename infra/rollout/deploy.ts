@@ -32,7 +32,7 @@ import { publishVersions } from "./versions/new-versions.ts";
 import { findOrphanedEntries, type OrphanedWebhookEntry, removeOrphanedEntries } from "./versions/orphans.ts";
 import { packageStage } from "./versions/package.ts";
 import { listReleasedClusters, type Release } from "./versions/releases.ts";
-import { releaseOldWarmEnvironments, startWarmEnvironments } from "./versions/warm.ts";
+import { startWarmEnvironments, stopUnusedWarmEnvironments } from "./versions/warm.ts";
 
 /** The number of earlier live versions that are kept for each rule. */
 const keptVersions = 4;
@@ -150,13 +150,14 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
     return moveEveryAlias(prepared, versions, draft.clusters);
   };
   const { live, stuck } = await goLive().catch(async (error) => {
-    await releaseOldWarmEnvironments(prepared);
+    // Versions that were or are live keep their warm environments. Those of the other new versions are stopped.
+    await stopUnusedWarmEnvironments(prepared);
     throw error;
   });
   const release = { ...buildRelease(prepared, live), id: draft.id, clusters: draft.clusters };
   await releases.save(release);
   if (stuck.length > 0) {
-    await releaseOldWarmEnvironments(prepared, live);
+    await stopUnusedWarmEnvironments(prepared, live);
     throw new Complaint(
       `the webhook entries in clusters were not changed, because the new versions of these rules did not pass the canary: ${stuck.join(", ")}`,
       1,
@@ -164,7 +165,7 @@ export const rollOut = async (prepared: PreparedDeployment, lock: StageLock): Pr
   }
   await updateClusters(prepared, release, requireMayContinue);
   await reportWrittenFilesOfRemovedClusters(job);
-  const warm = await releaseOldWarmEnvironments(prepared, live);
+  const warm = await stopUnusedWarmEnvironments(prepared, live);
   // If an earlier deployment of this release stopped, clusters that this deployment leaves out may lack the release.
   const isUnfinished = releases.all[0]?.complete === false && !isForAllClusters(job);
   await releases.save({ ...release, warm, complete: !isUnfinished });
@@ -248,7 +249,7 @@ const deleteOrphans = async (
       `no new version is live yet, because clusters still call entries that it doesn't answer: apply the files in ${job.write}, which lack these entries, and then run the command again`,
       1,
     );
-  await wait(noticeMilliseconds);
+  await wait(noticeMilliseconds); // until API servers notice that entries are deleted
 };
 
 /** Milliseconds that API servers may take to stop calling a deleted entry. */
@@ -306,7 +307,7 @@ const buildRelease = (
     complete: false,
     ...(keyring && { keys: { ...toPublicKeys(keyring), accepted: publicKeys } }),
     accepts: Object.fromEntries([...job.config.clusters].map(([name, { keyVersions }]) => [name, keyVersions])),
-    refused: refusedClusters,
+    refused: refusedClusters, // functions refuse their reviews, because postern.yaml doesn't name them any more
     kubernetes,
     rules: Object.fromEntries(rules),
     warm: plan.warm.map(({ rule }) => rule),

@@ -35,15 +35,15 @@ export const destroyStage = async (options: DestroyOptions): Promise<string> => 
     return `${onlyEntriesOfClusters.join(", ")} ${onlyEntriesOfClusters.length === 1 ? "has" : "have"} no entries of this stage any more`;
   }
   const destroy = async (lock: StageLock) => {
-    const { all } = await readReleaseStore(stage.openStageBucket);
+    const { all: releases } = await readReleaseStore(stage.openStageBucket); // the newest first
     const contents = await readStageContents(options);
     const isThere =
-      all.length > 0 ||
+      releases.length > 0 ||
       (await stage.stack.readStatus()) !== undefined ||
       (await readKeyring(stage.parameters)) ||
       (withData && (contents.hasTable || contents.logGroups.length > 0));
     if (!isThere) throw new Complaint(`there is no stage ${stage.name}: neither a stack nor keys`, 1);
-    const unknown = Object.keys(all[0]?.clusters ?? {}).filter((name) => !config.clusters.has(name));
+    const unknown = Object.keys(releases[0]?.clusters ?? {}).filter((name) => !config.clusters.has(name));
     const unreachable = unknown.filter((name) => !forgotten.includes(name));
     if (unreachable.length > 0)
       throw new Complaint(
@@ -55,7 +55,7 @@ export const destroyStage = async (options: DestroyOptions): Promise<string> => 
     await requireNoEntries(options, names);
     if (names.length > 0) await wait(options.noticeMilliseconds ?? 10_000); // until API servers notice the deletion
     // Lambda may refuse to delete a version that has warm environments.
-    for (const rule of all[0]?.warm ?? [])
+    for (const rule of releases[0]?.warm ?? [])
       for (const { version } of await stage.functions.listWarmVersions(rule))
         await stage.functions.releaseWarmEnvironments(rule, version);
     // Data is deleted before the stack, whose bucket has the lock: later, another deployment could use the data.
@@ -69,7 +69,7 @@ export const destroyStage = async (options: DestroyOptions): Promise<string> => 
 /** The maximum milliseconds to wait for AWS, so that webhook entries can be deleted also while AWS doesn't answer. */
 const awsTimeout = 10_000;
 
-/** Removes clusters from the newest release, so that later deployments don't check the entries of these clusters. */
+/** Removes clusters from the newest release, so that later deployments don't check their webhook entries any more. */
 const forgetClusters = async ({ stage, progress }: DestroyOptions, names: string[]) => {
   const saveRelease = async () => {
     const releases = await readReleaseStore(stage.openStageBucket);

@@ -48,7 +48,7 @@ export interface PreparedDeployment {
   keyring: Keyring | undefined;
   /** The public keys that functions accept, as in POSTERN_KEYS. */
   publicKeys: string;
-  /** The clusters removed from postern.yaml, which functions refuse. Each has the stage's public keys of that time. */
+  /** Clusters removed from postern.yaml, which functions refuse, and public keys that may have signed their URLs. */
   refusedClusters: Record<string, string>;
   /** The minor versions of Kubernetes for which the functions are built, by cluster. */
   kubernetes: Record<string, string>;

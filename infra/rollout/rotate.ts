@@ -37,8 +37,9 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await readOrCreateKeyring(parameters);
-    // If there are two keys, an earlier rotation was interrupted, and this one continues it.
-    if (keyring.signers.length === 1) await requireDeployedAndArmed(job, keyring);
+    // If there are two keys, an earlier rotation was interrupted, and this one continues it. A new rotation needs
+    // that all is deployed, and no rule disarmed (allowing everything for some time): the rotation would arm it again.
+    if (keyring.signers.length === 1) await requireDeployedAndNotDisarmed(job, keyring);
     // `signers` begins with the old key. As long as new URLs get it, functions perhaps don't accept the new key yet.
     if (keyring.current === keyring.signers[0]) {
       keyring = await addSecondSigningKey(parameters);
@@ -77,8 +78,9 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: O
     const keyring = await readOrCreateKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
     const [old = 1, fresh = old + 1] = versions;
-    // If there are two versions, an earlier rotation was interrupted, and this one continues it.
-    if (versions.length === 1) await requireDeployedAndArmed(job, keyring);
+    // If there are two versions, an earlier rotation was interrupted, and this one continues it. A new rotation needs
+    // that all is deployed, and no rule disarmed (allowing everything for some time): the rotation would arm it again.
+    if (versions.length === 1) await requireDeployedAndNotDisarmed(job, keyring);
     const writeConfig = async (keyVersion: number | number[]): Promise<DeploymentJob> => {
       await writeKeyVersion(job.file, name, keyVersion);
       return { ...job, config: await readConfig(job.file, job.catalogue) };
@@ -102,7 +104,7 @@ const formatLoggedKey = ({ publicKey }: WebhookUrlSigner, keyVersion: number | u
   `${publicKey.slice(0, 8)}.${keyVersion}`;
 
 /** Returns the subject of "… is not live yet": what a plan changes besides keys and their versions, or undefined. */
-const nameChangeBesidesKeys = ({ stack, parts }: DeploymentPlan): string | undefined => {
+const describeChangeBesidesKeys = ({ stack, parts }: DeploymentPlan): string | undefined => {
   // A line of `settings` is for instance "east.keyVersions: [1] → [1, 2]".
   const changed = parts.find(
     ({ changes, settings }) =>
@@ -114,7 +116,7 @@ const nameChangeBesidesKeys = ({ stack, parts }: DeploymentPlan): string | undef
 };
 
 /** Throws if a deployment would change anything, or if a rule is disarmed. */
-const requireDeployedAndArmed = async (job: DeploymentJob, keyring: Keyring) => {
+const requireDeployedAndNotDisarmed = async (job: DeploymentJob, keyring: Keyring) => {
   const { plan } = await prepareDeployment(job, keyring);
   const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());
   if (disarmed)
@@ -123,11 +125,11 @@ const requireDeployedAndArmed = async (job: DeploymentJob, keyring: Keyring) => 
       1,
     );
   if (changesNothing(plan)) return;
-  // A cluster's plan says in `unknown` why the cluster can't be read.
-  const [unreadableReason] = plan.clusters.flatMap(({ unknown }) => unknown ?? []);
+  // The message names the rule, stack or cluster that changes. If only keys change, it names no part.
+  const [unreadableReason] = plan.clusters.flatMap(({ unknown: whyUnreadable }) => whyUnreadable ?? []);
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
   const what =
-    nameChangeBesidesKeys(plan) ??
+    describeChangeBesidesKeys(plan) ??
     (cluster === undefined ? "the working tree's version" : `the configuration of ${cluster}`);
   throw new Complaint(unreadableReason ?? `${what} is not live yet; run postern deploy first`, 1);
 };
@@ -136,7 +138,7 @@ const requireDeployedAndArmed = async (job: DeploymentJob, keyring: Keyring) => 
 const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) => {
   await lock.check();
   const prepared = await prepareDeployment(job, keyring);
-  const undeployed = nameChangeBesidesKeys(prepared.plan);
+  const undeployed = describeChangeBesidesKeys(prepared.plan);
   if (undeployed !== undefined)
     throw new Complaint(
       `${undeployed} is not live yet, and a rotation must not release it; run postern deploy, then postern rotate again`,

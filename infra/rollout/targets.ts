@@ -45,7 +45,7 @@ export interface DeploymentTargets {
   harden: boolean | number;
   /** Rules whose entries get failurePolicy Ignore again. */
   soften?: string[];
-  /** The folder of --write: the webhook entries are written to files there, without the key, and are not applied. */
+  /** The folder of --write: webhook entries aren't applied but written to files there, without the keys in the URLs. */
   write?: string | undefined;
   /** The text that the files of --write have in place of the key. */
   keyPlaceholder?: string | undefined;
@@ -67,7 +67,7 @@ export const resolveEksServers = async ({ config, catalogue, stage }: Deployment
     const { connect } = cluster;
     const lacksServer = connect?.eks !== undefined && connect.server === undefined;
     if (!lacksServer || listRulesAskingCluster(catalogue, cluster).length === 0) return [name, cluster];
-    return [name, { ...cluster, connect: { ...connect, ...(await readEksServerAndCa(connect, stage.readIdentity)) } }];
+    return [name, { ...cluster, connect: { ...connect, ...(await readEksServerAndCa(connect, stage.readAwsKeys)) } }];
   });
   return { ...config, clusters: new Map(await Promise.all(clusters)) };
 };
@@ -91,10 +91,10 @@ export const resolveRuleEndpoints = async (
   base: createBaseUrlFinder(outputs, url),
 });
 
-/** Returns a client for one cluster. If a kubeconfig has several clusters, contexts must have the clusters' names. */
+/** Returns a client for a cluster. If postern.yaml has several, the context in --kubeconfig must have its name. */
 export const openTargetCluster = (
   targets: Pick<DeploymentTargets, "file" | "deployer" | "config"> & {
-    stage: Pick<AwsStage, "readIdentity"> & Partial<AwsStage>;
+    stage: Pick<AwsStage, "readAwsKeys"> & Partial<AwsStage>;
   },
   name: string,
 ): Promise<ClusterApi> => {
@@ -102,12 +102,12 @@ export const openTargetCluster = (
   const { kubeconfig, context, neededRight } = deployer;
   const isForSeveral = kubeconfig !== undefined && config.clusters.size > 1;
   return openClusterApi(name, getClusterConfig({ config }, name).connect, {
-    identity: stage.readIdentity,
+    identity: stage.readAwsKeys,
     guard: stage.guard,
     folder: dirname(file),
     kubeconfig,
     context: context ?? (isForSeveral ? name : undefined),
-    preferredContext: name,
+    preferredContext: name, // is used if `context` is undefined and the kubeconfig has it
     neededRight,
   });
 };
@@ -131,6 +131,7 @@ export const requireOwnEntries = async (
   const identity = await stage.readStageIdentity();
   const thisStage = formatStageIdentity(identity);
   const otherStage = objects.map(readOwner).find((owner) => owner !== undefined && !isSameStage(owner, identity));
+  // The command in the message must run in the account and region of the other stage, and with its name.
   if (otherStage !== undefined)
     throw new Complaint(
       `cluster ${api.cluster} has its entries from ${toOneLine(otherStage)}, not from ${thisStage}; there, postern destroy --configs-only --cluster ${api.cluster} deletes them`,
@@ -175,9 +176,9 @@ type InspectionTargets = Pick<DeploymentTargets, "stage" | "file" | "deployer" |
 
 /**
  * Inspects a cluster: some rules have settings that depend on the cluster's content, such as its policies, and the API
- * server can evaluate some kinds of policies itself. These kinds are read from the cluster; with --write, or if a plan
- * (`isPlan`) can't reach it, the minor version in postern.yaml determines them. `recorded`, from the last release, has
- * the kinds that the API server accepted but didn't apply: functions evaluate these until its minor version changes.
+ * server can evaluate some kinds of policies itself. The cluster says which kinds; with --write, or if a plan
+ * (`isPlan`) can't reach it, the minor version in postern.yaml does. `recorded`, from the last release, has the kinds
+ * of policies that the API server accepted but didn't apply: functions evaluate those until its minor version changes.
  */
 export const inspectClusterOfDeployment = async (
   targets: InspectionTargets,
@@ -189,7 +190,7 @@ export const inspectClusterOfDeployment = async (
   const { cluster, notes } = await inspectClusterForSettings(catalogue, getClusterConfig(targets, name), async () =>
     createInspectedCluster(await openTargetCluster(targets, name)),
   );
-  if (placePolicies(catalogue, cluster).length === 0) return { cluster, notes };
+  if (placePolicies(catalogue, cluster).length === 0) return { cluster, notes }; // its rules have no policies
   const supportByConfig = toPolicySupport(cluster.kubernetes);
   const readSupport = async () => readPolicySupport(await openTargetCluster(targets, name));
   const policySupport =

@@ -7,7 +7,7 @@ import { describeEksNetwork } from "./cluster-network.ts";
 interface Row {
   name: string;
   network?: Partial<EksNetwork & { hasRelay: boolean }>;
-  isInVpc?: boolean;
+  isInVpc?: boolean; // whether the functions of `readingRules` are in a VPC
   /** The rules that read the cluster. */
   readingRules?: string[];
   findings: string[];

@@ -24,7 +24,7 @@ export const describeClusterNetwork = async (
     ({ readsCluster, wanted: { stackSettings } }) =>
       readsCluster && (stackSettings.VpcConfig?.SubnetIds ?? []).length > 0,
   );
-  return readEksNetwork(connect, targets.stage.readIdentity).then(
+  return readEksNetwork(connect, targets.stage.readAwsKeys).then(
     (network) => describeEksNetwork({ ...network, hasRelay }, readingRules, isReaderInVpc),
     (error: unknown) => [`? its network is not known: ${requireComplaint(error).message}`],
   );
@@ -55,6 +55,7 @@ export const describeEksNetwork = (
   if (readingRules.length === 0) return findings.map(toNote);
   if (!hasPublicEndpoint && !isInVpc)
     findings.push(`its API server has only a private endpoint, and functions are in no VPC: ${rules} can't read it`);
+  // A VPC's functions have two ways: their NAT gateway is in the ranges, or their VPC reaches the private endpoint.
   else if (hasPublicEndpoint && isLimited)
     findings.push(
       isInVpc

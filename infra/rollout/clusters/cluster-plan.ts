@@ -81,7 +81,7 @@ export const planCluster = async (
     hardened: failClosedRules,
     policies: placePolicies(targets.catalogue, cluster),
     notes,
-    waits: describeWaits(targets.catalogue, cluster),
+    waits: describeWaits(targets.catalogue, cluster), // how long writes could wait for webhooks that hang
     groupAdvice: await findBestGroupOfRules(targets, cluster, manifests),
   };
   if ("unknown" in present) return { ...plan, differences: [], unknown: present.unknown };
@@ -176,7 +176,7 @@ const planObjects = async (
     const objects = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
     const found = (await findDifferences(api, objects, webhookConfigurationName)).map(({ sentence }) => sentence);
     if (found.length > 0 || equalsRelease) return { differences: found };
-    // The relay's key is in no object of the cluster, so the differences from the release stay to do.
+    // No object has the relay's key. Equal objects don't show that the relay got it: the release's differences stay.
     if (hasRelay) return { differences };
     return { differences: ["nothing to change in the cluster, but the release doesn't record that yet"] };
   } catch (error) {

@@ -142,7 +142,7 @@ const probePolicySupport = async (
 /** Deployments probe an entry three times: when its rule's alias moves, and before and after it is applied. */
 const probesPerDeployment = 3;
 
-/** Counts, by rule, the probes that Postern has sent. Hardening subtracts them from the reviews that it counts. */
+/** Counts, by rule, Postern's own probes. They aren't among the reviews that a rule needs to get failurePolicy Fail. */
 const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[]): Record<string, number> => {
   const probes: Record<string, number> = { ...before?.probed };
   for (const entry of entries) {
@@ -152,7 +152,7 @@ const countProbes = (before: ReleasedCluster | undefined, entries: WebhookEntry[
   return probes;
 };
 
-/** Returns the time since which each rule has entries: as the last release records it, and now for a new rule. */
+/** Returns since when each rule has webhook entries in the cluster: the recorded time, or now if the rule is new. */
 const findFirstTimes = (manifests: DeployedObject[], before: Record<string, string>): Record<string, string> => {
   const now = new Date().toISOString();
   return Object.fromEntries(listCalledRules(manifests).map((rule) => [rule, before[rule] ?? now]));

@@ -16,9 +16,9 @@ const [hash, otherHash] = [{ CLUSTERS: "x" }, { CLUSTERS: "y" }];
 const [listOfEast, listOfEastAndWest] = [{ ACCEPTS: "east.1" }, { ACCEPTS: "east.1,west.1" }];
 
 /**
- * A version's variables have a hash of the keys that it accepts, or a list if an older Postern built it. A version to
- * roll back to is refused unless the variables show that it accepts all keys of the live version, or releases record a
- * config for it (`rollbackConfig`) that accepts all keys in use.
+ * A version's variables have a hash of the keys that it accepts, or a list if an older Postern built it. If both
+ * versions have lists, the target's list must have all keys of the live version's. Otherwise, the hashes must be equal,
+ * or releases must record a config of the target (`rollbackConfig`) that accepts all keys in use.
  */
 const rows: [
   name: string,

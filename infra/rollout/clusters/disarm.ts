@@ -177,7 +177,7 @@ const includesVariable = (target: PublishedVersion, live: PublishedVersion, name
 /** Publishes a Lambda version of a rule that allows everything until a time, and makes it live. Returns its number. */
 export const disarmRule = async (functions: StageFunctions, rule: string, until: Date): Promise<string> => {
   const { live: alias, versions, ruleVersion } = await readFunctionState(functions, rule);
-  // After an interrupted `disarm`, $LATEST has the code that allows everything, which `republish` would keep there.
+  // `republish` puts back the code that it found in $LATEST: after an interrupted `disarm`, that one allows everything.
   await restoreLatestCode(functions, rule, versions);
   const allowingCode = await readFile(new URL("disarmed.cjs", import.meta.url));
   const version = await functions.republish(rule, ruleVersion, {

@@ -59,9 +59,9 @@ interface LedgerUse {
 }
 
 /**
- * What a review uses of the ledger, by rule and by kind of review, if the rule has one limit or quota and values of up
- * to 1 KB. The estimate of a month assumes that all reviews of a rule are of its first kind. docs/background/ledger.md
- * explains words such as charge, and tests count the units.
+ * The read and write units of DynamoDB that a review uses, by rule and by kind of review, if the rule has one limit or
+ * quota and values of up to 1 KB: tests count them. The estimate of a month assumes that all reviews of a rule are of
+ * its first kind. docs/background/ledger.md explains words such as charge.
  */
 export const ledgerUses: Record<string, [LedgerUse, ...LedgerUse[]]> = {
   "deletion-guard": [
@@ -167,7 +167,7 @@ const estimateStageCost = (
 
 /** The estimated cost of a month. */
 export interface MonthlyCost {
-  writes: number;
+  writes: number; // the number of write requests to API servers in the month, as the estimate assumes
   endpointType: EndpointType;
   /** US dollars by what they pay for, for instance `{ requests: 0.2, compute: 0.1, … }`. */
   dollars: Record<string, number>;

@@ -21,7 +21,7 @@ export interface StageDifference {
   command?: string;
   /** Repairs the difference. Without `repair` and `command`, postern deploy repairs it by deploying the rule again. */
   repair?: () => Promise<void>;
-  /** The rule whose unpublished function ($LATEST) differs. The plan of a deployment then adds the `repair`. */
+  /** The rule whose unpublished function ($LATEST) differs. A deployment's plan sets `repair` for such a difference. */
   ruleOfLatest?: string;
 }
 
@@ -181,7 +181,7 @@ const formatPermissionCommand = (
 const compareLogGroups = async ({ stage, template }: Scope): Promise<StageDifference[]> => {
   const groups = Object.values(template.Resources).flatMap(({ Type, Properties }) => {
     const { LogGroupName: name, RetentionInDays: days } = toMap(Properties);
-    // With an earlier version of Postern, each function had a log group. A user may have deleted it by hand.
+    // The template may have log groups of single functions, from an earlier Postern, that a user has deleted by hand.
     const isOld = String(name).startsWith(`/aws/lambda/postern-${stage.name}-`);
     return Type === logGroupType && !isOld ? [{ name: String(name), days: Number(days) }] : [];
   });

@@ -38,16 +38,17 @@ interface StageHistory {
   access?: string[]; // lines of the gateway's log
   crashes?: number;
   outputs?: Record<string, string>;
-  /** For how many milliseconds the rule has had entries in the cluster. */
-  entriesAge?: number;
-  entries?: PresentEntries["entries"];
+  /** For how many milliseconds the rule has had webhook entries in the cluster. */
+  webhookEntriesAge?: number;
+  webhookEntries?: PresentEntries["entries"];
   /** The rules that are given to `--soften`: they must fail open again. */
   soften?: string[];
 }
 
-/** Chooses which rules fail closed in the cluster prod, and in `dev`, after ten good reviews in prod and `history`. */
+/** Chooses the rules that fail closed in the clusters prod and dev, after ten good reviews in prod and `history`. */
 const choose = async (history: StageHistory) => {
-  const { reviews = [], access = [], crashes = 0, outputs, entriesAge = hour, entries = [], soften = [] } = history;
+  const { reviews = [], access = [], crashes = 0, outputs, soften = [] } = history;
+  const { webhookEntries = [], webhookEntriesAge = hour } = history;
   const lines: Record<string, string[]> = {
     "/aws/lambda/postern-test": [...Array(10).fill({}), ...reviews].map((change) =>
       formatLogLine({ ...review, ...change }, "test", now),
@@ -85,7 +86,7 @@ const choose = async (history: StageHistory) => {
     keyVersion: 1,
     hardened: [],
     manifests: [],
-    since: { [rule]: new Date(now - entriesAge).toISOString() },
+    since: { [rule]: new Date(now - webhookEntriesAge).toISOString() },
   };
   const release: Release = {
     id: 1,
@@ -99,7 +100,7 @@ const choose = async (history: StageHistory) => {
   // A stack with the output LossMetric, whatever its value, counts the requests that its gateway loses.
   const allOutputs = { BaseUrl: "https://a.example", LossMetric: "any", ...outputs };
   const readCounts = createStageCountsReader({ stage, catalogue, config }, allOutputs);
-  const present = { newest: release, entries, outputs: allOutputs, readCounts };
+  const present = { newest: release, entries: webhookEntries, outputs: allOutputs, readCounts };
   const chooseFor = (cluster: typeof prod) =>
     chooseFailClosedRules({ catalogue, harden: 10, soften }, cluster, present, endpoints);
   return { ...(await chooseFor(prod)), dev: await chooseFor(dev), spans };
@@ -159,11 +160,11 @@ describe("a rule", () => {
   });
 
   it("a rule's reviews are counted since it has entries in the cluster, but at most for seven days", async () => {
-    for (const [entriesAge, hours] of [
+    for (const [webhookEntriesAge, hours] of [
       [5 * hour, 5],
       [1000 * hour, 7 * 24],
     ] as const) {
-      const { spans } = await choose({ entriesAge });
+      const { spans } = await choose({ webhookEntriesAge });
       assert.equal(spans.length, 2, "a query of each of two logs");
       for (const [from, to] of spans) assert.equal(Math.round((to.getTime() - from.getTime()) / hour), hours);
     }
@@ -172,7 +173,7 @@ describe("a rule", () => {
   it("a rule whose entry fails closed continues to fail closed despite errors, unless --soften is given", async () => {
     const failing = {
       reviews: [{ code: 500 }],
-      entries: [{ name: `${rule}.postern.dev`, failurePolicy: "Fail" as const }],
+      webhookEntries: [{ name: `${rule}.postern.dev`, failurePolicy: "Fail" as const }],
     };
     assert.deepEqual((await choose(failing)).hardened, [rule]);
     assert.deepEqual((await choose({ ...failing, soften: [rule] })).hardened, []);

@@ -145,9 +145,9 @@ interface ReviewCount {
 }
 
 /**
- * Counts, by rule, the reviews of one cluster in the rule's present mode, and their failures: since its entries were
- * applied, but for at most seven days. The functions' log says for which cluster a review was. AWS's metrics (crashes,
- * timeouts, throttling) and the gateway's log don't say it, so failures that they show count for every cluster.
+ * Counts, by rule, the reviews of one cluster in the rule's present mode, and their failures: since the rule's webhook
+ * entries were first applied, but for at most seven days. The functions' log says a review's cluster. AWS's metrics
+ * (crashes, timeouts, throttling) and the gateway's log don't, so failures that they show count for every cluster.
  */
 const readReviews = async (
   readCounts: StageCountsReader,

@@ -33,8 +33,8 @@ export const readEndpointType = (template: StackTemplate | undefined): "http" | 
 
 /**
  * Returns the CloudFormation template, its differences from the deployed one, and the rules that are off but whose
- * functions stay in it (`kept`): those that the newest release needs. After the next release, nothing needs them. They
- * are then deleted, but only with another change, in the stack or elsewhere (`hasOtherChanges`): alone, they are kept.
+ * functions stay in it (`kept`): those that the newest release needs. Once it doesn't, they are deleted, but only with
+ * another change, in the stack or elsewhere (`hasOtherChanges`): their deletion alone is no reason for a deployment.
  */
 export const planStack = (
   stage: string,
@@ -132,14 +132,14 @@ export const isUnchanged = ({ isNew, added, changed, removed }: StackDifferences
   !isNew && added.length + changed.length + removed.length === 0;
 
 /** The properties of a Lambda function that are not compared: Postern, not the stack, sets them in each version. */
-const versioned = ["Code", "Environment", "Description", "MemorySize", "Timeout"];
+const setByPostern = ["Code", "Environment", "Description", "MemorySize", "Timeout"];
 
-/** Returns the resources, outputs and tags of a template by their ids, such as `output BaseUrl` or `tag team`. */
+/** Returns what is compared, by id: resources, outputs and tags of a template, such as `output BaseUrl`, `tag team`. */
 const listComparedParts = (template: StackTemplate | undefined): Map<string, unknown> => {
   const resources = Object.entries(template?.Resources ?? {}).map(([id, resource]) => {
     if (resource.Type !== "AWS::Lambda::Function") return [id, resource] as const;
-    const kept = Object.entries(resource.Properties ?? {}).filter(([name]) => !versioned.includes(name));
-    return [id, { ...resource, Properties: Object.fromEntries(kept) }] as const;
+    const setByStack = Object.entries(resource.Properties ?? {}).filter(([name]) => !setByPostern.includes(name));
+    return [id, { ...resource, Properties: Object.fromEntries(setByStack) }] as const;
   });
   const outputs = Object.entries(template?.Outputs ?? {}).map(([id, output]) => [`output ${id}`, output] as const);
   const tags = Object.entries(toMap(template?.Metadata).StackTags ?? {}).map(

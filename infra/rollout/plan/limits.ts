@@ -160,7 +160,7 @@ const sumReserved = (template: StackTemplate | undefined): number =>
 /**
  * Returns the request that calls the most functions at the same time. Functions that reserve concurrency don't count,
  * and mutating entries neither: an API server calls only validating entries in parallel. Clusters with at most `free`
- * functions are skipped; the count is 0 if all clusters are.
+ * functions, which the account can run at the same time, are skipped; the count is 0 if all clusters are.
  */
 const findMostCallingRequest = (packagedRules: PackagedRule[], free: number): { request: string; count: number } => {
   let largest = { request: "", count: 0 };

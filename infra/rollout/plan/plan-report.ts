@@ -50,7 +50,7 @@ export const formatPlan = (plan: DeploymentPlan, costs: StageCosts): string => {
     if (unknown !== undefined) lines.push(`  ? ${unknown}`);
     else if (differences.length === 0) lines.push("  nothing to change");
     const waitNotes = waits === undefined ? [] : [waits]; // how long writes could wait for endpoints that hang
-    const placed = describePlacements(policies).map((line) => `policies ${line}`);
+    const placed = describePlacements(policies).map((line) => `policies ${line}`); // where they are evaluated
     for (const line of [...differences.map((sentence) => `~ ${sentence}`), ...placed, ...notes, ...waitNotes])
       lines.push(`  ${line}`);
     // Advice on which rules to put into a group. Clusters with the same rules get the same advice: it is shown once.

@@ -32,9 +32,9 @@ const codeAndSettings = {
 
 interface RuleRow {
   name: string;
-  /** The package's hash of the code and its config, if they differ from the function's. */
+  /** The hash of the rule's code in the package, if it differs from the one that the release records. */
   logic?: string;
-  /** The rule's config in the cluster `local`. */
+  /** The rule's config in the cluster `local`, if it differs from the one that the release records. */
   config?: { settings: object; mode?: "warn" };
   wanted?: Partial<PackagedRule["wanted"]>;
   stackSettings?: Partial<LambdaStackSettings>;
@@ -91,7 +91,7 @@ const buildPackagedRule = (name: string, overrides: Partial<PackagedRule> = {}):
   listed: toCatalogueRule(name, denyingRule),
   readsCluster: false,
   runsScripts: false,
-  logic: "logic",
+  logic: "hash of the code",
   wanted: { ...codeAndSettings, zip: new Uint8Array(), description: `code of ${name}` },
   config: { rule: name, clusters: { local: buildClusterConfig({}) } },
   ...overrides,
@@ -160,7 +160,7 @@ describe("the plan of a rule", () => {
   });
   for (const {
     name: plan,
-    logic = "logic",
+    logic = "hash of the code",
     config,
     wanted,
     stackSettings,
@@ -255,11 +255,11 @@ describe("the settings that differ", () => {
 
 describe("the changed settings of many clusters", () => {
   const setup = buildClusterConfig({ minimum: 1 });
-  const listChanges = (before: EndpointConfig, after: EndpointConfig, clusters = ["a", "b", "c", "d"]) => {
+  const listChanges = (before: EndpointConfig, after: EndpointConfig, inPosternYaml = ["a", "b", "c", "d"]) => {
     const release = buildRelease(1, { a: "1" });
     setConfigOfA(release, before);
     const part = buildPackagedRule("a", { config: after });
-    return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], clusters)[0]?.settings;
+    return planRuleChanges([part], new Map([["a", buildState("a")]]), [release], inPosternYaml)[0]?.settings;
   };
   const old = { rule: "a", clusters: Object.fromEntries(["a", "b", "c", "d"].map((name) => [name, setup])) };
 
@@ -272,7 +272,7 @@ describe("the changed settings of many clusters", () => {
     assert.deepEqual(listChanges(old, after), ["a, b, c.settings.minimum: 1 → 2"]);
   });
   it("the changed settings of many clusters name the clusters that functions will refuse after the deployment", () => {
-    const refused = { ...setup, keyVersions: [] };
+    const refused = { ...setup, keyVersions: [] }; // functions accept no key of the cluster d, which left postern.yaml
     const after = { rule: "a", usual: setup, clusters: { d: refused } };
     assert.deepEqual(listChanges(old, after, ["a", "b", "c"]), ["d.keyVersions: [1] → []"]);
   });

@@ -63,7 +63,7 @@ const toDenial = (row: LogQueryRow): Denial => {
   };
 };
 
-/** Throws if no stored release has the requested rule (as a function or in a group) or the requested cluster. */
+/** Throws if there are stored releases, but none has the requested rule (as a function or in a group) or cluster. */
 export const requireReleased = (all: readonly Release[], { rule, cluster }: DenialsRequest): void => {
   // `share` is a rule's share of postern.yaml: its config.
   const rules = all.flatMap((release) =>

@@ -51,7 +51,7 @@ const listExceptions = ({ rules, clusters }: Pick<Release, "rules" | "clusters">
       const setup = findClusterSetup(ruleConfig, cluster);
       // Of all configs, only a group's has the field `alone`. The settings of a group are the configs of its members.
       const exceptionsByRule =
-        "alone" in ruleConfig ? listMembers(setup?.settings) : [[name, setup?.exceptions] as const];
+        "alone" in ruleConfig ? listExceptionsOfMembers(setup?.settings) : [[name, setup?.exceptions] as const];
       return exceptionsByRule.flatMap(([rule, exceptions = []]) =>
         exceptions.map((exception) => ({ cluster, rule, ...exception })),
       );
@@ -63,7 +63,7 @@ const listExceptions = ({ rules, clusters }: Pick<Release, "rules" | "clusters">
 };
 
 /** Returns the name and the exceptions of each member of a group. */
-const listMembers = (memberships: object | undefined) =>
+const listExceptionsOfMembers = (memberships: object | undefined) =>
   Object.entries((memberships ?? {}) as Record<string, GroupMemberConfig>).map(
     ([rule, { exempt }]) => [rule, exempt.exceptions] as const,
   );

@@ -108,5 +108,5 @@ const parseSigner = (key: string): WebhookUrlSigner | undefined => {
 const buildDamagedComplaint = () =>
   new Complaint(
     "the keys of this stage can't be read: their SSM parameter is not in the format that postern deploy writes; restore an earlier version of it",
-    3,
+    3, // the exit code of all commands that can't read what they need to know
   );

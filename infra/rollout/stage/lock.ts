@@ -92,7 +92,7 @@ export const lockStage = async <T>(
     // If one of several parallel changes has failed, `act` has ended before the others. The calls still check the lock:
     // it is released now, so the next check fails, and the other changes stop.
     const released = lock.release();
-    // AWS may be what doesn't answer. The lock then expires.
+    // After an interrupt, this waits only briefly, because AWS may not answer. The lock then expires.
     await (signal?.aborted ? Promise.race([released, wait(releaseMilliseconds, undefined, { ref: false })]) : released);
   }
 };

@@ -32,8 +32,9 @@ export const readStageContents = async (options: Destruction): Promise<StageCont
   const isRetained = (id: string) => template?.Resources[id]?.DeletionPolicy === "Retain";
   const kept = resources.filter(({ id }) => isRetained(id));
   const lost = resources.filter(({ id }) => !isRetained(id));
-  const candidates = [getFunctionsLogGroup(name), getAccessLogGroup(name), ...kept.map((resource) => resource.name)];
-  const groups = [...new Set(candidates)].filter((group) => !lost.some((resource) => resource.name === group));
+  // Kept resources of other types aren't in `found` below, because no log group has their names.
+  const possibleLogGroups = [getFunctionsLogGroup(name), getAccessLogGroup(name), ...kept.map((one) => one.name)];
+  const groups = [...new Set(possibleLogGroups)].filter((group) => !lost.some((resource) => resource.name === group));
   const found = await Promise.all(groups.map(async (group) => ((await logGroups.exists(group)) ? [group] : [])));
   return {
     hasStack: resources.length > 0,

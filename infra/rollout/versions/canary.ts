@@ -222,12 +222,12 @@ const buildCrashQuery = (name: string, version: string): CloudWatchMetricQuery =
   return { namespace: "AWS/Lambda", metric: "Errors", dimensions, stat: "Sum" };
 };
 
-// A fresh version has a fault if it exceeds one of these limits.
-const minimumErrors = 3;
+// A fresh version has a fault if its errors, its denials or its latency exceed their limits.
+const minimumErrors = 3; // fewer errors are no fault, whatever their share
 /** The share of failed reviews may be twice the old version's, plus this share. */
 const toleratedErrorShare = 0.01;
 const maxDenialShareDifference = 0.05;
-const maxLatencyFactor = 3;
+const maxLatencyFactor = 3; // a latency is a fault only if it also exceeds the next limit
 const maxLatencyIncreaseMilliseconds = 250;
 
 /** Compares a fresh version with the old one. Describes its fault; undefined if it has none, or has too few reviews. */

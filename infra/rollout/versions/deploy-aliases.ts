@@ -151,7 +151,7 @@ const probeOrMoveBack = async (prepared: PreparedDeployment, moves: AliasMove[],
   if (entries.length === 0) return;
   await job.progress.step("endpoints", async () => {
     // The probes are sent immediately, so that a bad version is not live for long. For some seconds, the old version
-    // may still answer them. A bad version is then found only by its cases and by the later probes of each cluster.
+    // may still answer. Only test cases, which ran before, and later probes of each cluster then find a bad version.
     // The variants of a rule have an entry each, but one function: one of these entries is probed.
     const failing = (await probeEntries(dropVariantEntries(entries))).filter(({ ok }) => !ok);
     if (failing.length === 0) return `${formatCount(names.length, "rule")} checked`;

@@ -11,8 +11,8 @@ import {
 } from "./orphans.ts";
 import type { ReleasedCluster } from "./releases.ts";
 
-interface Entries {
-  mutating?: string[];
+interface WebhookEntryNames {
+  mutating?: string[]; // in the MutatingWebhookConfiguration, for instance "x.b" for the name x.b.postern.dev
   validating?: string[];
 }
 interface VersionRow {
@@ -23,14 +23,14 @@ interface VersionRow {
 }
 interface FoundRow {
   name: string;
-  entries?: Entries;
+  entries?: WebhookEntryNames;
   keyVersion?: number;
   versions: Record<string, VersionRow>;
   orphans: string[];
 }
 const { found, removed } = readRows<{
   found: FoundRow[];
-  removed: { name: string; orphans: string[]; left: Entries }[];
+  removed: { name: string; orphans: string[]; left: WebhookEntryNames }[];
 }>(import.meta.filename);
 
 const buildConfiguration = (kind: "Mutating" | "Validating", entries: string[]): DeployedObject => ({
@@ -39,13 +39,13 @@ const buildConfiguration = (kind: "Mutating" | "Validating", entries: string[]):
   metadata: { name: "postern" },
   webhooks: entries.map((entry) => ({ name: `${entry}.postern.dev` })),
 });
-const buildManifests = ({ mutating, validating }: Entries): DeployedObject[] => [
+const buildManifests = ({ mutating, validating }: WebhookEntryNames): DeployedObject[] => [
   { apiVersion: "v1", kind: "ClusterRole", metadata: { name: "postern:a" } },
   ...(mutating ? [buildConfiguration("Mutating", mutating)] : []),
   ...(validating ? [buildConfiguration("Validating", validating)] : []),
 ];
-const allEntries = { mutating: ["a"], validating: ["a", "x.b", "y.b"] };
-const buildRecord = (entries: Entries = allEntries, keyVersion = 1): ReleasedCluster => {
+const allEntries = { mutating: ["a"], validating: ["a", "x.b", "y.b"] }; // of rule a, and of variants x and y of rule b
+const buildRecord = (entries: WebhookEntryNames = allEntries, keyVersion = 1): ReleasedCluster => {
   return { at: "", keyVersion, hardened: [], since: {}, manifests: buildManifests(entries) };
 };
 const buildVersion = ({ phases, shopSetup, variants }: VersionRow): AnsweringLambdaVersion => {
@@ -73,10 +73,10 @@ describe("entries without a serving function", () => {
     });
 });
 
-describe("entries of a cluster without a section of its own", () => {
+describe("entries of a cluster without settings in postern.yaml", () => {
   const usual = { keyVersions: [1], mode: "enforce" as const, settings: {} };
   const refused = { ...usual, keyVersions: [], mode: "off" as const };
-  // The cluster `same` has the setup of the cluster `gone`.
+  // The cluster `gone` left postern.yaml, so functions accept no key of it, nor of `same`, which has the same setup.
   const config: EndpointConfig = { rule: "a", usual, clusters: { gone: refused, same: "gone" } };
   const served = new Map<string, AnsweringLambdaVersion>([["a", { phases: ["mutate"], config }]]);
   const find = (cluster: string, keyVersion = 1) =>
@@ -84,11 +84,11 @@ describe("entries of a cluster without a section of its own", () => {
       ({ why, isKeyRefused }) => `${why}${isKeyRefused ? " (key)" : ""}`,
     );
 
-  it("entries of a cluster without a section of its own are answered with the general setup", () => {
+  it("entries of a cluster without settings in postern.yaml are answered with the general setup", () => {
     assert.deepEqual(find("new"), []);
     assert.deepEqual(find("new", 2), ["doesn't accept its key of version 2 (key)"]);
   });
-  it("entries of a cluster without a section of its own are orphans if functions refuse the cluster's keys", () => {
+  it("entries of a cluster without settings in postern.yaml are orphans if functions refuse the cluster's keys", () => {
     for (const name of ["gone", "same"]) assert.deepEqual(find(name), [`doesn't know cluster ${name} (key)`]);
   });
 });

@@ -7,7 +7,7 @@ import type { ReleasedCluster, ReleasedRule } from "./releases.ts";
 
 /** What is known of a Lambda version that answers webhook calls. */
 export interface AnsweringLambdaVersion {
-  phases: Phase[];
+  phases: Phase[]; // the webhooks that it answers: those that mutate, those that validate, or both
   /** The config with which the version was built. */
   config: EndpointConfig;
 }
@@ -46,7 +46,7 @@ export const findOrphanedEntries = (
       return toOrphan(`doesn't know cluster ${cluster}`, { isKeyRefused: true });
     if (!setup.keyVersions.includes(keyVersion))
       return toOrphan(`doesn't accept its key of version ${keyVersion}`, { isKeyRefused: true });
-    if (setup.mode === "off") return [];
+    if (setup.mode === "off") return []; // a rule that is off allows every request that has an accepted key
     if (!version.phases.includes(phase)) return toOrphan(`doesn't ${phase}`);
     const hasVariant = variant === undefined || Object.hasOwn(setup.variants ?? usualVariants, variant);
     return hasVariant ? [] : toOrphan(`has no variant ${variant}`);

@@ -5,7 +5,7 @@ import type { DeployedObject } from "../../clusters/api.ts";
 // is stored once, in the list `values`, and clusters have its index there. A release with many equal clusters so stays
 // small.
 
-/** The part of a `Release` that is stored with indexes: each replaces an object, which is in a list of all objects. */
+/** The part of a `Release` that is stored in another form, `StoredRelease`, in which equal objects are only once. */
 interface ReleaseWithClusters {
   clusters: Record<string, RecordedCluster>;
 }
@@ -70,8 +70,8 @@ export const createReleaseFormatter = () => {
 };
 
 /**
- * Parses a stored release. Postern alone writes the release objects in the bucket, so the shape of their JSON is not
- * checked. A release without `values` is of an older version of Postern, which also stored the cluster's name in URLs.
+ * Parses a stored release. Only Postern writes it, so the shape of its JSON is not checked. `values` has each object of
+ * the clusters once. Older versions of Postern wrote no `values`, and the cluster's name in URLs instead of {cluster}.
  */
 export const parseRelease = <T extends ReleaseWithClusters>(text: string): T => {
   const stored: T | StoredRelease = JSON.parse(text);

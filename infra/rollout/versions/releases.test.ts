@@ -24,8 +24,8 @@ describe("the clusters that a release's functions refuse", () => {
   const find = (newest: Release | undefined, clusters: string, acceptedKeys = "one") =>
     findRefusedClusters(newest, parseConfig(`clusters: { ${clusters} }`, []), acceptedKeys);
   const keys = { accepted: "one", signer: "one" };
-  // The public key `one` signed the URLs of east and west. Either `zero` or `one` signed those of south, which was removed
-  // from postern.yaml before this release.
+  // The key pair `one` signed the URLs of east (key version 1) and west (key version 2). Either `zero` or `one` signed
+  // those of south, which was removed from postern.yaml before this release.
   const newest = buildRelease({ keys, accepts: { east: [1], west: [2] }, refused: { south: "zero,one" } });
 
   it("no cluster is refused at first", () => assert.deepEqual(find(undefined, "east: "), {}));

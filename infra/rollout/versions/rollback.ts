@@ -68,8 +68,8 @@ export const rollBackOne = async (
   // A rollback during a canary ends the canary and keeps the main version.
   const wanted = requested ?? (Object.keys(weights).length > 0 ? live : previous);
   const releasedRule = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
-  if (newest && releasedRule) requireEntriesAnswered(newest, rule, releasedRule);
-  const rollbackConfig = releasedRule?.share; // that version's config, with the key versions that it accepts
+  if (newest && releasedRule) requireWebhooksAnswered(newest, rule, releasedRule);
+  const rollbackConfig = releasedRule?.share; // the version's rule config, with the key versions that it accepts
   const recordedKeyVersions = newest && rollbackConfig && { inUse: getAcceptedKeyVersions(newest), rollbackConfig };
   const version = await rollBackAlias(stage.functions, rule, wanted, {
     releasedVersions: released,
@@ -117,7 +117,7 @@ const findReleasedRule = (all: Release[], rule: string, version: string): Releas
   all.find(({ rules }) => rules[rule]?.version === version)?.rules[rule];
 
 /** Throws if a cluster has an entry for the rule that the version `to` would not answer. */
-const requireEntriesAnswered = (newest: Release, rule: string, to: ReleasedRule) => {
+const requireWebhooksAnswered = (newest: Release, rule: string, to: ReleasedRule) => {
   const versions = new Map([[rule, toAnsweringVersion(to)]]);
   for (const [name, recorded] of listReleasedClusters(newest)) {
     const [orphan] = findOrphanedEntries(name, recorded, versions);
@@ -281,8 +281,8 @@ const applyRelease = async (
         );
         const api = await openTargetCluster(targets, name);
         await requireOwnEntries(api, targets);
-        const groups = listFunctionGroups(current.manifests);
-        const hasNewRights = listFunctionGroups(wantedCluster.manifests).some((group) => !groups.includes(group));
+        const rbacGroups = listFunctionGroups(current.manifests); // each has the rights of one function
+        const hasNewRights = listFunctionGroups(wantedCluster.manifests).some((group) => !rbacGroups.includes(group));
         if (hasNewRights) {
           await applyRbacObjects(api, wanted);
           await createAccessEntries(targets, name, wantedCluster.manifests, await stage.stack.readOutputs());

@@ -8,9 +8,8 @@ import { describeColdVersion, planWarmEnvironments, startAndAwaitWarm } from "./
 
 interface Row {
   name: string;
-  /** The number in postern.yaml, and the live version, if the rule has a function. */
-  wanted?: number;
-  live?: string;
+  wanted?: number; // the number of warm environments in postern.yaml
+  live?: string; // the live version, if the rule has a function
   /** What a new version of the rule changes. If nothing, the live version stays. */
   versionChanges?: string[];
   existing?: WarmVersion[]; // what Lambda has

@@ -118,7 +118,7 @@ export const startAndAwaitWarm = async (
  * more. If that fails for a rule, reports it; the next deployment tries again. Returns the rules that may still have
  * warm environments.
  */
-export const releaseOldWarmEnvironments = async (
+export const stopUnusedWarmEnvironments = async (
   { job, plan }: WarmDeployment,
   live: ReadonlyMap<string, string> = new Map(
     plan.parts.flatMap(({ part: { name }, known }) => (known ? [[name, known.ruleVersion.version]] : [])),
