@@ -11,7 +11,7 @@ import { Double, Uint } from "./values.ts";
  * A value as JSON. An array stands for an object, a list or a special number. Its first element, the tag, says which:
  * - a text is the type, as in `["int", "5"]` or `["list", 1, 2]`;
  * - a number from 0 on is the index of the object's shape;
- * - a negative number stands for a repeated value: `[-1]` for the first one.
+ * - a negative number refers to a separate list of values that occur several times: `[-1]` to its first value.
  */
 type Encoded = string | number | boolean | null | readonly Encoded[];
 
@@ -35,9 +35,9 @@ const isReadByCompile = ({ kind, name, parameters }: Type): boolean =>
 /** Returns checked expressions as JSON. */
 export const encodeChecks = (checks: readonly CollectedCheck[]): EncodedChecks => {
   const shapes = new Map<string, { index: number; shape: Shape }>();
-  /** Encodes an object as the index of its shape and the values of the members that differ within the shape. */
+  /** Encodes an object as the index of its shape, followed by the values that the shape doesn't contain. */
   const encodeObject = (entries: readonly [string, unknown][]): Encoded => {
-    // These members have only a few different values.
+    // A shape contains the few different values of `kind` and of booleans, and only the names of other members.
     const isInShape = ([name, value]: readonly [string, unknown]) => name === "kind" || typeof value === "boolean";
     const others = entries.filter((entry) => !isInShape(entry));
     const shape: Shape = [Object.fromEntries(entries.filter(isInShape)), others.map(([name]) => name)];
@@ -141,9 +141,9 @@ const decode = (encoded: Encoded | undefined, { shapes, repeated }: EncodedCheck
 /** Returns replacements for the functions of expression-check.ts, which find the build's results in `readChecks()`. */
 export const createCheckLookup = (readChecks: () => EncodedChecks) => {
   let checks: EncodedChecks | undefined;
-  const checkExpression: typeof parseAndCheckExpression = (text, { context }, results) => {
+  const checkExpression: typeof parseAndCheckExpression = (text, { context }, resultTypes) => {
     checks ??= readChecks();
-    const resultsByText = checks.results[describeContext(context, results)] ?? {};
+    const resultsByText = checks.results[describeContext(context, resultTypes)] ?? {};
     if (!Object.hasOwn(resultsByText, text))
       throw new Error(`the expression ${JSON.stringify(text)} isn't in the settings that this function was built with`);
     return decode(resultsByText[text], checks);

@@ -18,7 +18,7 @@ export interface Environment {
    *   optional.none() becomes null, and quantity("1") an error.
    */
   readonly hasStrictOptionals: boolean;
-  /** Whether it is an error to compare a map or a list of a typed object with a value of another type. */
+  /** Whether `object.spec == 1` is an error, not false, if upstream holds the left map or list in a struct of Go. */
   readonly hasTypedObjects: boolean;
 }
 

@@ -14,8 +14,8 @@ export interface FunctionDeclaration {
   readonly evaluate?: Evaluate;
   readonly cost?: FunctionCost;
   /** For calls with a constant pattern as argument: compiles the pattern, and returns a function that uses it. */
-  readonly usePattern?: (source: string) => Evaluate;
-  /** Finds an error that upstream's checker reports for a call on a literal text with a literal list of arguments. */
+  readonly precompile?: (source: string) => Evaluate;
+  /** Finds an error that upstream's checker reports for a call such as `"%s".format([x])` on literals (text, list). */
   readonly findIssue?: (
     text: string,
     args: readonly Expression[],

@@ -106,7 +106,7 @@ export const findInPatch = (struct: StructValue, key: Value, isTest: boolean): R
   return isTest && (value === "" || !struct.fields.has(key)) ? undefined : value;
 };
 
-/** The Go types, by type, of values that cel-go can't convert back to CEL. */
+/** The Go types, by CEL type, of values that cel-go can convert to Go, but not back to CEL. Its errors name them. */
 export const nativeTypes: Readonly<Record<string, string>> = {
   "kubernetes.Quantity": "*resource.Quantity",
   "kubernetes.URL": "*url.URL",
@@ -136,7 +136,7 @@ export const toNative = (value: Value): Result => {
 /** The converted values of fields. They are cached, because a selection costs only 1 and may be repeated very often. */
 const nativeFields = new WeakMap<List | CelMap, Value>();
 
-/** Converts the elements of a field's value to Go, and back to CEL, as cel-go does. */
+/** Converts a field's value, or its elements, to Go and back as cel-go does: an optional becomes the value in it. */
 const toNativeField = (value: Value): Value => {
   // An element that can't be converted becomes an error, which counts only if the element is used.
   const convert = (element: Value) => toNative(element) as Value;

@@ -23,7 +23,7 @@ export interface Type {
   readonly kind: TypeKind;
   /** The type's name at run time, such as `google.protobuf.Duration`; or the name of a type parameter. */
   readonly name: string;
-  /** The type of a list's elements; of a map's keys and values; of an optional's value; or of a type's values. */
+  /** The types of a list's elements, a map's keys and values, or an optional's value; of `type(int)`, the type int. */
   readonly parameters: readonly Type[];
 }
 

@@ -304,8 +304,9 @@ export const compareNumbers = (left: Value, right: Value): number | undefined =>
   const [first, second] = [getNumber(left), getNumber(right)];
   if (first === undefined || second === undefined) return undefined;
   if (Number.isNaN(first) || Number.isNaN(second)) return Number.NaN;
-  // Upstream converts an int to a double before it compares it with a double, also if that is inexact. JavaScript
-  // compares a bigint with a number exactly, so bigints are converted first.
+  // Upstream converts an integer before it compares it with a double, also if that is inexact. JavaScript compares a
+  // bigint with a number exactly, so bigints are converted first. Values with the same `typeof` need no conversion: two
+  // numbers, or a Uint and a Double, whose value is a safe integer.
   const isInexact = typeof left !== typeof right && (isDouble(left) || isDouble(right));
   const [leftNumber, rightNumber] = isInexact ? [Number(first), Number(second)] : [first, second];
   if (leftNumber < rightNumber) return -1;
@@ -361,8 +362,8 @@ const isEqualPart = (whole: List | ValueObject | CelMap, left: Value, right: Val
 };
 
 /**
- * Reports whether two lists have equal elements. For elements that can't be compared, isEqualPart returns true, as
- * kube-apiserver does; but false if kube-apiserver has the list `left` in a struct of Go, which `isTyped` reports.
+ * Reports whether two lists have equal elements. As in kube-apiserver, elements that can't be compared count as equal;
+ * but as different if kube-apiserver holds the list `left` in a typed struct of Go, which `isTyped` reports.
  */
 const isEqualList = (left: List, right: List, isTyped?: TypedTest): boolean => {
   if (left.length !== right.length) return false;
@@ -371,7 +372,10 @@ const isEqualList = (left: List, right: List, isTyped?: TypedTest): boolean => {
   return true;
 };
 
-/** Reports whether two maps have equal values under the same keys. */
+/**
+ * Reports whether two maps have equal values under the same keys. As in kube-apiserver, values that can't be compared
+ * count as equal; but they are an error if `isTyped` reports that the map `left` is in a typed struct of Go.
+ */
 const isEqualMap = (left: ValueObject | CelMap, right: ValueObject | CelMap, isTyped?: TypedTest): boolean => {
   if (findSize(left) !== findSize(right)) return false;
   for (const [key, value] of listEntries(left)) {

@@ -169,6 +169,7 @@ const formatAny = (value: Value): string => {
   return `{${entries.map((entry) => entry.join(":")).join(", ")}}`;
 };
 
+/** Decodes bytes for the clause %s. As in upstream, an error quotes the decoder's message in place of the argument. */
 const formatBytes = (value: Uint8Array): string =>
   rewordErrors(
     () => decodeBytes(value),
@@ -277,11 +278,10 @@ const scaleAndRoundMagnitude = (value: number, power: number): bigint => {
   const mantissa = (bits & (2n ** 52n - 1n)) + (exponent === 0 ? 0n : 2n ** 52n);
   const shift = BigInt(Math.max(exponent, 1) - 1075);
   // A double is mantissa * 2 ** shift.
-  const one = 1n;
-  const numerator = mantissa * (shift > 0 ? one << shift : one) * (power > 0 ? 10n ** BigInt(power) : one);
-  const denominator = (shift < 0 ? one << -shift : one) * (power < 0 ? 10n ** BigInt(-power) : one);
+  const numerator = mantissa * (shift > 0 ? 1n << shift : 1n) * (power > 0 ? 10n ** BigInt(power) : 1n);
+  const denominator = (shift < 0 ? 1n << -shift : 1n) * (power < 0 ? 10n ** BigInt(-power) : 1n);
   const [quotient, twice] = [numerator / denominator, (numerator % denominator) * 2n];
-  return twice > denominator || (twice === denominator && quotient % 2n === 1n) ? quotient + one : quotient;
+  return twice > denominator || (twice === denominator && quotient % 2n === 1n) ? quotient + 1n : quotient;
 };
 
 const hexadecimal: Clause = {

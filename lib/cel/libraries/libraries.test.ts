@@ -24,8 +24,9 @@ const environment = createAdmissionEnvironment({});
 const evaluate = (text: string): Omit<Row, "expression"> => {
   const checked = check(parse(text, environment.macros) as Expression, environment);
   if (!("expression" in checked)) return { issues: formatIssues(checked, text) };
+  const costBudget = { left: 1_000_000 };
   try {
-    const outcome = compile(checked, environment).evaluate({ find: () => undefined }, { left: 1_000_000 });
+    const outcome = compile(checked, environment).evaluate({ find: () => undefined }, costBudget);
     return "error" in outcome ? outcome : { value: toJson(outcome.value), cost: outcome.cost };
   } catch (error) {
     if (error instanceof EvaluationError) return { refused: error.message };

@@ -8,7 +8,7 @@ export interface Instruction {
   readonly next: number;
   /** The second continuation of a split. The first one, `next`, is preferred. */
   readonly other: number;
-  /** The conditions that a check requires at the position: the sum of bits of `conditions`. */
+  /** The conditions that a check requires at the position, such as the start of a line: a sum of `conditionBits`. */
   readonly conditions: number;
   /** Reports whether a character can be read. */
   readonly accepts: Accepts;
@@ -22,16 +22,16 @@ export interface PatternProgram {
 }
 
 /** The conditions that a pattern can require at a position, as bits. */
-export const conditions = { lineStart: 1, lineEnd: 2, textStart: 4, textEnd: 8, boundary: 16, noBoundary: 32 };
+export const conditionBits = { lineStart: 1, lineEnd: 2, textStart: 4, textEnd: 8, boundary: 16, noBoundary: 32 };
 
 /** The texts in a pattern that require a condition: the condition without the flag `m`, and the one with it. */
 const positions: Readonly<Record<string, readonly [number, number]>> = {
-  "^": [conditions.textStart, conditions.lineStart],
-  $: [conditions.textEnd, conditions.lineEnd],
-  "\\A": [conditions.textStart, conditions.textStart],
-  "\\z": [conditions.textEnd, conditions.textEnd],
-  "\\b": [conditions.boundary, conditions.boundary],
-  "\\B": [conditions.noBoundary, conditions.noBoundary],
+  "^": [conditionBits.textStart, conditionBits.lineStart],
+  $: [conditionBits.textEnd, conditionBits.lineEnd],
+  "\\A": [conditionBits.textStart, conditionBits.textStart],
+  "\\z": [conditionBits.textEnd, conditionBits.textEnd],
+  "\\b": [conditionBits.boundary, conditionBits.boundary],
+  "\\B": [conditionBits.noBoundary, conditionBits.noBoundary],
 };
 
 /** Upstream's limits. But upstream allows 3 million instructions, which would need too much memory here. */
@@ -156,11 +156,11 @@ interface Part {
   readonly copies: number;
   /** Whether it can match the empty text. */
   readonly isNullable: boolean;
-  /** Writes the part; see Writer.write. */
+  /** Writes the part's instructions, which go on to the one with index `next`. Returns the index of the first one. */
   readonly write: (writer: Writer, next: number) => number;
 }
 
-/** Creates a part that consists of other parts. `height` and `copies` are limited as in Go (see Part). */
+/** Creates a part from inner parts. Go limits its levels (`height`), and the `copies` that repetitions make. */
 const createPart = (parts: readonly Part[], isNullable: boolean, write: Part["write"]): Part => ({
   height: parts.reduce((most, { height }) => Math.max(most, height), 0) + 1,
   copies: parts.reduce((most, { copies }) => Math.max(most, copies), 1),
@@ -187,8 +187,9 @@ const createAlternation = (choices: readonly Part[]): Part =>
   );
 
 /**
- * Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. The last copy of the part is
- * written first: after each copy, the program goes on to `start`, the first instruction of the copy written before it.
+ * Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. The copies are written from
+ * the last one to the first, and those after the first `min` are optional: a split before the copy can skip to `next`.
+ * From the end of a copy, the program goes on to `start`, where the copy begins that was written before.
  */
 const repeat = (part: Part, min: number, max: number, isGreedy: boolean): Part => {
   const repeated = createPart([part], min === 0 || part.isNullable, (writer, next) => {

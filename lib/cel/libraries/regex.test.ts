@@ -68,7 +68,7 @@ describe("a pattern", () => {
   });
 
   it("a constant pattern of a call is compiled only once, however many other patterns are used", () => {
-    const functions = regexFunctions.flatMap(({ usePattern }) => usePattern?.("[a-c]") ?? []);
+    const functions = regexFunctions.flatMap(({ precompile }) => precompile?.("[a-c]") ?? []);
     const patterns = Array.from({ length: 100 }, (_, index) => compilePattern(`${index}`));
     const results = functions.map((apply) => apply("abc", "[a-c]"));
     assert.deepEqual(results, ["a", ["a", "b", "c"]]);

@@ -3,18 +3,18 @@ import { declareMethod, type FunctionDeclaration } from "../functions.ts";
 import { int, listOf, string } from "../types.ts";
 import type { Value } from "../values.ts";
 import { rewordErrors } from "./errors.ts";
-import { compileProgram, conditions, type Instruction } from "./regex-syntax.ts";
+import { compileProgram, conditionBits, type Instruction } from "./regex-syntax.ts";
 
 // A regular expression can match in several ways. All ways are followed at the same time, character by character, so a
 // search takes linear time.
 
 /** Returns the conditions that are met between two characters; -1 stands for the start or the end of the text. */
 const findConditions = (before: number, after: number): number => {
-  let metConditions = isWord(before) === isWord(after) ? conditions.noBoundary : conditions.boundary;
-  if (before === -1) metConditions |= conditions.textStart | conditions.lineStart;
-  if (before === 10) metConditions |= conditions.lineStart;
-  if (after === -1) metConditions |= conditions.textEnd | conditions.lineEnd;
-  if (after === 10) metConditions |= conditions.lineEnd;
+  let metConditions = isWord(before) === isWord(after) ? conditionBits.noBoundary : conditionBits.boundary;
+  if (before === -1) metConditions |= conditionBits.textStart | conditionBits.lineStart;
+  if (before === 10) metConditions |= conditionBits.lineStart;
+  if (after === -1) metConditions |= conditionBits.textEnd | conditionBits.lineEnd;
+  if (after === 10) metConditions |= conditionBits.lineEnd;
   return metConditions;
 };
 
@@ -101,7 +101,7 @@ class Pattern {
     this.#literal = /[$()*+.?[\\\]^{|}]/.test(source) ? undefined : source;
     this.#program = instructions;
     this.#start = start;
-    this.#isAnchored = ((instructions[start]?.conditions ?? 0) & conditions.textStart) !== 0;
+    this.#isAnchored = ((instructions[start]?.conditions ?? 0) & conditionBits.textStart) !== 0;
     this.#hasConditions = instructions.some(({ kind }) => kind === "check");
     this.#ways = [new Ways(instructions), new Ways(instructions)];
   }
@@ -243,18 +243,18 @@ const toLimit = (limit: number | bigint): number | undefined => (limit < 0 ? und
 const countSearch = ([text, source]: readonly Value[]): number =>
   countTraversal(getActualSize(text as Value) + 1) * countTraversal(getActualSize(source as Value), 0.25);
 
-/** Kubernetes' functions of regular expressions. */
+/** Kubernetes' functions of regular expressions. `precompile` compiles a constant pattern once for all calls. */
 export const regexFunctions: readonly FunctionDeclaration[] = [
   {
     ...declareMethod("find", "string_find_string", [string, string], string, find, countSearch),
-    usePattern: (source) => {
+    precompile: (source) => {
       const pattern = compilePattern(source);
       return (text: string) => pattern.find(text);
     },
   },
   {
     ...declareMethod("findAll", "string_find_all_string", [string, string], listOf(string), findAll, countSearch),
-    usePattern: (source) => {
+    precompile: (source) => {
       const pattern = compilePattern(source);
       // This also serves the overload with a limit: an environment combines the declarations of a name.
       return (text: string, _: string, limit: number | bigint = -1) => pattern.findAll(text, toLimit(limit));

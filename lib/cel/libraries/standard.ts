@@ -72,7 +72,7 @@ const concatenate = (left: List, right: List): List => {
   return right.length === 0 ? left : new JoinedList(left, right);
 };
 
-/** Throws if an operand lacks an operator. For types with methods, upstream's message doesn't name the operator. */
+/** Throws the error for an operand that lacks the operator. For types with methods, upstream's doesn't name it. */
 export const refuseOperand = (operator: string, left: Value): never => {
   const hasMethods = typeof left === "string" || left instanceof Duration || left instanceof Timestamp;
   throw hasMethods ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
@@ -208,6 +208,7 @@ const isIn = (value: Value, container: Value): boolean => {
 const getSize = (value: Value): Value => findSize(value) ?? refuseOperand("size", value);
 
 const isMatch = (text: Value, pattern: Value): boolean => {
+  // cel-go's error for a wrong text may name the function (see refuseOperand), but never that for a wrong pattern.
   if (typeof text !== "string") return refuseOperand("matches", text);
   if (typeof pattern !== "string") throw createNoSuchOverloadError();
   return compilePattern(pattern).test(text);
@@ -427,7 +428,7 @@ export const standardFunctions: readonly FunctionDeclaration[] = [
       member("matches_string", [string, string], bool, undefined, countMatching),
     ],
     evaluate: isMatch,
-    usePattern: (source) => {
+    precompile: (source) => {
       const pattern = compilePattern(source);
       return (text: string) => pattern.test(text);
     },

@@ -65,7 +65,7 @@ const findLast = (text: string, part: string, offset?: Int): Int => {
   if (offset < 0) throw createRangeError(offset);
   if (part === "") return limitOffset(text, offset);
   const start = findUtf16Index(text, offset);
-  // As in cel-go, nothing is found from the end of the text on, although the part may stand before it.
+  // As in cel-go, an offset at or after the end of the text gives -1, even if the text contains the part.
   return start === undefined || start === text.length ? -1 : toIndex(text, text.lastIndexOf(part, start));
 };
 
@@ -114,7 +114,7 @@ const countJoined = (_: readonly Value[], result: Value) => countTraversal(getAc
 const texts = listOf(string);
 const threeTexts = [string, string, string];
 
-/** Version 2 of the strings library of cel-go. */
+/** Version 2 of cel-go's strings library. The last argument computes a call's cost (countParts: of texts or lists). */
 export const stringFunctions: readonly FunctionDeclaration[] = [
   declareMethod("charAt", "string_char_at_int", [string, int], string, getCharacter),
   declareMethod("indexOf", "string_index_of_string", [string, string], int, findFirst, countParts),

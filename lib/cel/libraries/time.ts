@@ -120,6 +120,7 @@ export const addToTimestamp = (time: Timestamp, nanos: bigint): Timestamp => {
 export const subtractTimestamps = (left: Timestamp, right: Timestamp): Duration => {
   const [leftSeconds, leftNanos] = splitSeconds(left.nanos);
   const [rightSeconds, rightNanos] = splitSeconds(right.nanos);
+  // As in cel-go, the seconds must fit into 64 bits as nanoseconds, even before the other nanoseconds are added.
   return createDuration(requireInt64((leftSeconds - rightSeconds) * nanosPerSecond) + leftNanos - rightNanos);
 };
 
@@ -158,13 +159,12 @@ const summersOfUnitedStates = "1918-03-31T02 1918-10-27T01 1919-03-30T02 1919-10
 const summersOfEurope =
   "1916-04-30T23 1916-10-01T00 1917-04-16T02 1917-09-17T02 1918-04-15T02 1918-09-16T02 1940-04-01T02 1942-11-02T02 1943-03-29T02 1943-10-04T02 1944-04-03T02 1944-10-02T02 1945-04-02T02 1945-09-16T02";
 
-/** The history of a time zone up to a year. */
+/** The history of a time zone until `end`. The times are in milliseconds since 1970, by the zone's standard time. */
 interface OldZone {
   /** The hours of the standard time ahead of UTC. */
   hours: number;
-  /** When daylight saving time began and ended, alternately, in standard time. */
+  /** When daylight saving time began and ended, alternately. */
   summers: number[];
-  /** When this history ends, in standard time. */
   end: number;
   /** The zone that decides the time after `end`; if empty, the zone of Node.js with the same name. */
   successor: string;
@@ -174,8 +174,8 @@ interface OldZone {
 
 /**
  * Creates the history of a time zone before `year`. `summers` are the starts and ends of daylight saving time,
- * alternately. From `year` on, the zone is `hoursAhead` hours ahead of the zone `successor`, as EET is of CET; without
- * a successor, Node.js knows its time.
+ * alternately. From `year` on, Node.js knows the zone's time or, if not, that of another zone, `successor`: the zone is
+ * `hoursAhead` hours ahead of it, as EET is ahead of CET.
  * The comment lets esbuild leave out `oldZones` where no expression reads a time zone.
  */
 /* @__NO_SIDE_EFFECTS__ */ const createOldZone = (

@@ -32,7 +32,7 @@ interface LoopParts {
   /** The name of the loop's accumulator. */
   readonly accumulator: Expression;
   readonly lastArgument: Expression;
-  /** The loop's variable. A macro with two variables gives the first one, for the key or the index. */
+  /** The loop's variable. Of two variables, it is the first, for the key or the index; the other isn't needed here. */
   readonly variable: Expression;
 }
 

@@ -22,7 +22,7 @@ const rows = readRows<{
   literals: LiteralRow[];
   offsets: { text: string; offsets: number[] }[];
   issues: { text: string; issues: string[] }[];
-  limits: { before: string; text: string; after: string; most: number; error: string }[];
+  limits: { prefix: string; text: string; suffix: string; maxRepeats: number; error: string }[]; // of prefix and suffix
 }>(import.meta.filename);
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];
@@ -108,11 +108,11 @@ describe("parse", () => {
   for (const { text, issues } of rows.issues)
     it(`refuses ${JSON.stringify(text)}`, () => assert.deepEqual(listIssues(text), issues));
 
-  for (const { before, text, after, most, error } of rows.limits)
-    it(`parses ${before}${text}${after} with ${most} levels and no more`, () => {
-      const repeat = (count: number) => before.repeat(count) + text + after.repeat(count);
-      assert.deepEqual(listIssues(repeat(most)), []);
-      assert.deepEqual(listIssues(repeat(most + 1)), [error]);
+  for (const { prefix, text, suffix, maxRepeats, error } of rows.limits)
+    it(`parses ${prefix}${text}${suffix} with ${maxRepeats} levels and no more`, () => {
+      const repeat = (count: number) => prefix.repeat(count) + text + suffix.repeat(count);
+      assert.deepEqual(listIssues(repeat(maxRepeats)), []);
+      assert.deepEqual(listIssues(repeat(maxRepeats + 1)), [error]);
     });
 
   it("parse accepts 100,000 code points and no more", () => {
@@ -126,7 +126,7 @@ describe("parse", () => {
     assert.deepEqual(listIssues(`a${".optMap(x, x)".repeat(40)}`), [error]);
   });
 
-  it("parse stops after 100 errors of the lexer", () => {
+  it("parse returns the first 100 errors of the lexer, and one more that says that there are others", () => {
     assert.equal(listIssues("#".repeat(150)).length, 101);
   });
 

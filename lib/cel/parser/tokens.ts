@@ -20,7 +20,7 @@ const strings = [`"`, `'`].flatMap((quote) => [
   `[rR]${quote}{3}[^]*?${quote}{3}`,
   `[rR]${quote}[^${quote}\\n\\r]*${quote}`,
 ]);
-/** The patterns of the kinds of tokens. If several match, the first of them counts, and matches the longest text. */
+/** The patterns of the kinds of tokens, ordered so that the first one that matches also matches the longest text. */
 const patterns = {
   space: String.raw`[\t \r\n\f]+|//[^\n]*`,
   string: `[bB]?(?:${strings.join("|")})`,
@@ -30,7 +30,7 @@ const patterns = {
   int: String.raw`0x[\da-fA-F]+|\d+`,
   quoted: String.raw`\x60[\w./ -]+\x60`,
   operator: String.raw`[=!<>]=|&&|\|\||[-[\]{}().,!?:+*/%<>]`,
-  /** Matches text that is no token: a quote that isn't closed with the rest of its line, or a character. */
+  /** Matches text that is no token: an unclosed quote and the rest of its line, or any single character. */
   broken: String.raw`["'][^\n\r]*|[\ud800-\udbff][\udc00-\udfff]|[^]`,
 };
 /** The kind of each group of the regular expression `token`. The group 0, the whole match, has none. */

@@ -48,7 +48,7 @@ interface Qualifier {
   /** The key; absent if `compute` computes it. */
   readonly key?: Key;
   readonly compute?: Evaluator;
-  /** Whether upstream may hold the computed key as a plain value of Go. An error about the key then has Go's type. */
+  /** Whether upstream may hold the computed key as a plain value of Go. Errors then name its Go type, not cel-go's. */
   readonly hasGoType?: boolean;
   /** Whether the macro `has` tests the presence of the field. */
   readonly isTest?: boolean;
@@ -67,13 +67,13 @@ export const isKey = (value: Value): value is Key =>
   value instanceof Double;
 
 /**
- * Returns the error for a value that can't be a key, with the value's type in upstream: a type of cel-go or, for JSON
- * that upstream didn't convert (`hasGoType`), a plain type of Go. JSON that can't be a key is null, a list or a map.
+ * Returns the error for a value that can't be a key. It names the value's type in upstream, usually a type of cel-go.
+ * But null, a list or a map that upstream holds as plain decoded JSON (`hasGoType`) has a plain type of Go.
  */
 export const createKeyError = (value: Value, hasGoType: boolean): EvaluationError => {
   const plainType = value === null ? "<nil>" : isList(value) ? "[]interface {}" : "map[string]interface {}";
-  const isFromJson = value === null || isList(value) || !(value instanceof CelObject);
-  return new EvaluationError(`invalid qualifier type: ${hasGoType && isFromJson ? plainType : nameGoType(value)}`);
+  const canBeJson = value === null || isList(value) || !(value instanceof CelObject);
+  return new EvaluationError(`invalid qualifier type: ${hasGoType && canBeJson ? plainType : nameGoType(value)}`);
 };
 
 /**
@@ -112,7 +112,7 @@ const createMissingError = (object: Value, key: Key): EvaluationError =>
 
 /** Applies the qualifiers from `start` on to a value. The result is an optional if the value or one of them is. */
 const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
-  // With `start` > 0, the value is a member of a plain object, to which earlier qualifiers led, and so no optional.
+  // With `start` > 0, the caller has applied the first qualifiers to JSON: `root` is what they found, no optional.
   let isOptional = start === 0 && root instanceof Optional;
   if (isOptional && (root as Optional).value === undefined) return root;
   let object: Result = root;
@@ -142,7 +142,7 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   return isOptional ? new Optional(object as Value) : object;
 };
 
-/** Computes the key of a qualifier. With `hasGoType`, the error for a wrong key has Go's type (see createKeyError). */
+/** Computes a qualifier's key. If upstream may hold it as a plain value of Go (`hasGoType`), errors name a Go type. */
 const computeKey = (frame: Frame, { compute, hasGoType = false }: Qualifier): Key | EvaluationError => {
   const value = (compute as Evaluator)(frame);
   if (value instanceof EvaluationError || isKey(value)) return value;
@@ -181,6 +181,7 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
       frame.charge(1);
       return object[tested] !== undefined;
     }
+    // An optional needs `select` even if no qualifiers are left: older versions of cel-go convert the value in it.
     return index === qualifiers.length && !(object instanceof Optional)
       ? object
       : select(frame, object, qualifiers, index);

@@ -75,12 +75,12 @@ const compare = (left: Result, right: Result, isPositive: boolean, isTyped: Type
     return isEqual(left, right, isTyped) === isPositive;
   } catch (error) {
     const result = toResult(error);
-    // Values that can't be compared are not equal.
+    // If the values can't be compared, `==` is an error, but `!=` is true.
     return isPositive ? result : true;
   }
 };
 
-/** Returns the first error that one of two optionals contains. Upstream's optionals may contain errors. */
+/** Returns the first error in two optionals (upstream allows errors). If one is empty, the other doesn't matter. */
 const findInnerError = (left: Value, right: Value): EvaluationError | undefined => {
   if (!(left instanceof Optional && right instanceof Optional)) return undefined;
   if (left.value === undefined || right.value === undefined) return undefined;
@@ -101,6 +101,7 @@ export const buildAlternative =
   (left: Evaluator, right: Evaluator, isOr: boolean): Evaluator =>
   (frame) => {
     const value = left(frame);
+    // In a newer cel-go, optionals are strict: `1.orValue(2)` is an error. In an older one, it is 1.
     if (!(value instanceof Optional))
       return frame.hasStrictOptionals && !(value instanceof EvaluationError) ? createNoSuchOverloadError() : value;
     if (value.value === undefined) return right(frame);
@@ -144,21 +145,21 @@ export const buildCall = (
   const apply = findImplementation(declaration, overload);
   const count = buildCost(declaration, overload);
   const pattern = constants[1];
-  if (declaration.usePattern && typeof pattern === "string")
-    return buildArguments(args, withText(declaration.usePattern(pattern)), count, /* endsAtError */ true);
+  if (declaration.precompile && typeof pattern === "string")
+    return buildEvaluator(args, convertFirstToText(declaration.precompile(pattern)), count, /* endsAtError */ true);
   const implementations = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && implementations > 1;
   // Upstream evaluates no more arguments after an error if there are more than two, or if the function's implementation
   // is chosen at run time. Otherwise, it evaluates them all.
   const endsAtError = args.length > 2 || isDispatched || declaration.name === "format";
-  return buildArguments(args, apply, count, endsAtError);
+  return buildEvaluator(args, apply, count, endsAtError);
 };
 
 /**
  * Returns the function of a call. With `endsAtError`, the call ends at the first argument that is an error. It is then
  * charged only if that is the last argument.
  */
-const buildArguments = (
+const buildEvaluator = (
   args: readonly Evaluator[],
   apply: Evaluate,
   count: Overload["cost"] | undefined,
@@ -195,7 +196,7 @@ const buildArguments = (
  * Wraps a function of regular expressions whose pattern is a constant. Its first argument may be a text, or, as in
  * upstream, a value that toNative converts to a text: a type, or an optional with a text.
  */
-const withText =
+const convertFirstToText =
   (apply: Evaluate): Evaluate =>
   (value: Value, ...rest: Value[]) => {
     const text = toNative(value);
@@ -223,7 +224,7 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
   if (declaration.evaluate) return declaration.evaluate;
   const { name, overloads } = declaration;
   const candidates = (overload?.evaluate ? [overload] : overloads).flatMap(({ evaluate, parameters }) =>
-    evaluate ? [{ evaluate: withArrays(evaluate, parameters), guards: parameters.map(buildGuard) }] : [],
+    evaluate ? [{ evaluate: convertListsToArrays(evaluate, parameters), guards: parameters.map(buildGuard) }] : [],
   );
   const createError = (args: readonly Value[]) =>
     new EvaluationError(`no such overload: ${name}(${args.map((value) => getType(value).name).join(", ")})`);
@@ -252,7 +253,7 @@ const findImplementation = (declaration: FunctionDeclaration, overload: Overload
 };
 
 /** Wraps a function so that its parameters that are lists get arrays: a JoinedList, which `+` returns, is copied. */
-const withArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate => {
+const convertListsToArrays = (evaluate: Evaluate, parameters: readonly Type[]): Evaluate => {
   if (!parameters.some(({ kind }) => kind === "list")) return evaluate;
   return (...args: Value[]) =>
     evaluate(...args.map((value, at) => (parameters[at]?.kind === "list" && isList(value) ? toArray(value) : value)));

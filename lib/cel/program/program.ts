@@ -87,7 +87,7 @@ const toEvaluator = (plan: Plan): Evaluator => {
   };
 };
 
-/** Returns a plan's attribute, to add qualifiers. In upstream, only variables may have types of Go (`hasGoType`). */
+/** Returns a plan's attribute, to add qualifiers. Only errors about variables name plain Go types (`hasGoType`). */
 const toAttribute = (plan: Plan): Attribute =>
   plan.kind === "attribute"
     ? plan.attribute
@@ -427,8 +427,8 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   if (index.kind === "constant") {
     const { value } = index;
     if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
-    // The error shows the value's type in upstream. For a constant, it is a type of cel-go; for a computed index,
-    // with `hasGoType`, a plain type of Go such as []interface {}, because cel-go doesn't convert values of variables.
+    // Upstream's error names the type of a wrong index: of a constant, a type of cel-go; of a variable (`hasGoType`),
+    // whose value cel-go doesn't convert, a plain type of Go such as []interface {}.
     if (!isKey(value)) throw createKeyError(value, /* hasGoType */ false);
     addQualifier(attribute, { key: value, isOptional });
   } else {

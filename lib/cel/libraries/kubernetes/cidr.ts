@@ -30,19 +30,19 @@ export class Cidr extends LibraryObject {
   }
 }
 
-const describeError = (message: string) => `network address parse error during conversion from string: ${message}`;
+const addErrorPrefix = (message: string) => `network address parse error during conversion from string: ${message}`;
 
 /** Returns the value of cidr(text), for instance cidr("10.0.0.0/8"). */
 const parseCidr = (text: string): Cidr =>
   rewordErrors(() => {
     const cidr = rewordErrors(
       () => parsePrefix(text),
-      // The two calls of describeError are right: upstream's message has this text twice.
-      (message) => describeError(`netip.ParsePrefix(${quoteAsGo(text)}): ${message}`),
+      // Upstream's message has the prefix twice, so the outer rewordErrors adds it again.
+      (message) => addErrorPrefix(`netip.ParsePrefix(${quoteAsGo(text)}): ${message}`),
     );
     if (isMapped(cidr.ip)) throw new EvaluationError(`IPv4-mapped IPv6 address ${quoteAsGo(text)} is not allowed`);
     return cidr;
-  }, describeError);
+  }, addErrorPrefix);
 
 /** Parses a CIDR as Go's net/netip does. */
 const parsePrefix = (text: string): Cidr => {

@@ -52,8 +52,8 @@ export const findDns1035LabelFaults = (text: string): string[] => {
 
 /**
  * Returns a check for prefixes of names. A prefix may end with a dash. As in upstream, the last two bytes of such a
- * prefix are replaced by `a` before the check, so it ignores the character before the dash. If that character has
- * several bytes, the prefix stays as it is, because the rest of the character is a fault anyway.
+ * prefix are replaced by `a` before the check, so it ignores the character before the dash. A character of several
+ * bytes, of which upstream would replace only the last one, is kept: it is a fault anyway, as are its other bytes.
  */
 const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
   findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));

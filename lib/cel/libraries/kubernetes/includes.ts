@@ -8,7 +8,7 @@ import { isSame } from "../standard.ts";
 const includes = (target: Value, value: Value): boolean =>
   (isList(target) ? toArray(target) : [target]).some((element) => isSame(element, value));
 
-/** The functions that version 1 of Kubernetes' CEL library for lists added. */
+/** The functions that version 1 of Kubernetes' CEL library for lists added. `countParts` computes a call's cost. */
 export const includesFunctions: readonly FunctionDeclaration[] = [
   declareMethod("includes", "list_includes_dyn_dyn", [dyn, dyn], bool, includes, countParts),
 ];

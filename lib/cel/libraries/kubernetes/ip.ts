@@ -42,7 +42,7 @@ const createParseError = (text: string, message: string, rest = "") =>
 const joinParts = (parts: readonly number[], bits: number): bigint =>
   parts.reduce((number, part) => (number << BigInt(bits)) | BigInt(part), 0n);
 
-/** Parses an IPv4 address to four bytes. It can be the end of an IPv6 address, `text`, which errors show. */
+/** Parses an IPv4 address to four bytes. Errors quote `text`: the whole address, if this is the end of an IPv6 one. */
 const parseIpv4 = (address: string, text = address): number[] => {
   const bytes: number[] = [];
   for (let rest = address; ; rest = rest.slice(1)) {
@@ -121,8 +121,8 @@ export const formatIp = ({ number, bits }: Ip): string => {
   const groups = splitNumber(number, 8, 16).map((group) => group.toString(16));
   // The longest sequence of at least two zeros is replaced by `::`. Of equally long sequences, it is the first.
   const [longest = ""] = (groups.join(":").match(/\b0(:0)+\b/g) ?? []).sort((one, two) => two.length - one.length);
-  // Colons around all groups make it possible to replace zeros at either end. At the end, those that are not part of
-  // `::` are removed.
+  // Colons before and after all groups make it possible to replace the first and the last ones. Then the colons at the
+  // two ends are removed, unless they are part of `::`.
   return `:${groups.join(":")}:`.replace(`:${longest}:`, "::").replace(/^:(?!:)|(?<!:):$/g, "");
 };
 
@@ -162,7 +162,7 @@ export const countIp: FunctionCost = (args, _, id) => (id === "cidr_ip" ? 1 : co
 
 const isCanonical = (text: string) => formatIp(parseIp(text)) === text;
 
-/** The functions of Kubernetes' CEL library for IP addresses. */
+/** The functions of Kubernetes' CEL library for IP addresses. Those without a last argument such as countIp cost 1. */
 export const ipFunctions: readonly FunctionDeclaration[] = [
   declareFunction("ip", "string_to_ip", [string], ipType, parseIp, countIp),
   declareFunction("isIP", "is_ip", [string], bool, reportParsing(parseIp), countReading),

@@ -26,7 +26,8 @@ const evaluate = (text: string, decide: (attributes: AuthorizationAttributes) =>
     ["authorizer", authorizer],
     ["authorizer.requestResource", requestResource],
   ]);
-  return compile(checked, environment).evaluate({ find: (name) => variables.get(name) }, { left: 1_000_000 });
+  const costBudget = { left: 1_000_000 };
+  return compile(checked, environment).evaluate({ find: (name) => variables.get(name) }, costBudget);
 };
 
 /** Converts a value into the form that the table of expected values has. */

@@ -13,10 +13,9 @@ import { reportParsing } from "../errors.ts";
 import { declareComparisons } from "./comparisons.ts";
 
 /**
- * An exact number: `digits` times ten to the power of `exponent`. Upstream has two forms of amounts: with 64 bits, or
- * large. The functions of integers accept only the form with 64 bits, even if a large amount is a small number. And the
- * exponent has an effect on how an amount is rounded to a double. Quantities of lib/objects aren't used here, because
- * they keep neither the form nor the exponent.
+ * An exact number: `digits` times ten to the power of `exponent`. Upstream stores it in 64 bits or, with `isLarge`, as
+ * a decimal of any length, even if it is small: `isInteger` and `asInteger` accept only the form with 64 bits. The
+ * exponent affects the rounding to a double. Quantities of lib/objects lack form and exponent: they aren't used here.
  */
 interface Amount {
   readonly digits: bigint;
@@ -62,7 +61,7 @@ const maxBinary = 2n ** 63n - 1n;
 const maxLength = 10_000;
 /** If the exponents of two amounts differ by more, their sum is the larger amount. */
 const maxExponentGap = 10_000;
-/** A large amount with a larger exponent isn't converted to nanos, because that would take too long. */
+/** An amount with a larger exponent keeps it: it isn't converted to nanos (10 ** -9), which would take too long. */
 const maxExponent = 1000;
 
 /** Parses a quantity such as `1.5Gi`, `500m` or `1e3`, as upstream does. */
@@ -99,7 +98,10 @@ const parseExponent = (suffix: string): number => {
   return Number(BigInt.asIntN(32, BigInt(written)));
 };
 
-/** Returns an amount in nanos, rounded up; 0 and very large amounts unchanged. A binary suffix limits it to 64 bits. */
+/**
+ * Rounds an amount up to nanos (10 ** -9), as upstream does if it doesn't store the amount in 64 bits, but as a decimal
+ * of any length (`isLarge`). 0 and very large amounts stay unchanged. A binary suffix limits the result to 64 bits.
+ */
 const roundLargeAmount = (digits: bigint, exponent: number, isBinary: boolean): Amount => {
   if (digits === 0n || exponent > maxExponent) return { digits, exponent, isLarge: true };
   // The divisor is limited: each divisor that is larger than the digits has the same result, 1 nano. A text has at most
@@ -126,7 +128,7 @@ const addAmounts = (left: Amount, right: Amount): Amount => {
   if (!isLarge && right.digits === 0n) return left;
   if (!isLarge && left.digits === 0n) return right;
   if (Math.abs(left.exponent - right.exponent) > maxExponentGap) {
-    // An exact sum would have too many digits: only the larger exponent counts, unless its amount is 0 (a large 0).
+    // An exact sum would have too many digits. Take the larger exponent's amount or, if that is a (large) 0, the other.
     const [major, minor] = left.exponent > right.exponent ? [left, right] : [right, left];
     return { ...(major.digits === 0n ? minor : major), isLarge: true };
   }
@@ -158,10 +160,11 @@ const compareAmounts = (left: Amount, right: Amount): number => {
   return getSign(first - second);
 };
 
-/** Returns an amount as an integer; undefined for a large amount, or if the exponent is negative. */
+/** Returns an int64; undefined if the amount is longer, has a negative exponent, or is a decimal upstream (isLarge). */
 const findInteger = ({ amount: { digits, exponent, isLarge } }: Quantity): bigint | undefined => {
   if (isLarge || exponent < 0) return undefined;
   if (digits === 0n) return 0n;
+  // 10 ** 19 already has more than 64 bits.
   const integer = digits * 10n ** BigInt(Math.min(exponent, 19));
   return isInt64(integer) ? integer : undefined;
 };
@@ -183,6 +186,7 @@ const computePowerOfTen = (exponent: number): number => {
 };
 
 const parseQuantity = (text: string) => new Quantity(parseAmount(text), text);
+/** Converts an int of CEL. As it has 64 bits, upstream doesn't store it as a decimal of any length (`isLarge`). */
 const toQuantity = (int: number | bigint) => new Quantity({ digits: BigInt(int), exponent: 0, isLarge: false });
 const compare = (left: Quantity, right: Quantity) => compareAmounts(left.amount, right.amount);
 const add = (left: Quantity, right: Quantity) => new Quantity(addAmounts(left.amount, right.amount));

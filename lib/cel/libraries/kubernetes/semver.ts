@@ -116,7 +116,7 @@ const getNumber =
   ({ numbers }: Semver) =>
     toInt(BigInt.asIntN(64, numbers[index] ?? 0n));
 
-/** The functions of Kubernetes' CEL library for versions such as 1.2.3. */
+/** The functions of Kubernetes' CEL library for versions such as 1.2.3. `countReading` computes the cost of a call. */
 export const semverFunctions: readonly FunctionDeclaration[] = [
   declareFunction("semver", "string_to_semver", [string], type, parseSemver, countReading),
   declareFunction("semver", "string_bool_to_semver", [string, bool], type, parseSemver, countReading),
