@@ -97,10 +97,10 @@ const budgets = {
   /** The rule has needs, but no settings use them. */
   unusedNeeds: 42,
   withoutNeeds: 27,
-  // These are added.
+  // These are added to one of the sizes above.
   cel: 44,
   reconcile: 9,
-  member: 3,
+  perRuleInGroup: 3,
   recording: 28,
   /** A bundle with used needs already has the HTTPS client that recording needs. */
   recordingWithNeeds: 20,
@@ -118,7 +118,7 @@ const computeBudget = (
   if (hasNeed(listed, "cue")) kilobytes = budgets.scripts;
   if (celEvaluator in inputs) kilobytes += budgets.cel;
   if (listed.rule.reconcile) kilobytes += budgets.reconcile;
-  kilobytes += budgets.member * (listed.members?.length ?? 0);
+  kilobytes += budgets.perRuleInGroup * (listed.members?.length ?? 0);
   if (isRecorded(recordingBuckets)) kilobytes += usesNeeds ? budgets.recordingWithNeeds : budgets.recording;
   return kilobytes * 1024;
 };
@@ -243,6 +243,7 @@ export const bundleCode = async (
     format,
     platform: "node",
     target: "node24",
+    // These files of the zip stay separate. The start module index.mjs, bundled here, too, imports index.cjs.
     external: ["./index.cjs", `./${connectionsFile}`, `./${explanationFile}`],
     minify: true,
     legalComments: "none",
@@ -256,7 +257,8 @@ export const bundleCode = async (
 
 /**
  * Returns the content of keys.json: the accepted key versions of each cluster, for instance `{ "prod": [1, 2] }`.
- * Clusters with only version 1 are left out. The code of a disarmed version reads this file.
+ * Clusters with only version 1 are left out. After `postern disarm`, a function runs code that allows every review;
+ * this code reads the file, to refuse calls whose URL has another key.
  */
 const formatKeyVersions = (config: EndpointConfig): string => {
   const entries = Object.keys(config.clusters).map(
@@ -334,7 +336,7 @@ const listFeatures = (
   const { members = [listed], phases, rule } = listed;
   return {
     MUTATES: phases.includes("mutate"),
-    // NEEDS: the rule declares that it may ask others, such as a cluster's API server. ASKS: some settings require it.
+    // NEEDS: the rule says that it may ask others, such as an API server. ASKS: some cluster's settings make it ask.
     NEEDS: declaresNeeds(listed),
     ASKS: usesNeeds,
     SINCE: members.some(({ rule }) => rule.since),
@@ -398,7 +400,7 @@ const compileExpressions = (listed: CatalogueRule, config: EndpointConfig): void
 /** Lists the settings of rules that are on: those of each cluster, and those of each variant. */
 const listRuleSettings = ({ rule, members }: CatalogueRule, config: EndpointConfig) =>
   listSetups(config).flatMap((setup) => {
-    // The settings of a group have, for each member, its settings and its mode. Members have no variants.
+    // The settings of a group have, for each member, its settings and its mode. A rule with variants can't be a member.
     const setups: (Pick<ClusterSetup, "mode" | "settings" | "variants"> & { rule: Rule })[] = members
       ? members.map((member) => ({ rule: member.rule, ...Reflect.get(setup.settings, member.name) }))
       : [{ rule, ...setup }];
@@ -410,8 +412,8 @@ const listRuleSettings = ({ rule, members }: CatalogueRule, config: EndpointConf
   });
 
 /**
- * Returns the elements of `match` of all rules, with the settings of all clusters; undefined if not all are known. A
- * rule with `inspectForSettings` gets further settings from objects in a cluster, and they may change its `match`.
+ * Returns the `match` elements of a rule, or of a group's members, for all clusters' settings; undefined if not all are
+ * known: a rule with `inspectForSettings` gets more settings from objects in a cluster, which may change its `match`.
  */
 const listMatches = (listed: CatalogueRule, config: EndpointConfig): RequestMatch[] | undefined => {
   const setups = listRuleSettings(listed, config);

@@ -13,7 +13,8 @@ import { packageRoot } from "../cli/roots.ts";
 import { bundleCode, insertData } from "./bundle.ts";
 import { createCelPlugin, expressionsMark } from "./cel.ts";
 
-const entry = `
+/** The source of a module that the tests bundle, to compare its function with `compile`, which is not bundled. */
+const sourceToBundle = `
   import { compileExpression, createAdmissionEnvironment } from "./lib/cel/kubernetes.ts";
   import { int } from "./lib/cel/types.ts";
   const environment = createAdmissionEnvironment({ isMutation: true, variables: new Map([["one", int]]) });
@@ -24,11 +25,11 @@ const compile = (text: string) => compileExpression(text, environment, undefined
 
 /**
  * Bundles expressions as a build does: parses and checks them, and puts the results in place of the mark in the code.
- * Returns the size of the code without them, and its function that compiles one of them.
+ * Returns the size of the code without the results, and the bundled function that compiles one expression.
  */
 const bundle = async (texts: readonly string[]) => {
   const checkedExpressions = encodeChecks(collectChecks(() => texts.map(compile)));
-  const { code: withMark } = await bundleCode(entry, [createCelPlugin(checkedExpressions)]);
+  const { code: withMark } = await bundleCode(sourceToBundle, [createCelPlugin(checkedExpressions)]);
   const code = insertData(withMark, { [expressionsMark]: checkedExpressions });
   const module = { exports: compile };
   new Function("module", "require", code)(module, createRequire(import.meta.url));

@@ -13,8 +13,8 @@ export const cueFilesModuleSource = `const names = ${JSON.stringify(names)};
 
 /**
  * Returns the files of CUE for Lambda. They are not in the bundle, because a function loads them only to run a script.
- * The WebAssembly is put into zips as it is compressed in its npm package: that takes no time, and the bytes are the
- * same on any machine.
+ * The WebAssembly is compressed in its npm package. Zips get these compressed bytes unchanged: that takes no time, and
+ * the bytes are the same on any machine.
  */
 export const readCueRuntimeFiles = (): Promise<ZipFiles> => {
   cueFiles ??= createCueFiles();

@@ -40,7 +40,7 @@ const writeTestDeployment = async (bundle: Partial<RuleBundle> = {}, publicKeys 
 };
 
 describe("a function's version", () => {
-  it("the first version and its alias stay the same with other code, keys or sizing", async () => {
+  it("the stack has only the first version and its alias: other code, keys or sizing don't change them", async () => {
     const all = await Promise.all([
       writeTestDeployment(),
       writeTestDeployment({ hash: "hash of other code", codeSha256: "BBB=" }),
@@ -194,7 +194,7 @@ describe("the alarms of a stage", async () => {
     folder,
   );
   for (const type of ["http", "url"] as const)
-    it(`watch as many metrics as the costs in a plan count, with the endpoint type ${type}`, async () => {
+    it(`watch exactly as many metrics as the costs in a plan include, with the endpoint type ${type}`, async () => {
       const { Resources } = JSON.parse(await readFile(join(folder, `${type}.json`), "utf8"));
       const alarms = Object.values<{ Type: string; Properties: { Metrics?: { MetricStat?: object }[] } }>(
         Resources,

@@ -286,6 +286,7 @@ const buildPolicies = ({ tokens, actions, records, ledgerRules, callsOut }: Plan
   ...(records.length > 0 ? [buildPolicy("records", ...records.map(allowRecording))] : []),
   // The ledger is a table with rules' own data. A rule that is off keeps its right: a rollback can turn it on again.
   ...(ledgerRules.length > 0 ? [buildPolicy("ledger", allowLedger(ledgerRules))] : []),
+  // A function that calls services over the network can be in a VPC. Lambda needs rights to connect it to the VPC.
   ...(callsOut ? [buildPolicy(networkPolicyName, ...networkStatements)] : []),
 ];
 

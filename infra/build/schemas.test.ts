@@ -11,7 +11,7 @@ const entry = `
   import builtIn from "./lib/admission-policies/merge/built-in-schemas.json" with { type: "json" };
   module.exports = { findSchema, resolveType, typeCount: Object.keys(builtIn.types).length };`;
 
-/** The exports of the bundled `entry`. \`typeCount\` is the number of schemas that the bundle contains. */
+/** The exports of the bundled `entry`. `typeCount` is the number of schemas that the bundle contains. */
 interface Exports {
   findSchema(kind: object, customKinds: object[]): { root: unknown; types: Record<string, object> } | undefined;
   typeCount: number;
