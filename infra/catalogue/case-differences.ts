@@ -61,7 +61,7 @@ const describeRefusalDifference = (expected: string | undefined, actual: string 
 export const formatCaseDiff = (ruleCase: Case, decision: RuleDecision): string[] => {
   const sentences = describeCaseDifferences(ruleCase, decision);
   if (sentences.length === 0) return [];
-  const [expected, actual] = [toExpected(ruleCase), toActual(ruleCase, decision)];
+  const [expected, actual] = [toDiffFormat(ruleCase), toActual(ruleCase, decision)];
   const hunks = computeHunks(expected, [{ rule: "", after: sortKeysLike(expected, actual) }]);
   if (hunks.length === 0) return sentences;
   const text = hunks.map(({ lines }) => lines.map(({ sign, text }) => `${sign} ${text}`));
@@ -72,7 +72,7 @@ export const formatCaseDiff = (ruleCase: Case, decision: RuleDecision): string[]
 };
 
 /** Returns what a case expects, in the format of the diff. */
-const toExpected = (ruleCase: Case): object => {
+const toDiffFormat = (ruleCase: Case): object => {
   const { refused, code = 403, reason = "Forbidden", details, warnings = [], audit = {} } = ruleCase;
   const outcome = ruleCase.mutate ? { becomes: ruleCase.becomes ?? ruleCase.mutate } : { admitted: true };
   return {
@@ -82,21 +82,21 @@ const toExpected = (ruleCase: Case): object => {
   };
 };
 
-/** Returns what a rule has decided, in the format of the diff. */
+/** Returns what a rule has decided, in the format of the diff: as a case that expects just this decision. */
 const toActual = (ruleCase: Case, { outcome }: RuleDecision): object => {
   const { status, warnings = [], audit = {} } = outcome;
-  const answer = { name: ruleCase.name, warnings, audit };
+  const matchingCase = { name: ruleCase.name, warnings, audit };
   if (status !== undefined)
-    return toExpected({
-      ...answer,
+    return toDiffFormat({
+      ...matchingCase,
       refused: status.message ?? "",
       code: status.code ?? 0,
       reason: status.reason ?? null,
       ...(ruleCase.details && { details: status.details }),
     });
-  if (!ruleCase.mutate) return toExpected(answer);
+  if (!ruleCase.mutate) return toDiffFormat(matchingCase);
   const becomes = applyOutcomePatch(ruleCase.mutate, outcome) as KubernetesObject;
-  return toExpected({ ...answer, mutate: ruleCase.mutate, becomes });
+  return toDiffFormat({ ...matchingCase, mutate: ruleCase.mutate, becomes });
 };
 
 /** Sorts the keys of `value` in the order of the keys of `model`, so that a diff doesn't show a different order. */

@@ -108,24 +108,25 @@ export const buildReview = ({ place, rule }: CatalogueRule, ruleCase: Case): Adm
   const oldObject = operation === "DELETE" ? object : ruleCase.oldObject;
   // A rule may have several webhook entries, its variants. The case's variant has a match of its own.
   const { rule: ruleOfVariant, settings } = applyCaseSettingsAndVariant(rule, ruleCase);
-  const matches = selectPhase(ruleOfVariant.match, phase, settings) ?? [];
+  const matchElements = selectPhase(ruleOfVariant.match, phase, settings) ?? [];
   const objectResource = object?.kind && toPlural(object.kind);
-  const matched = matches.flatMap(({ resources }) => resources);
-  const matchedResource = matched.find((resource) => resource === objectResource) ?? matched[0];
+  const matchedResources = matchElements.flatMap(({ resources }) => resources);
+  const matchedResource = matchedResources.find((resource) => resource === objectResource) ?? matchedResources[0];
   // If the rule doesn't match the object's own resource, the case is for another one, such as pods/exec.
   const resourcePath = ruleCase.resource ?? matchedResource ?? objectResource ?? "";
-  const match = matches.find(({ resources }) => resources.includes(resourcePath)) ?? matches[0];
+  const matchElement = matchElements.find(({ resources }) => resources.includes(resourcePath)) ?? matchElements[0];
   const [resource = "", subResource] = resourcePath.split("/");
   const objectVersion = splitApiVersion(object?.apiVersion ?? "v1");
   const objects = [...(ruleCase.needs?.objects ?? []), ...(object ? [object] : [])];
-  const parent =
+  const parentKind =
     subResource && findKindOfSubresource(inferKinds(objects, ruleCase.kubernetes), resourcePath, object?.apiVersion);
-  // A wildcard in the rule's match is replaced by the group or version of the resource.
-  const known = parent ? parent.resource : objectVersion;
-  const resolveWildcard = (matched = "", actual: string) => (matched === "*" ? actual : matched);
+  // A wildcard in the rule's match is replaced by the group or version of the resource. For the resource
+  // deployments/scale, they are those of the kind Deployment, although the object is a Scale.
+  const actual = parentKind ? parentKind.resource : objectVersion;
+  const resolveWildcard = (pattern = "", replacement: string) => (pattern === "*" ? replacement : pattern);
   const [group, version] = [
-    resolveWildcard(match?.apiGroups[0], known.group),
-    resolveWildcard(match?.apiVersions[0], known.version),
+    resolveWildcard(matchElement?.apiGroups[0], actual.group),
+    resolveWildcard(matchElement?.apiVersions[0], actual.version),
   ];
   const kind = object?.kind ?? kindsByResource[resourcePath];
   if (kind === undefined)

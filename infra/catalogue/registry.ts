@@ -121,7 +121,7 @@ const importRule = async (file: string, place: string): Promise<unknown> => {
 /** The time that loading a rule may take, in milliseconds. Many rules are loaded at the same time. */
 const loadLimit = 60_000;
 
-/** Functions that reject the rules that are being loaded. */
+/** Functions that reject pending loads of rules: at an await that never ends, Node.js would exit without an error. */
 const openLoads = new Set<() => void>();
 process.on("beforeExit", () => {
   for (const fail of openLoads) fail();

@@ -16,9 +16,9 @@ export interface EndedTest {
 
 export interface RuleLoopsWorkerData {
   /** A counter that the main thread increases several times a second, unless one evaluation blocks it. */
-  beat: Int32Array;
+  mainThreadBeats: Int32Array;
   /** For how long code of a rule may block the main thread. */
-  milliseconds: number;
+  maxSilenceMilliseconds: number;
   /** The folders with rules. */
   folders: readonly string[];
   /** The project's folder, for messages. */
@@ -27,7 +27,7 @@ export interface RuleLoopsWorkerData {
   killsProcess: boolean;
 }
 
-const { beat, milliseconds, folders, root, killsProcess } = workerData as RuleLoopsWorkerData;
+const { mainThreadBeats, maxSilenceMilliseconds, folders, root, killsProcess } = workerData as RuleLoopsWorkerData;
 /** The names of the running test and of its parents; none between tests of rules. */
 let running: readonly string[] = [];
 parentPort?.on("message", (path: readonly string[]) => {
@@ -38,10 +38,10 @@ let lastBeat = -1;
 let lastBeatTime = performance.now();
 
 setInterval(() => {
-  if (Atomics.load(beat, 0) !== lastBeat) {
-    lastBeat = Atomics.load(beat, 0);
+  if (Atomics.load(mainThreadBeats, 0) !== lastBeat) {
+    lastBeat = Atomics.load(mainThreadBeats, 0);
     lastBeatTime = performance.now();
-  } else if (performance.now() - lastBeatTime > milliseconds) {
+  } else if (performance.now() - lastBeatTime > maxSilenceMilliseconds) {
     lastBeatTime = performance.now();
     endCodeOfRule();
   }
@@ -57,14 +57,14 @@ const endCodeOfRule = () => {
       const file = url.startsWith("file:") ? fileURLToPath(url) : "";
       if (!folders.some((folder) => file.startsWith(folder))) continue;
       const place = `${relative(root, file).split(sep).join("/")}:${location.lineNumber + 1}`;
-      return `${place} ran for ${milliseconds / 1000} seconds without a pause, and was ended`;
+      return `${place} ran for ${maxSilenceMilliseconds / 1000} seconds without a pause, and was ended`;
     }
     return undefined;
   };
   session.connectToMainThread();
   session.on("Debugger.scriptParsed", ({ params: { scriptId, url } }) => urls.set(scriptId, url));
   session.on("Debugger.paused", ({ params }) => {
-    const sentence = Atomics.load(beat, 0) === lastBeat ? describeCode(params.callFrames) : undefined;
+    const sentence = Atomics.load(mainThreadBeats, 0) === lastBeat ? describeCode(params.callFrames) : undefined;
     if (sentence !== undefined && killsProcess && running.length > 0) {
       writeSync(2, `${JSON.stringify({ path: running, sentence } satisfies EndedTest)}\n`);
       process.kill(process.pid, "SIGKILL");
@@ -72,7 +72,8 @@ const endCodeOfRule = () => {
     if (sentence !== undefined && !killsProcess) session.post("Runtime.terminateExecution");
     session.post("Debugger.resume", () => {
       session.disconnect();
-      // The main thread closes the session a moment later. If it ended before, Node.js would print a line about that.
+      // The message may end the process, but the main thread closes the session only a moment later. Until then,
+      // Node.js would print a line about the open session.
       if (sentence !== undefined) setTimeout(() => parentPort?.postMessage(sentence), 100);
     });
   });

@@ -10,22 +10,22 @@ const loopLimit = 10_000;
 /**
  * Watches whether code of the project's rules, or of the catalogues of these rules, blocks this thread for longer than a
  * function may run, as an endless loop does. Such code is ended, and `handleEnd` gets a sentence about it; promises that
- * wait for its result are never settled. Without `handleEnd`, the process prints an EndedTest and is killed if a test
- * runs, which `setRunning` names. `beat` says that another evaluation begins: a sequence of evaluations may block the
- * thread for longer. The watch goes on, and keeps the process alive, until `stop` is called.
+ * wait for its result are never settled. Without `handleEnd`, the process is killed if a test runs; first it prints an
+ * EndedTest, with the names of the test from `setRunning`. `beat` says that another evaluation begins: a sequence of
+ * evaluations may block the thread for longer. The watch goes on, and keeps the process alive, until `stop` is called.
  */
 export const watchForLoops = (
   rules: readonly { folder: string }[],
   handleEnd?: (sentence: string) => void,
 ): { beat(): void; stop(): void; setRunning(path: readonly string[]): void } => {
   const workerData: RuleLoopsWorkerData = {
-    beat: new Int32Array(new SharedArrayBuffer(4)),
-    milliseconds: loopLimit,
+    mainThreadBeats: new Int32Array(new SharedArrayBuffer(4)),
+    maxSilenceMilliseconds: loopLimit,
     folders: [...new Set([getFunctionsFolder(), ...rules.map(({ folder }) => join(dirname(folder), sep))])],
     root: getProjectRoot(),
     killsProcess: handleEnd === undefined,
   };
-  const beat = () => void Atomics.add(workerData.beat, 0, 1);
+  const beat = () => void Atomics.add(workerData.mainThreadBeats, 0, 1);
   const timer = setInterval(beat, 100);
   const file = new URL(`./rule-loops-worker${moduleExtension}`, import.meta.url);
   const worker = new Worker(file, { name: "rule-loops", workerData, env: {}, execArgv: [] });

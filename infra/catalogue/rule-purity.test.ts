@@ -9,13 +9,13 @@ import { toRuleFolder } from "./sources.ts";
 
 interface PurityRow {
   what: string;
-  code?: string;
-  uses: string[];
+  code?: string; // the statements of the function in rule.ts; absent if the row has whole files instead
+  impurities: string[]; // what the check must find, each as `FILE:LINE SENTENCE`
 }
 
 describe("a rule that uses", () => {
-  for (const { what, code, uses, ...files } of readRows<PurityRow[]>(import.meta.filename))
-    it(`${what} is ${uses.length === 0 ? "pure" : "not pure"}`, async () => {
+  for (const { what, code, impurities, ...files } of readRows<PurityRow[]>(import.meta.filename))
+    it(`${what} is ${impurities.length === 0 ? "pure" : "not pure"}`, async () => {
       const folder = await createTestFolder();
       const source = `type Context = { now: Date };
 
@@ -31,7 +31,7 @@ ${code}
       const prefix = toRuleFolder(folder, "a").place;
       assert.deepEqual(
         found.map(({ file, line, sentence }) => `${file.slice(prefix.length + 1)}:${line} ${sentence}`),
-        uses,
+        impurities,
       );
     });
 });

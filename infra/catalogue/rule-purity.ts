@@ -28,7 +28,7 @@ const prefixedGlobals = Object.fromEntries(
     .map((name) => [name, `${globalPrefix}${name}`]),
 );
 
-/** What a rule must use in place of globals and Node's modules with these names. */
+/** What a rule must use in place of globals and Node's modules of these names, such as `now` of its second argument. */
 const substitutes: [names: RegExp, substitute: string][] = [
   [
     /^(fetch|WebSocket|EventSource|Request|Response|node:(https?|http2|net|tls|dgram|dns|quic))$/,

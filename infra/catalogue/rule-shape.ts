@@ -26,8 +26,8 @@ const entryMembers: Record<keyof RuleVariant<object> & keyof Rule, InputShape> =
   matchPolicy: createEnumShape("Equivalent or Exact", "Equivalent", "Exact"),
   namespaceSelector: anyShape,
   objectSelector: anyShape,
-  // `guards` marks a rule for security: `deploy --harden` sets its failurePolicy to Fail, and with `everywhere` also in
-  // namespaces such as kube-system. Only `guards` can be false: a variant may turn off the `guards` of its rule.
+  // `guards` marks a rule for security: `deploy --harden` sets its failurePolicy to Fail. Unless it has `everywhere`,
+  // it then isn't called in namespaces such as kube-system. Only `guards` can be false: a variant may turn it off.
   guards: flagShape,
   everywhere: createEnumShape("true", true),
   timeoutSeconds: numberShape,
@@ -65,7 +65,7 @@ const variantMembers: Record<keyof RuleVariant<object>, InputShape> = {
   ...entryMembers,
   name: textShape,
   failurePolicy: createEnumShape("Fail or Ignore", "Fail", "Ignore"),
-  native: anyShape,
+  native: anyShape, // a policy that the API server evaluates itself; lib/admission-policies builds it, so any is right
 };
 
 const nonEmptyListShape: InputShape = {

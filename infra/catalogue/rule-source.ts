@@ -1,4 +1,4 @@
-// This file parses the source of rules, to find the lines of members in a rule's definition and what its files use.
+// This file parses the source of rules, to find lines of members in a definition, and globals and modules in use.
 import { readFile } from "node:fs/promises";
 import { SourceMap } from "node:module";
 import { extname, join } from "node:path";

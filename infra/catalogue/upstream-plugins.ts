@@ -88,6 +88,7 @@ export const describeCompiledInPlugin = (plugin: string | undefined): string => 
   if (!found) return "-";
   const { isOn, first, last, gate } = found;
   const state = isOn ? "on" : "off";
+  // Each `last` in the list is equal to `first`. Without both, all known minor versions have the plugin.
   const range = first === last ? `only ${first}: ` : `from ${first}: `;
   const minors = first === undefined ? "" : range;
   if (gate === undefined) return `${minors}${state}`;

@@ -57,7 +57,7 @@ describe("a rule of the catalogue after --rules", () => {
     try {
       process.chdir(folder);
       await writeFile("always-deny", "");
-      // No file has the name misspelt, so it is a rule's name, too.
+      // There is no file `misspelt`, so this word is taken for a rule's name, too.
       const { values, words } = parseArguments(["--rules", "always-admit", "always-deny", "misspelt"], check);
       assert.deepEqual([values.rules, words], [["always-admit", "always-deny", "misspelt"], []]);
     } finally {

@@ -37,10 +37,10 @@ export interface ParsedArguments {
  * Splits the arguments of a verb into options and words. Throws the errors of parseArgs. Also throws for an option with
  * an empty value, and for an option that takes one value but is repeated.
  *
- * An option that takes several values may be repeated. It can also take words after its first value:
- * - If the verb takes no words, the option takes all words.
- * - If the option has `isValue`, the option takes the words up to the first one that `isValue` doesn't accept.
- * - Without `isValue`, the option takes all words if words of the verb stand before the option, or if there is a `--`.
+ * An option of several values may be repeated. After its first value, it can take words until the next option or `--`:
+ * - If the verb takes no words, the option takes all of them.
+ * - If the option has `isValue`, the option takes those up to the first one that `isValue` doesn't accept.
+ * - Without `isValue`, the option takes all of them if words of the verb stand before it, or if a `--` follows.
  *   Otherwise the option takes none: `check --state DIR PATH` checks PATH.
  */
 export const parseArguments = (
