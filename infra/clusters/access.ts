@@ -39,7 +39,8 @@ export const openClusterApi = async (
 
 /**
  * Chooses how to connect to a cluster, in this order: the option --kubeconfig, a kubeconfig in postern.yaml, EKS in
- * postern.yaml, and the variable KUBECONFIG.
+ * postern.yaml (unless `context` is set, which only a kubeconfig has), and the variable KUBECONFIG. `preferredContext`
+ * is used if `context` isn't set and the kubeconfig has it.
  */
 export const resolveClusterConnection = async (
   name: string,
@@ -62,12 +63,12 @@ export const resolveClusterConnection = async (
     const files = [resolveConfigPath(connect.kubeconfig, folder)];
     return connectByKubeconfig({ files, isNamedByUser: false, context: context ?? connect.context }, connectPath);
   }
-  const choice = readKubeconfigVariable(name, context);
-  if (context !== undefined && choice === undefined)
+  const kubeconfigVariable = readKubeconfigVariable(name, context);
+  if (context !== undefined && kubeconfigVariable === undefined)
     throw new Complaint(`--context ${context} needs a --kubeconfig that has it`);
   if (connect?.eks !== undefined && identity !== undefined && context === undefined)
     return connectByEks(name, connect, identity, folder);
-  if (choice !== undefined) return connectByKubeconfig(choice, "KUBECONFIG");
+  if (kubeconfigVariable !== undefined) return connectByKubeconfig(kubeconfigVariable, "KUBECONFIG");
   const give = `--kubeconfig FILE of a user who may ${neededRight} there`;
   if (connect === undefined) throw new Complaint(`cluster ${name} needs connect in postern.yaml, or ${give}`);
   const why = () => {

@@ -36,9 +36,9 @@ export interface DeployedObjectChange {
 const atOnce = 5;
 export const webhookKinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] as const;
 /**
- * The order in which objects are created. Roles come before the entries of rules that need them. Kinds that mutate come
- * before kinds that validate, which may refuse objects that were not mutated. Objects are deleted in the opposite
- * order.
+ * The order in which objects are created. Roles come before webhook configurations: called rules need them. Kinds
+ * that mutate come before kinds that validate, which may refuse objects that were not mutated. Objects are deleted in
+ * the opposite order.
  */
 const creationOrder: DeployedKind[] = [
   "ServiceAccount",
@@ -118,7 +118,8 @@ export const applyWantedObjectsToCluster = async (
     if (change === undefined) continue;
     changes.push(change);
     changedAt = Date.now();
-    // API servers must call the new mutating entries before a validating entry of the same rule exists.
+    // API servers must call the new mutating entries before a validating entry of the same rule exists. They watch
+    // webhook configurations, so this wait is shorter than that for policies, which they read only once a second.
     if (isFirstOfTwo) await wait(noticeMilliseconds);
     if (isPolicyKind(object.kind)) unconfirmedKinds.add(object.kind.replace(/Binding$/, "") as PolicyKind);
   }
@@ -172,10 +173,10 @@ const deleteRetiredEntries = async (
   return [{ did: "changed", kind: validating.kind, name }];
 };
 
-/** Reports whether a rule that has no entries yet gets a mutating and a validating entry. */
-const addsTwoEntriesOfRule = async (api: ClusterApi, all: DeployedObject[], name: string): Promise<boolean> => {
-  const presentNames = (await readConfigurations(api, name)).map(listEntryNames);
-  const [mutating = [], validating = []] = listEntryNamesByKind(all);
+/** Reports whether a rule without entries gets two: then, the caller waits between the mutating and validating one. */
+const addsTwoEntriesOfRule = async (api: ClusterApi, wanted: DeployedObject[], configurationName: string) => {
+  const presentNames = (await readConfigurations(api, configurationName)).map(listEntryNames);
+  const [mutating = [], validating = []] = listEntryNamesByKind(wanted);
   return validating.some((entry) => mutating.includes(entry) && !presentNames.some((names) => names.includes(entry)));
 };
 
@@ -440,7 +441,7 @@ interface WebhookEntryTarget {
 
 const posternDomain = /\.postern\.dev$/;
 
-/** Returns the rule, variant and phase that each entry calls. They are in its name: VARIANT.RULE.postern.dev. */
+/** Returns what each entry calls: rule and variant are in its name, VARIANT.RULE.postern.dev; its kind is the phase. */
 export const listRulesCalledByEntries = (manifests: readonly object[]): WebhookEntryTarget[] =>
   sortObjects(manifests).flatMap(({ kind, webhooks }) =>
     toNamedWebhookEntries(webhooks).map(({ name }): WebhookEntryTarget => {

@@ -46,43 +46,43 @@ export const compareManifests = (
 };
 
 export const buildMissingDifferences = (wanted: DeployedObject): DeployedObjectDifference[] =>
-  describeEach(wanted, missingWords);
+  describeEachEntry(wanted, missingWords);
 
 export const buildUnwantedDifferences = (live: DeployedObject): DeployedObjectDifference[] =>
-  describeEach(live, unwantedWords);
+  describeEachEntry(live, unwantedWords);
 
 const missingWords = "is missing";
 const unwantedWords = "should not be there";
 
-/** Returns a difference with these words for each entry of a webhook configuration, or an object without entries. */
-const describeEach = (object: DeployedObject, words: string): DeployedObjectDifference[] => {
+/** Returns a difference with these words for each entry of a webhook configuration; if it has none, for the object. */
+const describeEachEntry = (object: DeployedObject, words: string): DeployedObjectDifference[] => {
   const entries = toNamedWebhookEntries(object.webhooks);
   return entries.length === 0
     ? [toObjectDifference(object, ` ${words}`)]
     : entries.map(({ name }) => toEntryDifference(object, name, ` ${words}`));
 };
 
-/** Describes how an object differs. `words` follow its name in the sentence: ` is missing`, or a colon and a field. */
-const toObjectDifference = (object: DeployedObject, words: string): DeployedObjectDifference => {
+/** Describes how an object differs. `wordsAfterName` are ` is missing`, for instance, or a colon and a field. */
+const toObjectDifference = (object: DeployedObject, wordsAfterName: string): DeployedObjectDifference => {
   const { kind, metadata } = object;
-  const sentence = hideUrlKeys(`${describeObject(toReference(object))}${words}`);
-  return { kind, name: metadata.name, what: classifyDifference(words), sentence };
+  const sentence = hideUrlKeys(`${describeObject(toReference(object))}${wordsAfterName}`);
+  return { kind, name: metadata.name, what: classifyDifference(wordsAfterName), sentence };
 };
 
-const classifyDifference = (words: string): DeployedObjectDifference["what"] => {
-  if (words === ` ${missingWords}`) return "missing";
-  return words === ` ${unwantedWords}` ? "left over" : "different";
+const classifyDifference = (wordsAfterName: string): DeployedObjectDifference["what"] => {
+  if (wordsAfterName === ` ${missingWords}`) return "missing";
+  return wordsAfterName === ` ${unwantedWords}` ? "left over" : "different";
 };
 
 /** Describes how a webhook entry differs. It names the phase: a mutating and a validating entry may share a name. */
 const toEntryDifference = (
   { kind, metadata }: DeployedObject,
   entry: string,
-  words: string,
+  wordsAfterName: string,
 ): DeployedObjectDifference => {
   const phase = kind.replace("WebhookConfiguration", "").toLowerCase();
-  const sentence = hideUrlKeys(`${phase} entry ${entry}${words}`);
-  return { kind, name: metadata.name, entry, what: classifyDifference(words), sentence };
+  const sentence = hideUrlKeys(`${phase} entry ${entry}${wordsAfterName}`);
+  return { kind, name: metadata.name, entry, what: classifyDifference(wordsAfterName), sentence };
 };
 
 /** Returns the fields of an object that are compared. Of a Secret, it is only the type: controllers set the data. */

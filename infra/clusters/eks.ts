@@ -61,7 +61,7 @@ export const openEks = (
       { method, headers },
       text,
       Date.now() + 10_000,
-    ).catch(requireUnansweredError);
+    ).catch(requireUnansweredError); // The result is the error if no answer came; other errors are thrown.
     if (!("status" in answer)) throw new Complaint(`EKS can't be reached at ${base.origin}: ${toSentence(answer)}`, 3);
     if (!isFromAws(answer.status, answer.headers ?? {}))
       throw new Complaint(`the answer of EKS at ${base.origin}, with the status ${answer.status}, is not from AWS`, 3);

@@ -17,19 +17,19 @@ import { inspectClusterForSettings } from "./inspection.ts";
 const folder = await createTestFolder();
 
 interface Settings {
-  wanted: readonly { kind: string }[];
-  kinds: readonly string[];
+  wanted: readonly { kind: string }[]; // objects; the `kind` of each is the name of a resource to match
+  resources: readonly string[]; // the names of further resources to match
 }
-const settings: Settings = { wanted: [], kinds: [] };
+const settings: Settings = { wanted: [], resources: [] };
 const group = { group: "example.io" };
 
 /**
- * A rule whose entries and rights depend on objects. It matches the kinds of the objects in its setting `wanted`, which
- * are in postern.yaml or in files, and the kinds in its setting `kinds`. An inspection of the cluster adds the name of
- * each Wish there, an object of a custom kind, to `kinds`. A file with an object of the kind odd is refused.
+ * A rule whose webhook entries and RBAC rights depend on objects. It matches each resource that is the `kind` of an
+ * object in its setting `wanted` (in postern.yaml or in files), or is in its setting `resources`. An inspection adds
+ * the names of all custom objects Wish in the cluster to `resources`. A file with an object of the kind odd is refused.
  */
 const follower: Rule = rule({
-  summary: "Matches the kinds in its settings and in the cluster.",
+  summary: "Matches the resources in its settings and in the cluster.",
   settings,
   reinvocationPolicy: "Never",
   manifests: {
@@ -38,14 +38,14 @@ const follower: Rule = rule({
       faults: documents.some((one) => Object(one).kind === "odd") ? ["the kind odd is not allowed"] : [],
     }),
   },
-  match: ({ wanted, kinds }) =>
-    [...wanted.map(({ kind }) => kind), ...kinds].map((kind) => {
-      return { apiGroups: [""], apiVersions: ["v1"], resources: [kind], operations: ["CREATE" as const] };
+  match: ({ wanted, resources }) =>
+    [...wanted.map(({ kind }) => kind), ...resources].map((resource) => {
+      return { apiGroups: [""], apiVersions: ["v1"], resources: [resource], operations: ["CREATE" as const] };
     }),
-  needs: { reader: reader(({ kinds }: Settings) => kinds.map((resource) => ({ ...group, resource }))) },
-  async inspectForSettings(given, { list }) {
+  needs: { reader: reader(({ resources }: Settings) => resources.map((resource) => ({ ...group, resource }))) },
+  async inspectForSettings({ wanted, resources }, { list }) {
     const found = (await list({ ...group, resource: "wishes" })).map(({ metadata }) => metadata?.name ?? "");
-    return { settings: { ...given, kinds: [...given.kinds, ...found] }, notes: found.map((one) => `found ${one}`) };
+    return { settings: { wanted, resources: [...resources, ...found] }, notes: found.map((one) => `found ${one}`) };
   },
   mutate() {},
 });
@@ -77,7 +77,7 @@ describe("entries that depend on objects", () => {
     await writeFile(join(folder, "odd.yaml"), "apiVersion: v1\nkind: odd\n");
     await writeFile(join(folder, "broken.yaml"), "a: [\n");
   });
-  /** Turns on the rule follower. Its entries match the resources that objects in its setting `wanted` name as kind. */
+  /** Turns on the rule follower. Its entries match a resource for each object in its setting `wanted`: the `kind`. */
   const read = async (wanted: string) => {
     const file = join(folder, "postern.yaml");
     await writeFile(file, `rules:\n  follower:\n    settings:\n      wanted: ${wanted}\n`);
@@ -114,16 +114,16 @@ describe("entries that depend on objects", () => {
 
   it("entries and rights also cover the objects in the cluster that the rule reads", async () => {
     const resourceInSettings = "gadgets";
-    const [withoutKinds, withKinds] = ["", `{ settings: { kinds: [${resourceInSettings}] } }`].map((text) =>
+    const [withoutReads, withReads] = ["", `{ settings: { resources: [${resourceInSettings}] } }`].map((text) =>
       getLocalCluster(parseConfig(`rules: { follower: ${text} }`, catalogue)),
     );
-    assert.ok(withoutKinds && withKinds);
-    assert.deepEqual(listRulesAskingCluster(catalogue, withoutKinds), []);
+    assert.ok(withoutReads && withReads);
+    assert.deepEqual(listRulesAskingCluster(catalogue, withoutReads), []);
     const failIfCalled = () => assert.fail("the cluster is read");
-    assert.equal((await inspectClusterForSettings(catalogue, withoutKinds, failIfCalled)).cluster, withoutKinds);
-    const { cluster: found, notes } = await inspectClusterForSettings(catalogue, withKinds, async () => cluster);
+    assert.equal((await inspectClusterForSettings(catalogue, withoutReads, failIfCalled)).cluster, withoutReads);
+    const { cluster: found, notes } = await inspectClusterForSettings(catalogue, withReads, async () => cluster);
     assert.deepEqual(listResources(found), [resourceInSettings, resourceInCluster]);
-    assert.deepEqual(listResources(withKinds), [resourceInSettings]);
+    assert.deepEqual(listResources(withReads), [resourceInSettings]);
     assert.deepEqual(notes, [`follower: found ${resourceInCluster}`]);
     const [role] = buildFunctionRbacObjects(catalogue, found, "postern");
     assert.deepEqual(Object(role).rules, [

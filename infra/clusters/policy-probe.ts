@@ -11,7 +11,7 @@ const apiVersion = "admissionregistration.k8s.io/v1";
 const probeAnnotation = "postern.dev/probe";
 /** The message with which a validating probe refuses. */
 const refusal = "refused by Postern's probe";
-const probeSeconds = 30;
+const maxProbeWaitSeconds = 30;
 
 /** Returns a policy and its binding. The policy matches only one webhook configuration, which does not exist. */
 const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
@@ -44,7 +44,7 @@ const buildProbe = (kind: PolicyKind, name: string): DeployedObject[] => {
 export const awaitPolicies = async (api: ClusterApi, kind: PolicyKind, name: string): Promise<void> => {
   if (await probePolicies(api, kind, name)) return;
   throw new Complaint(
-    `cluster ${api.cluster}: its API server hasn't applied a new ${kind} for ${probeSeconds} s, so no webhook entry was deleted; its admission plugin ${kind} must be on`,
+    `cluster ${api.cluster}: its API server hasn't applied a new ${kind} for ${maxProbeWaitSeconds} s, so no webhook entry was deleted; its admission plugin ${kind} must be on`,
     1,
   );
 };
@@ -70,7 +70,7 @@ export const probePolicies = async (api: ClusterApi, kind: PolicyKind, name: str
   };
   try {
     for (const object of probe) await api.apply(object);
-    for (const end = Date.now() + 1000 * probeSeconds; !(await isApplied()); await wait(200))
+    for (const end = Date.now() + 1000 * maxProbeWaitSeconds; !(await isApplied()); await wait(200))
       if (Date.now() > end) return false;
     return true;
   } finally {
