@@ -65,7 +65,7 @@ const variantMembers: Record<keyof RuleVariant<object>, InputShape> = {
   ...entryMembers,
   name: textShape,
   failurePolicy: createEnumShape("Fail or Ignore", "Fail", "Ignore"),
-  native: anyShape, // a policy that the API server evaluates itself; lib/admission-policies builds it, so any is right
+  native: anyShape, // a policy for the API server to evaluate; lib/admission-policies builds it, so it needs no check
 };
 
 const nonEmptyListShape: InputShape = {
