@@ -5,8 +5,8 @@ import { readCases } from "../infra/catalogue/cases.ts";
 import { readRule } from "../infra/catalogue/registry.ts";
 
 interface RuleConfigs {
-  everyRule: object;
-  rules: Record<string, object>;
+  configOfOtherRules: object;
+  configsByRule: Record<string, object>;
 }
 
 /**
@@ -15,8 +15,8 @@ interface RuleConfigs {
  */
 export const buildConfigOfEveryRule = (names: readonly string[]): Record<string, object> => {
   const text = readFileSync(new URL("fixtures/every-rule.yaml", import.meta.url), "utf8");
-  const { everyRule, rules }: RuleConfigs = parse(text);
-  return Object.fromEntries(names.map((name) => [name, rules[name] ?? everyRule]));
+  const { configOfOtherRules, configsByRule }: RuleConfigs = parse(text);
+  return Object.fromEntries(names.map((name) => [name, configsByRule[name] ?? configOfOtherRules]));
 };
 
 /**

@@ -13,16 +13,16 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 const toExamplePath = (file: string) => join("test/bench/inputs/kinitiras-examples/examples", file);
 const folder = await createTestFolder();
 
-interface LocatedRow {
+interface PolicyWithMistakes {
   name: string;
   text: string;
   faults?: string[];
   warnings?: string[];
 }
-const { located, admission, sentences } = readRows<{
-  located: LocatedRow[];
-  admission: { name: string; text: string; does: string[] }[];
-  sentences: { name: string; words: string[]; stderr: string }[];
+const { policiesWithMistakes, admissionPolicies, refusedCommands } = readRows<{
+  policiesWithMistakes: PolicyWithMistakes[];
+  admissionPolicies: { name: string; text: string; explainedAs: string[] }[];
+  refusedCommands: { name: string; words: string[]; stderr: string }[];
 }>(import.meta.filename);
 
 /** Runs `npx postern explain …` until it ends. */
@@ -72,7 +72,7 @@ test("`postern explain` prints the faults and warnings of policies and their scr
   assert.deepEqual(explanationOfA.warnings, warnings);
 });
 
-for (const { name, text, faults = [], warnings = [] } of located)
+for (const { name, text, faults = [], warnings = [] } of policiesWithMistakes)
   test(`an explanation names ${name}`, async () => {
     const file = join(folder, "located.yaml");
     await writeFile(file, text);
@@ -82,23 +82,26 @@ for (const { name, text, faults = [], warnings = [] } of located)
     assert.deepEqual(found, [addFile(faults), addFile(warnings)]);
   });
 
-for (const { name, text, does } of admission)
+for (const { name, text, explainedAs } of admissionPolicies)
   test(`an explanation says what ${name} does`, async () => {
     const file = join(folder, "admission.yaml");
     await writeFile(file, text);
     const [explanation, ...others] = await explainPolicyManifests(await readPolicyManifests([file]), evaluateCue);
-    assert.deepEqual([explanation?.does, explanation?.faults, explanation?.warnings, others], [does, [], [], []]);
+    assert.deepEqual(
+      [explanation?.does, explanation?.faults, explanation?.warnings, others],
+      [explainedAs, [], [], []],
+    );
   });
 
 test("`postern explain` doesn't name the page about kinitiras for a policy of Kubernetes", async () => {
   const file = join(folder, "admission.yaml");
-  await writeFile(file, admission[1]?.text ?? "");
+  await writeFile(file, admissionPolicies[1]?.text ?? "");
   const { code, stdout } = await explain("--policy", file);
   assert.deepEqual([code, stdout.split("\n").slice(0, 3)], [0, ["MutatingAdmissionPolicy a", "", "What it does:"]]);
   assert.doesNotMatch(stdout, /kinitiras/);
 });
 
-for (const { name, words, stderr } of sentences)
+for (const { name, words, stderr } of refusedCommands)
   test(`\`postern explain\` refuses ${name} with one sentence`, async () => {
     await writeFile(join(folder, "broken.yaml"), "a: [");
     await writeFile(join(folder, "empty.yaml"), "");

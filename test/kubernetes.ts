@@ -4,7 +4,7 @@ type Started = ReturnType<typeof startKubernetes>;
 
 const started = new Map<string | undefined, Started>();
 
-/** Starts Kubernetes' handlers once for each minor: tests share them, because they need memory and time. */
+/** Starts Kubernetes' request handlers (WebAssembly) once for each minor: tests share them to save memory and time. */
 export const startSharedKubernetes = (minor: string | undefined): Started => {
   const found = started.get(minor) ?? startKubernetes(minor);
   started.set(minor, found);

@@ -48,7 +48,7 @@ const lines = [
     "prod",
     time,
   ),
-  // A case of the rule that a deployment ran in the new version: it was sent without a key, so it has no cluster.
+  // A deployment tested the new version with a case of the rule. The case has no key, so the line has no cluster.
   formatLogLine({ ...review, cluster: undefined, key: undefined, refused: true, message: "no" }, "prod", time),
 ];
 const stream = "2026/11/23/postern-prod-limit-notes[7][0a1b]";
@@ -173,7 +173,7 @@ describe("a query of docs/reference/metrics-and-logs.md", async () => {
 });
 
 describe("the evaluator of queries", () => {
-  // The evaluator knows only what the queries of the page use.
+  // The evaluator knows only what the queries in docs/reference/metrics-and-logs.md use.
   const refused = [
     "parse @message /x/",
     "stats avg(Latency) as mean by Rule",

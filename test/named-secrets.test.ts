@@ -107,7 +107,7 @@ const splitIntoChunks = (planted: readonly PlantedText[], size: number): Planted
   planted.length === 0 ? [] : [planted.slice(0, size), ...splitIntoChunks(planted.slice(size), size)];
 
 for (const [what, build] of readers)
-  describe(`a recording of ${what} that reads each text by its path`, () => {
+  describe(`a recording that is made while ${what} reads each text at its field path`, () => {
     it("a recording contains no secret that can be recognized by its name, form or surrounding text", async () => {
       const secrets = listNamedSecrets();
       assert.ok(secrets.length >= 400, `${secrets.length}`);

@@ -4,8 +4,8 @@ import { parse } from "yaml";
 
 interface Fixture {
   /**
-   * Descriptions of secrets. `members`, `options` and `variables` are names of secret values. In `objects`, `texts` and
-   * `keys` (of maps), HIDDEN stands for a secret. `tokenPrefixes` are the beginnings of secret tokens.
+   * Secrets: names of secret values (`members`, `options`, `variables`), beginnings of tokens (`tokenPrefixes`), and
+   * `objects`, `texts` and keys of maps (`keys`, such as `admin:HIDDEN`), in which HIDDEN stands for the secret.
    */
   secrets: Record<"members" | "options" | "variables" | "texts" | "tokenPrefixes" | "keys", string[]> & {
     objects: object[];

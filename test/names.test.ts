@@ -30,7 +30,7 @@ const listCommands = (text: string): string[] => {
 const findUnsafeDownloads = (text: string): string[] =>
   listCommands(text)
     // Drops `npx postern check -o json`, which runs the installed postern. `unsafeDownload` would match it: npx
-    // downloads if it has options, and the pattern can't tell the options of postern, such as `-o`, from those of npx.
+    // downloads if an option such as `-y` is before the name, and the pattern takes postern's `-o` for such an option.
     .map((command) => command.replace(/\bnpx postern(?= [a-z])[^`;&|]*/g, ""))
     .filter((command) => unsafeDownload.test(command));
 

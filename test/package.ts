@@ -14,8 +14,8 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const shared = process.env.POSTERN_SHARED ?? (await createTestFolder());
 
 /**
- * Packs Postern, unless another test file of this run has done it. Returns the tarballs of its packages; there is none of
- * the module of Kubernetes' handlers if that wasn't built.
+ * Packs Postern, unless another test file of this run has done it. Returns the tarballs of its packages create-postern,
+ * postern and, if the module of Kubernetes' handlers was built, postern-kubernetes.
  */
 export const packOnce = async (): Promise<{ postern: string; create: string; module?: string }> => {
   const folder = join(shared, "packages");
@@ -40,7 +40,7 @@ export const unpackModulePackage = async (folder: string): Promise<string[]> => 
   return [folder];
 };
 
-/** Installs the package postern into a project, with links to the dependencies that it declares. */
+/** Installs postern into a project, with links to its dependencies: installed packages, and the built module. */
 export const installPackage = async (project: string): Promise<void> => {
   const folder = join(project, "node_modules/postern");
   await mkdir(folder, { recursive: true });
@@ -49,7 +49,7 @@ export const installPackage = async (project: string): Promise<void> => {
   for (const name of Object.keys(dependencies)) {
     const link = join(project, "node_modules", name);
     await mkdir(dirname(link), { recursive: true });
-    const module = name === modulePackageName ? await findModule() : undefined;
-    await symlink(module ?? join(root, "node_modules", name), link);
+    const builtModule = name === modulePackageName ? await findModule() : undefined;
+    await symlink(builtModule ?? join(root, "node_modules", name), link);
   }
 };

@@ -39,9 +39,10 @@ interface Trial {
   because?: string[];
 }
 const cases: Trial[] = parse(await readFile(new URL("policy-cases.yaml", import.meta.url), "utf8"));
-const { wrong, sentences } = readRows<{
-  wrong: { name: string; given: { name: string }; sentence: string }[];
-  sentences: { name: string; words: string[]; stderr: string }[];
+// The YAML file beside this test: invalid cases, and refused commands, each with a pattern of the error.
+const { invalidCases, refusedCommands } = readRows<{
+  invalidCases: { name: string; given: { name: string }; sentence: string }[];
+  refusedCommands: { name: string; words: string[]; stderr: string }[];
 }>(import.meta.filename);
 const findPolicy = (name: string) => cases.find((one) => one.name === name)?.policy ?? assert.fail(name);
 const overridePolicy = findPolicy("passes if the object becomes what the case says");
@@ -75,7 +76,7 @@ describe("a policy's case", () => {
     ]);
   });
 
-  for (const { name, given, sentence } of wrong)
+  for (const { name, given, sentence } of invalidCases)
     it(`a policy's case is refused with ${name}`, async () => {
       const file = await writeDocuments("cases.yaml", name.startsWith("a map instead") ? given : [given]);
       await assert.rejects(
@@ -163,7 +164,7 @@ describe("postern test of policies", () => {
     );
   });
 
-  for (const { name, words, stderr } of sentences)
+  for (const { name, words, stderr } of refusedCommands)
     it(`postern test reports ${name} in one sentence`, async () => {
       const ended = await runTestVerb(...words.map((word) => word.replace("FOLDER", folder)));
       assert.equal(ended.code, 2);

@@ -55,7 +55,7 @@ describe("the highest sum of a history of writes", () => {
       5,
     ],
     [
-      // 4 + 3 is only possible: no time is certain to lie between the writes of `east`, and the second is a deletion.
+      // At each time, the object in `east` may not exist yet, or be deleted already: 4 + 3 is possible, never certain.
       "relies on the order of revisions in one cluster, though their times overlap",
       [
         ["a", 4, 1, 9],

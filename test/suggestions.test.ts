@@ -36,6 +36,7 @@ const buildRequest = (object: KubernetesObject, oldObject: KubernetesObject | nu
 
 const baseContext = { name: "made-up", settings: {}, now: new Date(0) };
 
+// The YAML file beside this test: objects before and after edits, the edits in words, and files for `postern check`.
 const fixtures = readRows<{
   edits: { before: unknown; after: unknown; words: string }[];
   files: Record<string, string>;

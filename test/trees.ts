@@ -47,7 +47,7 @@ export const openStageAs = async (folder: string, caller: string) => {
     "infra/aws/stage.ts",
   );
   const stage = openStage("test");
-  await stage.readAwsKeys();
+  await stage.readAwsKeys(); // The client of Lambda keeps this caller's key, even if the environment gets another one.
   return stage;
 };
 
@@ -85,7 +85,7 @@ export const loadJob = async (
  * Opens the job that deploys the rules in the folder trees/NAME of a checkout. The deployment calls AWS with the access
  * key of `caller`, by which the stand-in for AWS tells callers apart.
  */
-export const openCatalogueJob = async (
+export const openDeploymentJob = async (
   { folder, name, ruleConfig, kubeconfig, ca }: CatalogueDeployment,
   caller: string,
 ): Promise<DeploymentJob> => {
@@ -126,7 +126,8 @@ export const createPackager = async (folder: string): Promise<StagePackager> => 
 
 /** Returns a function that reads the package that packAndStore has written, because building it takes time. */
 const readPackage = (deployment: CatalogueDeployment) => async (): Promise<StagePackage> => {
-  const { catalogue } = await openCatalogueJob(deployment, String(process.env.AWS_ACCESS_KEY_ID));
+  const currentCaller = String(process.env.AWS_ACCESS_KEY_ID);
+  const { catalogue } = await openDeploymentJob(deployment, currentCaller);
   const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(deployment), "utf8"));
   const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
     ...part,
@@ -169,7 +170,8 @@ export const deployCatalogue = async (
     "infra/rollout/versions/package.ts",
   );
   const build = isPacked ? readPackage(deployment) : packAndStore(deployment, packageStage);
-  return deploy(await openCatalogueJob(deployment, caller), async () => {}, build);
+  const showNoPlan = async () => {};
+  return deploy(await openDeploymentJob(deployment, caller), showNoPlan, build);
 };
 
 /** Returns code for `node --eval` that deploys a packaged catalogue, with a clock that is `ahead` milliseconds fast. */

@@ -7,13 +7,13 @@ import { buildCertificateRequest, toPem } from "./parity/generators/certificate-
 
 interface ValidObjects {
   pod: JsonMap;
-  fieldsNotInTemplates: string[];
+  podFieldsNotInPodTemplates: string[];
   objects: JsonMap[];
 }
 
 /** Returns the objects of valid-objects.yaml, completed with the file's pod as template, and with names. */
 export const readValidObjects = (): KubernetesObject[] => {
-  const { pod, fieldsNotInTemplates, objects }: ValidObjects = parse(
+  const { pod, podFieldsNotInPodTemplates, objects }: ValidObjects = parse(
     readFileSync(join(import.meta.dirname, "valid-objects.yaml"), "utf8").replace(
       "REQUEST",
       Buffer.from(toPem(buildCertificateRequest())).toString("base64"),
@@ -21,7 +21,7 @@ export const readValidObjects = (): KubernetesObject[] => {
     { merge: true },
   );
   const templateSpec = Object.fromEntries(
-    Object.entries(pod).filter(([member]) => !fieldsNotInTemplates.includes(member)),
+    Object.entries(pod).filter(([member]) => !podFieldsNotInPodTemplates.includes(member)),
   );
   const completeTemplate = (template: JsonMap): JsonMap => {
     const spec: JsonMap = Object(template.spec);

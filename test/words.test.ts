@@ -60,7 +60,7 @@ interface Found {
   word: string;
 }
 
-/** Finds forbidden words in what people read of a file. Code and quotations in a page don't count. */
+/** Finds forbidden words in what people read of a file: not in code and backquotes of a page, or in `${…}` of code. */
 const findForbidden = (file: string, text: string): Found[] => {
   const patterns = Object.entries(readable).find(([end]) => file.endsWith(`.${end}`))?.[1] ?? [];
   const prose = blank(text, file.endsWith(".md") ? /^```[\s\S]*?^```$|`[^`]+`/gm : /\$\{[^{}]*\}/g);

@@ -281,7 +281,7 @@ const cluster = fc.constantFrom(...clusters);
 /**
  * Generates steps. `forge`: an attacker sends a forged review of this Deployment. `commit`: an API server stores the
  * pending write with this index; `fail`: never. `pass`: this number of seconds passes. `recount`: the rule reads the
- * cluster's objects, but not all without `isComplete`; with `isExpired`, the token for the next page expires.
+ * cluster's objects, or only some if `isComplete` is false; with `isExpired`, the token for the next page expires.
  */
 const steps: fc.Arbitrary<Step> = fc.oneof(
   {
@@ -307,6 +307,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ pass: fc.constantFrom(1, 30, 71, 400) }) },
   { weight: 2, arbitrary: fc.record({ recount: cluster, isComplete: fc.boolean(), isExpired: fc.boolean() }) },
 );
+/** Generates sequences of groups of steps. The steps of a group run at the same time. */
 const makeSequences = (steps: fc.Arbitrary<Step>) =>
   fc.array(fc.array(steps, { minLength: 1, maxLength: 4 }), { minLength: 10, maxLength: 40 });
 /** Generates writes that are stored without a review, as if the rule could not be reached. */

@@ -13,7 +13,7 @@ import { requireBinaries } from "../control-plane/binaries.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { close, listen } from "../listen.ts";
 import { needs } from "../parts.ts";
-import { buildProgram, type CatalogueDeployment, deployCatalogue, openCatalogueJob, openStageAs } from "../trees.ts";
+import { buildProgram, type CatalogueDeployment, deployCatalogue, openDeploymentJob, openStageAs } from "../trees.ts";
 import { type Account, openAccount } from "./account.ts";
 import type { RecordedCall } from "./aws-service.ts";
 import { findAllowingStatement, listIamCalls, readAccess, region } from "./rights.ts";
@@ -105,7 +105,7 @@ describe("an interrupted deployment", await needs("moto", "runtime client", "API
     assert.deepEqual(weights, {}, when);
     const faultsByTree = await Promise.all(
       catalogues.map(async (catalogue) => {
-        const [listed] = (await openCatalogueJob(catalogue, "observer")).catalogue;
+        const [listed] = (await openDeploymentJob(catalogue, "observer")).catalogue;
         assert.ok(listed);
         return (await runCases(functions, listed, version)).faults;
       }),

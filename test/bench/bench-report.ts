@@ -63,9 +63,9 @@ export const formatCheckMeasurement = ({
   bytes,
   seconds,
   memory,
-  overCheckWithoutPlugins,
-  overYamlPackage,
-  overOwnReader,
+  ratioToCheckWithoutPlugins,
+  ratioToYamlPackage,
+  ratioToOwnReader,
 }: CheckMeasurement): string => {
   const formatMegabytes = (amount: number) => `${(amount / 1e6).toFixed(1)} MB`;
   const { check, withoutPlugins, withoutPods, yamlPackageReading, ownReading, rules } = seconds;
@@ -73,15 +73,15 @@ export const formatCheckMeasurement = ({
     [`CHECK, ${manifests} manifests of ${formatMegabytes(bytes)}`, "RATIO"],
     [
       "CPU of check with the default plugins, divided by CPU of check without plugins",
-      describeRatio(overCheckWithoutPlugins, { limit: 2 }),
+      describeRatio(ratioToCheckWithoutPlugins, { limit: 2 }),
     ],
     [
       "CPU of check without plugins and Pods of workloads, divided by CPU of the yaml package plus CPU of the rules",
-      describeRatio(overYamlPackage, { limit: 1.5 }),
+      describeRatio(ratioToYamlPackage, { limit: 1.5 }),
     ],
     [
       "CPU of check without plugins and Pods of workloads, divided by CPU of check's own reader plus CPU of the rules",
-      describeRatio(overOwnReader),
+      describeRatio(ratioToOwnReader),
     ],
     [
       "CPU of check: with plugins, without plugins, without plugins and Pods of workloads",

@@ -26,23 +26,23 @@ export interface CheckMeasurement {
   /** The peak memory (maximum resident set size) of the `postern check` process, in bytes. */
   memory: number;
   /** The check's CPU time, divided by that of the same check without plugins (`--plugins none`). */
-  overCheckWithoutPlugins: RatioSummary;
+  ratioToCheckWithoutPlugins: RatioSummary;
   /**
    * The CPU time of a check without plugins and without the Pods of workloads, divided by that of its rules plus that of
    * reading the files with the `yaml` package.
    */
-  overYamlPackage: RatioSummary;
+  ratioToYamlPackage: RatioSummary;
   /**
    * The CPU time of a check without plugins and without the Pods of workloads, divided by that of its rules plus that of
    * reading the files with check's own reader.
    */
-  overOwnReader: RatioSummary;
+  ratioToOwnReader: RatioSummary;
 }
 
 /**
  * Measures checks of this many manifests with the repository's own postern.yaml, each in a process of its own. In turn
  * with the checks, measures the work that no check can avoid: the reading of the files, and the rules. The members
- * `over…` of the result are ratios of the CPU time of a check to that of another check or of this work.
+ * `ratioTo…` of the result are ratios of the CPU time of a check to that of another check or of this work.
  */
 export const measureCheck = async (folder: string, rounds: number, manifests = 10_000): Promise<CheckMeasurement> => {
   const manifestFolder = join(folder, "manifests");
@@ -82,11 +82,11 @@ export const measureCheck = async (folder: string, rounds: number, manifests = 1
         rules: summarize(({ rules }) => rules).median,
       },
       memory: Math.max(...measured.map(([{ check }]) => check.memory)),
-      overCheckWithoutPlugins: summarize(({ check, withoutPlugins }) => check / withoutPlugins),
-      overYamlPackage: summarize(
+      ratioToCheckWithoutPlugins: summarize(({ check, withoutPlugins }) => check / withoutPlugins),
+      ratioToYamlPackage: summarize(
         ({ withoutPods, yamlPackageReading, rules }) => withoutPods / (yamlPackageReading + rules),
       ),
-      overOwnReader: summarize(({ withoutPods, ownReading, rules }) => withoutPods / (ownReading + rules)),
+      ratioToOwnReader: summarize(({ withoutPods, ownReading, rules }) => withoutPods / (ownReading + rules)),
     };
   } finally {
     await rm(manifestFolder, { recursive: true });

@@ -30,8 +30,8 @@ import { createWrite, listFixtureCalls, listObjectCalls } from "./dispatcher/wri
 
 // Sends random webhook configurations and writes to real API servers, of the newest minor and of another one. The calls
 // and responses of the API servers are compared with those of Postern's admission chain. The default seed is fixed,
-// because its 400 writes cover every case; each minor gets half of them. POSTERN_WRITES asks for this number of writes,
-// in the minor of POSTERN_KUBERNETES. Only then, POSTERN_SEED chooses the writes.
+// because its 400 writes cover every case; each minor gets half of them. POSTERN_WRITES sets another number of writes,
+// all in the minor of POSTERN_KUBERNETES. Only then, POSTERN_SEED chooses the writes.
 const { POSTERN_WRITES, POSTERN_SEED } = process.env;
 const minors = chooseMinors({ largeRun: POSTERN_WRITES });
 const writeCount = Number(POSTERN_WRITES ?? 400 / minors.length);

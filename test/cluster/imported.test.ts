@@ -17,14 +17,14 @@ import { needs } from "../parts.ts";
 import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
-/** A request, and the expected status code of the answers. */
+/** A request to both API servers, and the expected status code of their answers. */
 interface Row {
   name: string;
   user?: "admin" | "system:node:n1";
   request: TestClusterRequest;
   /**
    * How often the request is sent, all at once; once by default. A rate limit refuses some of these requests, and how
-   * many depends on the time. So one answer with each status code is compared.
+   * many depends on the time. So for each status code, one answer of one server is compared with one of the other.
    */
   times?: number;
   /** The status code of the answer, or the highest status code if the request is sent several times. */

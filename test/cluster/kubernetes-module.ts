@@ -57,8 +57,9 @@ export const createSender = (admin: TestClusterClient, kinds: KindIndex) => {
 };
 
 /**
- * Sends requests to an API server and to the module, and compares the answers. If the module emulates an older minor,
- * it still runs the newest code. Then only the verdicts must be equal; for other differences a cause is returned.
+ * Sends requests to an API server and to the module, and compares the answers. If the server runs an `olderMinor`, the
+ * module emulates it with the newest code: only the verdicts must be equal, and other differences get a cause. If the
+ * server panics at a request, it breaks the connection; this counts as a refusal.
  */
 export const createComparison = (
   admin: TestClusterClient,
@@ -145,7 +146,8 @@ const compareAnswers = (
     body: normalize({ ...(moduleAnswer.object ?? moduleAnswer.status ?? moduleAnswer) }, object),
   });
   if (isDeepStrictEqual(actual, wanted)) return { isRefused, cause: "equal", text: "" };
-  // With an equal verdict, an older minor may still refuse or store other fields, or warn otherwise.
+  // With an equal verdict, findOlderCause says what differs: refused fields, stored fields or warnings. Otherwise, the
+  // texts show the cause.
   const cause =
     (olderMinor && findOlderCause(wanted, actual, moduleAnswer)) ||
     findCause(JSON.stringify(server.body), String(moduleAnswer.status?.message), olderMinor);

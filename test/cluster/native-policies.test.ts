@@ -165,8 +165,8 @@ for (const minor of chooseMinors())
       before(async () => {
         folder = await mkdtemp(join(tmpdir(), "postern-native-"));
         const certificate = await readOrCreateServerCertificate(folder, "127.0.0.1");
-        // Exempt users would become conditions of the policies. If a policy has conditions, API servers of 1.37 convert
-        // no values in its JSON patches.
+        // No user is exempt (`{}`), because exemptions become conditions of the policies. If a policy has conditions,
+        // API servers of 1.37 convert no values in its JSON patches.
         const yaml = buildYaml(policies, {});
         rules = await serveTestRules(catalogue, yaml, { certificate });
         cluster = await bootCluster(await requireBinaries(minor));

@@ -66,7 +66,7 @@ const revision = {
   data: { n: onePointZero, m: thousand },
 };
 
-describe("a number with a fraction or an exponent that is an integer", await needs("API server"), () => {
+describe("an integer that is written with a fraction or an exponent", await needs("API server"), () => {
   const stack = new AsyncDisposableStack();
   let admin: TestClusterClient;
 

@@ -28,7 +28,7 @@ import { waitUntil } from "../parity/rule-server.ts";
 import { needs } from "../parts.ts";
 
 // Tests policies in a real cluster that is set up by the commands in the READMEs: with the shipped CRDs, with only the
-// rights in Postern's manifests, and with the entries that the policies need.
+// rights in Postern's manifests, and with the webhook entries that the policies need.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** The milliseconds within which a changed policy must take effect. */
 const staleness = 10_000;

@@ -53,8 +53,8 @@ export interface SetTables {
   edgeCases: Record<"none" | "invalid" | "unusual", number>;
   /** Unusual values of fields, and the kinds of objects that have the field. */
   unusualFields: { kinds?: string[]; path: string; value: unknown }[];
-  /** The ends of unusual names. */
-  names: Record<string, number>;
+  /** The ends of the names of edge cases: mostly "", or, for instance, "_Bad", which makes a name invalid. */
+  nameEnds: Record<string, number>;
 }
 
 /** Generates one of the values. */
@@ -183,13 +183,13 @@ const buildName = (base: string, end: string): string => {
   return length === undefined ? `${base}${end}` : base.padEnd(length, "x");
 };
 
-/** Generates steps: an object to create, as its body and the end of its name, and the verb of the `next` request. */
+/** Generates steps: a body to create, the end of its name (odd in some edge cases), and the `next` request's verb. */
 const generateStep = ({
   objects,
   verbs,
   edgeCases,
   unusualFields,
-  names,
+  nameEnds,
 }: SetTables): Arbitrary<Omit<CreationStep, "object"> & { body: JsonMap; nameEnd: string }> => {
   const validGenerators = createObjectGenerators({ mayBeInvalid: false });
   const invalidGenerators = createObjectGenerators({ mayBeInvalid: true });
@@ -219,7 +219,7 @@ const generateStep = ({
         .record({
           unusualField: pick(...kindFields),
           next: pickName(verbs),
-          nameEnd: edgeCase === "none" ? fc.constant("") : pickName(names),
+          nameEnd: edgeCase === "none" ? fc.constant("") : pickName(nameEnds),
         })
         .map(({ unusualField, next, nameEnd }) => {
           const { body, edits, subresource: [subresource, subresourceEdit] = [] } = source;

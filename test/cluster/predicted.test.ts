@@ -35,6 +35,7 @@ import {
 // Tests that the verdicts of `check` about manifests and reviews equal the answers of a real API server with its
 // default plugins.
 
+/** The YAML file beside this test: parts of random sets of objects, and API paths of the cluster's state. */
 const tables = readRows<SetTables & { state: string[] }>(import.meta.filename);
 const { POSTERN_RUNS, POSTERN_SEED } = process.env;
 /** The number of sets of objects that one run of check evaluates together, in one state of the cluster. */
@@ -389,7 +390,7 @@ interface Tally {
   compare(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
   /** Compares check's results without --state and with --strict. */
   compareWithoutState(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
-  /** Compares check's results without --state, if check assumes the rest of the cluster. Only denials must be right. */
+  /** Compares only check's denials, without --state and --strict: check assumes that objects that are needed exist. */
   compareWithAssumptions(answer: TestClusterResponse, prediction: ObjectEvaluation, sent: object): void;
 }
 
@@ -434,7 +435,7 @@ const createTally = (minor: string): Tally => {
       if (isAdmitted === (verdict !== "denied")) return;
       report(`without state: ${answer.code} ${answer.body.message}\n${verdict}`, sent, prediction.checked);
     },
-    // Here check knows only the manifests, and assumes the rest of the cluster. So it may allow too much.
+    // Here check knows only the manifests, and assumes that the objects that they need exist. So it may allow too much.
     compareWithAssumptions: (answer, prediction, sent) => {
       const { verdict, denials } = prediction.checked;
       count(`${verdict} by assumptions`);

@@ -191,6 +191,7 @@ const compareOutcomes = (
     const [faults, predictedFaults] = [listFaults(answer), listPredictedFaults(checked)];
     // For an older minor, check prints values as the newest minor does, and may name a field more exactly.
     if (faults && minor !== newestKubernetes) return [true, haveCommonPart(faults, predictedFaults)];
+    // If the API server could allocate no address, `faults` is undefined, and so are both parts: nothing is compared.
     return [faults && [...new Set(faults)].sort(), faults && [...new Set(predictedFaults)].sort()];
   }
   // A policy's patch made the object unreadable. The API server's message is from Go, so check's text isn't compared.

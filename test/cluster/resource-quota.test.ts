@@ -18,8 +18,8 @@ import {
 import { needs } from "../parts.ts";
 
 /**
- * The seconds for which clients create pods. Each round fills the quota of another namespace. There must be less than
- * 300 seconds, because the quota controller then counts all quotas again, and may overwrite a charge.
+ * The seconds for which clients create pods. Each round fills the quota of another namespace. The seconds must be
+ * fewer than 300: every 300 seconds, the quota controller counts all quotas again, and may overwrite a charge.
  */
 const { POSTERN_QUOTA_SECONDS } = process.env;
 const seconds = Number(POSTERN_QUOTA_SECONDS ?? 2);

@@ -74,6 +74,7 @@ describe("a rule's rights on a real API server", await needs("API server"), () =
 /** Returns the questions that a rule with this need and these settings may ask the API server: verbs and kinds. */
 function listQuestions({ verb, kind, kinds }: Need<unknown>, settings: object): Pick<Need<unknown>, "verb" | "kind">[] {
   if (!kinds) return [{ verb, ...(kind && { kind }) }];
+  // `verb` is "list" here, but such a need also gets objects, and lists which resources are served ("discover").
   const read = kinds(settings).flatMap((kind) => (["get", "list"] as const).map((verb) => ({ verb, kind })));
   return [...read, { verb: "discover" }];
 }

@@ -16,15 +16,15 @@ import { readRows } from "../rows.ts";
 import { runVerb } from "../verb.ts";
 
 // Tests that `npx postern check --live --save FILE` writes all objects of a cluster that `--state` needs.
-interface Table {
-  cluster: string;
-  saved: string[];
+interface Fixtures {
+  clusterYaml: string;
+  savedKindsAndNames: string[];
   manifests: { verdict: string; object: KubernetesObject }[];
 }
 
 describe("a cluster that is saved", await needs("API server", "Kubernetes module"), () => {
-  const table = readRows<Table>(import.meta.filename);
-  const objects = parseAllDocuments(table.cluster).map((document): KubernetesObject => document.toJS());
+  const fixtures = readRows<Fixtures>(import.meta.filename);
+  const objects = parseAllDocuments(fixtures.clusterYaml).map((document): KubernetesObject => document.toJS());
   const kinds = buildKindIndex(objects);
   let cluster: TestCluster;
   let folder: string;
@@ -62,7 +62,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
     );
     assert.deepEqual(
       names.filter((name) => !/^Namespace (default|kube-)|^PriorityClass system-/.test(name)),
-      table.saved,
+      fixtures.savedKindsAndNames,
     );
     for (const { metadata } of savedObjects)
       assert.deepEqual(
@@ -75,12 +75,12 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
 
   it("check gives from the saved file the verdicts that the cluster gives", async () => {
     // Policies have an effect only some time after their creation.
-    const [refused] = table.manifests;
+    const [refused] = fixtures.manifests;
     await waitUntil(
       "the policy has no effect",
       async () => (await createObject(refused?.object ?? {}, "?dryRun=All")).code === 422,
     );
-    for (const [index, { verdict, object }] of table.manifests.entries()) {
+    for (const [index, { verdict, object }] of fixtures.manifests.entries()) {
       await writeFile(join(folder, "object.yaml"), stringify(object));
       const plugins = "--plugins=-ServiceAccount,-ResourceQuota";
       const options = ["--state", "state.yaml", "--rules=always-admit", plugins, "--no-pod-templates", "-o", "json"];
@@ -115,7 +115,7 @@ describe("a cluster that is saved", await needs("API server", "Kubernetes module
 
   it("a saved cluster has no objects, not even namespaces, if its file is empty", async () => {
     await writeFile(join(folder, "empty.yaml"), "# nothing\n");
-    await writeFile(join(folder, "object.yaml"), stringify(table.manifests[1]?.object));
+    await writeFile(join(folder, "object.yaml"), stringify(fixtures.manifests[1]?.object));
     const { code, stdout } = await check("object.yaml", "--state", "empty.yaml");
     assert.deepEqual([code, /namespaces "shop" not found/.test(stdout)], [1, true], stdout);
   });

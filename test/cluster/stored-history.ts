@@ -102,7 +102,7 @@ export const watchWrites = async (
   };
 };
 
-/** The bounds of the largest sum. At some time, at least `certain` was stored; and never more than `possible`. */
+/** The bounds of the largest sum of an amount that clusters stored: once at least `certain`, never above `possible`. */
 export interface HighestSum {
   certain: number;
   possible: number;
@@ -155,7 +155,7 @@ const createSumReader = (writes: StoredWrite[], count: (write: StoredWrite) => n
   return (time: number) => {
     while ((writes[certainCount]?.latest ?? time + 1) <= time) certainCount++;
     while ((writes[possibleCount]?.earliest ?? time + 1) <= time) possibleCount++;
-    // After its `latest`, a write was certainly stored, whatever its `earliest` is, which may be measured too late.
+    // At its `latest`, a write was certainly stored, even if `earliest`, which is measured separately, is a later time.
     const possibleSums = sums.slice(certainCount, Math.max(certainCount, possibleCount) + 1);
     return { least: Math.min(...possibleSums), most: Math.max(...possibleSums) };
   };

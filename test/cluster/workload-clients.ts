@@ -98,8 +98,8 @@ export interface Write {
 }
 
 /**
- * Returns a random write of an object (GROUP/RESOURCE/NAMESPACE/NAME) with this stored state. After the write, the
- * object uses more amounts if `isUpward` is true, otherwise less. `number` is the number of the write.
+ * Returns a random write of an object (GROUP/RESOURCE/NAMESPACE/NAME) with this stored state. After it, the object uses
+ * `wanted` of its quotas (pods, CPUs, GPUs): more if `isUpward` is true, otherwise less. `number` identifies the write.
  */
 export const chooseWrite = (
   random: Random,

@@ -108,7 +108,8 @@ const mostSeconds = seconds + 120;
 interface LedgerRead {
   start: number;
   end: number;
-  sums: Map<string, Kept>;
+  /** By quota, the value that contains the sum of its reservations (`used`). */
+  valuesByQuota: Map<string, Kept>;
   /** The reservations by quota, cluster and object. */
   reservations: Map<string, Reservation>;
 }
@@ -325,13 +326,13 @@ describe(
     const readLedger = async (): Promise<LedgerRead> => {
       const start = performance.now();
       const values = await scanLedgerTable(dynamoDb.url, table);
-      const read: LedgerRead = { start, end: performance.now(), sums: new Map(), reservations: new Map() };
+      const read: LedgerRead = { start, end: performance.now(), valuesByQuota: new Map(), reservations: new Map() };
       for (const [key, value] of values) {
         // The rule's functions have written these values.
         const stored = value as Kept;
         // The third part of a key is the kind of the value. Then come the quota and, for reservations, the cluster.
         const [, , kind, quota = "", , cluster] = key.split("/");
-        if (kind === "quota") read.sums.set(quota, stored);
+        if (kind === "quota") read.valuesByQuota.set(quota, stored);
         for (const [object, reservation] of Object.entries(stored.objects ?? {}))
           read.reservations.set(`${quota}/${cluster}/${object}`, reservation);
       }
@@ -527,7 +528,7 @@ describe(
           lines.some((line) => line.includes(`"Cluster":"${name}"`) && line.includes("reconciled")),
           lines.join(),
         );
-      const { sums, reservations } = await readLedger();
+      const { valuesByQuota, reservations } = await readLedger();
       const differences: string[] = [];
       for (const quota of quotas) {
         const hard = listHard(quota).map(([name]) => name);
@@ -544,10 +545,10 @@ describe(
           const text = `${key}: reserved ${JSON.stringify(reservedAmounts)}, stored ${JSON.stringify(storedAmounts)}`;
           if (!isDeepStrictEqual(reservedAmounts, storedAmounts)) differences.push(text);
         }
-        const clusters = sums.get(quota.name)?.clusters;
+        const clusters = valuesByQuota.get(quota.name)?.clusters;
         if (clusters) differences.push(`${quota.name}: ${JSON.stringify(clusters)} are unseen`);
         for (const name of hard) {
-          const [counted, storedSum] = [toNumber(sums.get(quota.name)?.used?.[name]), sumStored(quota, name)];
+          const [counted, storedSum] = [toNumber(valuesByQuota.get(quota.name)?.used?.[name]), sumStored(quota, name)];
           if (counted !== storedSum)
             differences.push(`${quota.name} ${name}: the sum is ${counted}, and ${storedSum} are stored`);
         }

@@ -9,7 +9,7 @@ import { minors } from "../control-plane/binaries.ts";
 const program = fileURLToPath(new URL("default-types/main.go", import.meta.url));
 const defaults = new URL("../../infra/apiserver/defaults/", import.meta.url);
 
-const print = async (minor: string): Promise<JsonMap> => {
+const readDefaultTypes = async (minor: string): Promise<JsonMap> => {
   const cwd = fileURLToPath(new URL(`../control-plane/${minor}/`, import.meta.url));
   const { stdout } = await promisify(execFile)("go", ["run", program], { cwd, maxBuffer: 2 ** 24 });
   return JSON.parse(stdout);
@@ -32,11 +32,11 @@ const write = (name: string, value: object) =>
   writeFile(new URL(name, defaults), `${JSON.stringify(value, null, 2)}\n`);
 
 const [newest, ...olderMinors] = minors.toReversed();
-let newerTypes = await print(newest ?? "");
+let newerTypes = await readDefaultTypes(newest ?? "");
 await write("types.json", newerTypes);
 const patches: JsonMap = {};
 for (const minor of olderMinors) {
-  const types = await print(minor);
+  const types = await readDefaultTypes(minor);
   patches[minor] = buildMergePatch(newerTypes, types);
   newerTypes = types;
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { mkdir, readdir, readFile, rm, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -91,7 +91,7 @@ describe("a project with catalogues", () => {
     );
     assert.match(readFileSync(join(project.folder, "postern.yaml"), "utf8"), /^rules:\n {2}require-team:\n$/m);
     assert.match((await project.postern({}, "explain", "require-team")).stdout, /^from: functions\/$/m);
-    assert.ok(!(await readdir(join(project.folder, "functions"))).includes("README.md"), "it has a list of rules");
+    assert.ok(!existsSync(join(project.folder, "functions/README.md")), "the checkout's list of rules was written");
     await rm(join(project.folder, "functions/require-team"), { recursive: true });
   });
 

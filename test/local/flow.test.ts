@@ -179,7 +179,7 @@ describe("a rule with variants", () => {
   it("a rule with variants can be run with any settings by a direct invocation", async () => {
     const invoke = async (event: object) =>
       Object((await sendEvent({ phase: "validate", review, ...event })).response).status?.message;
-    // Settings that neither the bundle nor the event states have the rule's defaults.
+    // An event's settings replace the cluster's. What neither the event nor the variant states is the rule's default.
     assert.equal(await invoke({ variant: "usual" }), "usual 3m");
     assert.equal(await invoke({ variant: "strict", cluster: "prod-eu", settings: { unit: "g" } }), "strict 2g");
     assert.equal(await invoke({ variant: "other" }), "other 1m");

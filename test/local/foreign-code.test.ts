@@ -10,8 +10,9 @@ import { createTestFolder } from "../folders.ts";
 import { installPackage } from "../package.ts";
 import { readRows } from "../rows.ts";
 
-// Runs the packed package in folders of other teams. All code in these folders, when it runs, writes its name into the
-// file `ran`.
+// Runs the packed package in folders of another team: `foreign` and, without a postern.yaml, `bare`. All code in these
+// folders, when it runs, writes its name into the file `ran`. The package itself is installed in `team`, which also has
+// rules and the postern.yaml for --config, and in `tool`.
 const folder = await createTestFolder();
 const [teamFolder, foreignFolder, toolFolder, bareFolder] = ["team", "foreign", "tool", "bare"].map((name) =>
   join(folder, name),
@@ -54,8 +55,8 @@ export default rule({
 `;
 
 /**
- * Writes the folder of a rule that denies with the message `refused`. Without `refused`, the rule belongs to the other
- * team: it admits everything, and writes its name into the file `ran` when it is imported.
+ * Writes the folder of a rule that denies with the message `refused`. Without `refused`, the rule is one
+ * of the other team, which must not run: it admits everything, and writes its name into the file `ran` when imported.
  */
 const writeRule = async (ruleFolder: string, refused?: string) => {
   const trap = `import { appendFileSync } from "node:fs";\nappendFileSync(${JSON.stringify(ranFile)}, import.meta.url);\n`;
@@ -187,12 +188,12 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
       assert.ok(!existsSync(join(foreignFolder, ".postern")));
     });
 
-    it("build with --config puts the team's rule into the bundle", async () => {
+    it("build with --config, which a row of withConfig ran, has put the team's rule into the bundle", async () => {
       const code = await readFile(join(teamFolder, "dist/allowed-registries/index.cjs"), "utf8");
       assert.ok(code.includes("only registries of the team"));
     });
 
-    it("infra/pipelines/check.sh with a config denies a Pod by the team's rule", async () => {
+    it("infra/pipelines/check.sh uses the postern.yaml of the project that it is installed in", async () => {
       const script = join(teamFolder, "node_modules/postern/infra/pipelines/check.sh");
       const path = `${dirname(process.execPath)}:${env.PATH}`;
       const child = spawn("bash", [script, "--plugins", "none"], { cwd: foreignFolder, env: { ...env, PATH: path } });

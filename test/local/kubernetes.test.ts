@@ -185,7 +185,7 @@ describe("the folder of the module", () => {
     await Promise.all([installPackage(folder), writeModulePackage(other)]);
     const loader = join(folder, "node_modules/postern/infra/kubernetes/find-module.js");
     const installed = join(folder, "node_modules/postern-kubernetes");
-    await rm(installed, { force: true });
+    await rm(installed, { force: true }); // installPackage links the module if it was built.
     assert.equal(await find(other, loader), "undefined");
     await writeModulePackage(folder);
     assert.equal(await find(other, loader), installed);

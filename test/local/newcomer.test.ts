@@ -93,7 +93,7 @@ const readShownReview = async (): Promise<string> => {
   return text?.split("END\n")[0] ?? assert.fail("the page writes no review.json");
 };
 
-/** Sends a review, by default the page's, over TLS with the CA that the gateway made. */
+/** Sends a review, by default that of docs/how-to/serve.md, over TLS with the CA that the gateway made. */
 const sendReview = async (url: string, review?: object): Promise<{ code: number; body: string }> => {
   const ca = await readFile(join(copy, ".postern/ca.crt"));
   const body = review ? JSON.stringify(review) : await readShownReview();

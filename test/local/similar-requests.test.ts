@@ -18,11 +18,9 @@ const seed = Number(POSTERN_SEED ?? Math.floor(Math.random() * 1e9));
 const { skip } = await needs("Kubernetes module");
 
 const workloadKinds = ["Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"];
-const otherKinds = ["CronJob", "ConfigMap", "Ingress", "Namespace", "NetworkPolicy", "PersistentVolumeClaim"].concat([
-  "PodDisruptionBudget",
-  "Service",
-  "ServiceAccount",
-]);
+const networkKinds = ["Ingress", "NetworkPolicy", "Service"];
+const configurationKinds = ["ConfigMap", "Namespace", "ServiceAccount"];
+const otherKinds = [...networkKinds, ...configurationKinds, "CronJob", "PersistentVolumeClaim", "PodDisruptionBudget"];
 
 /**
  * Builds a usual workload: it has texts in many fields, and some texts, such as "web", in several fields. A rich

@@ -64,7 +64,7 @@ const writeVersions = async (): Promise<string[]> => {
       cpSync(join(versionFolder, "functions/always-deny"), join(versionFolder, "functions", rule), { recursive: true });
     return versionFolder;
   });
-  // Packs a version that is not in the registry.
+  // Packs 0.1.0 into a file, too, because `postern upgrade --check FILE` takes a version from a file, not the registry.
   await run("tar", ["-czf", join(folder, "packed.tgz"), "-C", folder, "0.1.0"]);
   return [first, ...(await Promise.all(later)), ...(await unpackModulePackage(join(folder, "module")))];
 };
@@ -131,7 +131,7 @@ describe("postern upgrade", () => {
     assert.deepEqual([answers.summary.alike, answers.summary.differs], [1, 1]);
   });
 
-  it("postern upgrade says in a checkout by which commands to compare", async () => {
+  it("postern upgrade fails in a checkout, which git upgrades, and says what to run instead", async () => {
     const { code, stderr } = await runProgram([join(root, "infra/postern.js"), "upgrade", "--check", "0.2.0"], { env });
     assert.equal(code, 2);
     assert.match(stderr, /^this is a checkout of Postern, which git upgrades; .*\n$/);
@@ -147,6 +147,7 @@ describe("postern replay in a project", withGit, () => {
     await runGit("commit", "--quiet", "--message", "first");
     await install("postern@0.2.0");
     const { code, stdout } = await runPostern("replay", "recordings", "--against", "HEAD");
+    // `admits CREATE …` is the name of a recorded case: 0.1.0 admits 2 replicas, but 0.2.0 requires at least 3.
     assert.equal(
       stdout,
       `minimum-replicas

@@ -38,7 +38,7 @@ const forPods =
   (object: unknown): Change[] =>
     Object(object).kind === "Pod" ? change(object) : [];
 
-/** Functions that compute the patch of a script from the object of the request. */
+/** Functions that compute, from the object of a request, the JSON patch with which a test webhook answers. */
 const changes: ((object: unknown) => Change[])[] = [
   (object) => buildSetOperations(object, "labels", "tier", getLabels(object).tier === "a" ? "b" : "a"),
   (object) => buildSetOperations(object, "labels", "env", "x"),

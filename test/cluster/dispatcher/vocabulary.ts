@@ -1,6 +1,6 @@
 import { readRows } from "../../rows.ts";
 
-/** The values from which random webhook configurations, and the answers of their webhooks, are chosen. */
+/** The YAML file beside this one: values for random webhook configurations, and for the answers of their webhooks. */
 export const vocabulary = readRows<{
   resources: string[][];
   groups: string[][];
