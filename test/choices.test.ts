@@ -12,10 +12,10 @@ import {
   listLeftOut,
 } from "./choices.ts";
 import { minors } from "./control-plane/binaries.ts";
-import { listPluginPorts } from "./parity/plugins.ts";
+import { listRulesThatReplacePlugins } from "./parity/plugins.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const pluginRules = listPluginPorts(await readCatalogue());
+const pluginRules = listRulesThatReplacePlugins(await readCatalogue());
 const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
 // The last argument of choosePart: only a run of all tests leaves out parts of slow tests.
 const [runOfAllTests, otherRun] = [true, false];

@@ -33,7 +33,7 @@ export const chooseOtherMinor = (seed = runSeed): string => {
 interface MinorChoice {
   /** The environment variable that asks for a large run, which takes only one minor; undefined in other runs. */
   largeRun?: string | undefined;
-  /** By the seed, group 0 of the suites takes one of the run's two minors, and group 1 the other; by default both. */
+  /** The seed gives group 0 one of the run's two minors and group 1 the other. Without a group, a suite gets both. */
   suiteGroup?: 0 | 1;
   seed?: number;
 }

@@ -36,8 +36,8 @@ const sendCase = async (policyCase: PolicyCase) => {
   const collection = getCollectionPath({ ...target, metadata: namespace === undefined ? {} : { namespace } });
   const path = operation === "CREATE" ? collection : `${collection}/${name}`;
   const { send, writes } = createRecorder(operation === "CREATE" ? {} : { [path]: oldObject });
-  const references = { http: { hosts: ["mock"] }, reads: [{ group: "", resource: "secrets" }] };
-  const guarded = guard(send, { policies, references, capabilities: () => createCapabilities(policyCase) });
+  const allowed = { http: { hosts: ["mock"] }, reads: [{ group: "", resource: "secrets" }] };
+  const guarded = guard(send, { policies, references: allowed, capabilities: () => createCapabilities(policyCase) });
   const method = { CREATE: "POST", UPDATE: "PUT", DELETE: "DELETE" }[String(operation)] ?? "GET";
   const body = operation === "DELETE" ? null : JSON.stringify(object);
   const response = await guarded(`${server}${path}`, { method, headers: { "content-type": "application/json" }, body });

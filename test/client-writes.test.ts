@@ -548,7 +548,7 @@ describe("a guard", () => {
       /^rules\.r\.settings\.x is unknown/,
     ],
     [
-      "an unknown variant",
+      "a variant of a rule that has no variants",
       { rules: { r: { rule: stampRule, variant: "v" } } },
       /^rules\.r\.variant must be one of none$/,
     ],

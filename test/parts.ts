@@ -13,7 +13,7 @@ import { findMissingChromium } from "./console.ts";
 import { findScheduler, newestMinor, requireBinaries } from "./control-plane/binaries.ts";
 import { findKubectl } from "./kubectl/kubectl.ts";
 import { findPodSecurityEvaluator } from "./parity/pod-security/evaluator.ts";
-import { findMissingRegistry } from "./registry/registry.ts";
+import { findMissingNpmRegistry } from "./registry/registry.ts";
 
 const getMissingTool = (tool: Tool) => ("missing" in tool ? tool.missing : undefined);
 const findCelEvaluators = async () => {
@@ -59,7 +59,7 @@ const parts = {
       findPublishedManifests,
       "manifests of other projects are not here: npm run cluster downloads them",
     ),
-  registry: findMissingRegistry,
+  registry: findMissingNpmRegistry,
   relay: findMissingRelay,
   "runtime client": findMissingRuntimeClient,
   scheduler: () => explainIfMissing(findScheduler, "kube-scheduler is not here: npm run cluster builds it"),

@@ -76,6 +76,7 @@ export const listCosts = (): CostItem[] => {
     { what: "alarms, each of at most five metrics", dollars: perMonth(5 * count("alarms") * prices.alarm) },
     { what: "dashboards", dollars: perMonth(count("dashboards") * prices.dashboard) },
     {
+      // Commands of Postern invoke functions with probes and with the rules' cases. Data out is traffic from AWS.
       what: "probes and cases of commands, data out, requests to S3, CloudWatch and CloudFormation, queries of logs",
       dollars: 0.25,
     },
@@ -84,7 +85,7 @@ export const listCosts = (): CostItem[] => {
 
 export const sumCosts = (): number => listCosts().reduce((sum, { dollars }) => sum + dollars, 0);
 
-/** Describes what the suite will create and what it costs at most. */
+/** Describes what the suite creates and costs at most. The stack -facts is made twice: for a log group, for a role. */
 export const describePlan = (name: string, region: string): string =>
   [
     `This creates the stages ${name} (HTTP API) and ${name}-url (function URLs) in ${region}, and destroys them at the end:\n`,

@@ -28,14 +28,13 @@ export const runStep = async (suite: Suite, name: string, act: () => Promise<str
   }
 };
 
-/** Calls `read` every `interval` milliseconds until it returns a defined value, at most for `seconds`. */
+/** Calls `read` with pauses until it returns a defined value, or returns undefined after `maxSeconds`. */
 export const poll = async <T>(
   { signal }: Pick<Suite, "signal">,
-  seconds: number,
-  interval: number,
+  { maxSeconds, pauseMilliseconds }: { maxSeconds: number; pauseMilliseconds: number },
   read: () => Promise<T | undefined>,
 ): Promise<T | undefined> => {
-  for (const end = Date.now() + seconds * 1000; ; await wait(interval, undefined, { signal })) {
+  for (const end = Date.now() + maxSeconds * 1000; ; await wait(pauseMilliseconds, undefined, { signal })) {
     const answer = await read();
     if (answer !== undefined || Date.now() > end) return answer;
   }
@@ -105,7 +104,7 @@ const requireAnswer = async (
   isExpected: (answer: SentReview) => boolean,
 ) => {
   let last: SentReview | undefined;
-  const found = await poll(suite, aliasPatience, 250, async () => {
+  const found = await poll(suite, { maxSeconds: aliasPatience, pauseMilliseconds: 250 }, async () => {
     last = await traffic.send(review);
     return isExpected(last) || undefined;
   });
@@ -236,7 +235,7 @@ export const observeHarmlessTraffic = (suite: Suite, since: number) =>
     const stages = [suite.http, suite.url];
     const countMinutes = async ({ name }: SuiteStage) =>
       (await readMinutes(suite.clients, buildLatencyQuestion(name, since))).length;
-    const finalCounts = await poll(suite, 900, 5000, async () => {
+    const finalCounts = await poll(suite, { maxSeconds: 900, pauseMilliseconds: 5000 }, async () => {
       const counts = await Promise.all(stages.map(countMinutes));
       return Math.min(...counts) >= 5 ? counts : undefined;
     });
@@ -266,8 +265,8 @@ export const measureDelays = (suite: Suite, stage: SuiteStage) =>
       return rows.length > 0 ? Date.now() - at : undefined;
     };
     const [metricDelay, logDelay] = await Promise.all([
-      poll(suite, 600, 3000, isCounted),
-      poll(suite, 600, 3000, isLogged),
+      poll(suite, { maxSeconds: 600, pauseMilliseconds: 3000 }, isCounted),
+      poll(suite, { maxSeconds: 600, pauseMilliseconds: 3000 }, isLogged),
     ]);
     Object.assign(measured, { metricDelay, logDelay });
     const format = (milliseconds: number | undefined) =>
@@ -301,7 +300,7 @@ export const sendColdAndWarm = (suite: Suite, stage: SuiteStage) =>
     return `${formatCount(sent.length, "review")}, all answered as the rules say`;
   });
 
-/** Makes a stage's reviews fail in every way until all its alarms have rung. */
+/** Makes a stage's reviews fail in every way until all its alarms have rung, for about 20 minutes at most. */
 export const ringAlarms = (suite: Suite, stage: SuiteStage) =>
   runStep(suite, `make each alarm of ${stage.name} ring`, async () => {
     const { clients, measured } = suite;
@@ -320,7 +319,7 @@ export const ringAlarms = (suite: Suite, stage: SuiteStage) =>
     await clients.lambda.putFunctionConcurrency({ ...throttled, ReservedConcurrentExecutions: 0 });
     try {
       await traffic.send({ action: "hang" });
-      await poll(suite, 1200, 3000, failOnce);
+      await poll(suite, { maxSeconds: 1200, pauseMilliseconds: 3000 }, failOnce);
       measured.rang.push(...rung);
       measured.silent.push(...silent);
     } finally {
@@ -330,10 +329,11 @@ export const ringAlarms = (suite: Suite, stage: SuiteStage) =>
     return `${formatCount(rung.size, "alarm")} rang`;
   });
 
-/** Sends reviews that fail in each way, and to an HTTP API more reviews at once than its routes let through. */
+/** Sends reviews that fail in each way. Lambda throttles ordinaryRule, because the caller set its concurrency to 0. */
 const sendFailures = async ({ traffic, endpointType }: SuiteStage) => {
   // The review `allow` waits for a start of the function, because `crash` ended its process.
   for (const action of ["fail", "crash", "allow", "slow"] as const) await traffic.send({ action });
+  // An HTTP API gets more reviews at once than its routes let through. A function URL has no such limit: 2 are enough.
   const count = endpointType === "http" ? 20 : 2;
   await Promise.all(Array.from({ length: count }, () => traffic.send({ rule: ordinaryRule })));
 };

@@ -38,6 +38,7 @@ interface TemplateResource {
   Type: string;
   Properties: Record<string, unknown>;
 }
+/** The CloudFormation templates in account.test.yaml, by name. */
 const templates = readRows<{
   stack: { Resources: { Live: TemplateResource; Rule: TemplateResource }; Outputs: object };
   gateway: object;

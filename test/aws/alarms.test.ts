@@ -50,10 +50,10 @@ interface Failure {
   http?: string[];
   url?: string[];
 }
-const { failures, refused, refusedMetrics } = readRows<{
+const { failures, alarmsRefusedByCloudWatch, metricsOfRefusedAlarms } = readRows<{
   failures: Failure[];
-  refused: { because: string; alarm: Record<string, unknown> }[];
-  refusedMetrics: { because: string; metrics: object[] }[];
+  alarmsRefusedByCloudWatch: { because: string; alarm: Record<string, unknown> }[];
+  metricsOfRefusedAlarms: { because: string; metrics: object[] }[];
 }>(import.meta.filename);
 
 /** There are more rules than an alarm can have metrics. */
@@ -92,8 +92,8 @@ const valid = { ...evaluation, Namespace: "Postern", MetricName: "Errors", Stati
 
 describe("the stand-in of CloudWatch's alarms", () => {
   const invalidAlarms = [
-    ...refused.map(({ because, alarm }) => ({ because, alarm: { ...valid, ...alarm } })),
-    ...refusedMetrics.map(({ because, metrics }) => ({ because, alarm: { ...evaluation, Metrics: metrics } })),
+    ...alarmsRefusedByCloudWatch.map(({ because, alarm }) => ({ because, alarm: { ...valid, ...alarm } })),
+    ...metricsOfRefusedAlarms.map(({ because, metrics }) => ({ because, alarm: { ...evaluation, Metrics: metrics } })),
   ];
   for (const { because, alarm } of invalidAlarms)
     it(`PutMetricAlarm refuses an alarm: ${because}`, () => {

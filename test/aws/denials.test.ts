@@ -17,13 +17,13 @@ import { lint } from "./tools.ts";
 // Tests `postern status --denials`, which shows an operator the denied requests of users and the reasons. Lambda's
 // runtime client writes the logged lines.
 
-const buildRule = (sentence: string, guards = false) => `
+const buildRule = (sentence: string, { security = false } = {}) => `
 import { rule } from "#lib/rule.ts";
 type Noted = { metadata?: { labels?: Record<string, string> }; data?: Record<string, string> };
 export default rule({
   summary: "Refuses what has no owner.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods", "secrets"], operations: ["CREATE"] }],
-  ${guards ? "guards: true," : ""}
+  ${security ? "guards: true," : ""}
   validate({ metadata, data }: Noted) {
     if (data?.fail) throw new Error("it fails");
     if (!metadata?.labels?.owner) return ${sentence};
@@ -58,7 +58,7 @@ describe("the denials of a stage", await needs("moto", "runtime client"), () => 
   before(async () => {
     [account, checkout] = await Promise.all([openAccount(), openCheckout()]);
     account.lambda.updateMilliseconds = 0;
-    await checkout.rule("require-owner", buildRule("'no owner: ' + (data?.password ?? '')", true), cases);
+    await checkout.rule("require-owner", buildRule("'no owner: ' + (data?.password ?? '')", { security: true }), cases);
     await checkout.rule("suggest-owner", buildRule('"an owner would help"'), cases);
     await checkout.write("ca.pem", account.ca);
     await deploy();

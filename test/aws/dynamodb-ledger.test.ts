@@ -270,7 +270,7 @@ describe("a ledger in DynamoDB", await needs("DynamoDB Local"), () => {
     const rule = randomUUID();
     proxy.setFaults(createRandomFaults(Number(POSTERN_SEED)));
     const tasks = Array.from({ length: processes }, (_, index) => {
-      return { rule, name: `${index}`, clients, changes, seed: Number(POSTERN_SEED) + index, milliseconds: 5_000 };
+      return { rule, name: `${index}`, clients, changes, seed: Number(POSTERN_SEED) + index, changeTimeLimit: 5_000 };
     });
     const history = (await Promise.all(tasks.map(recordHistory))).flat();
     const requests = proxy.operations.length;

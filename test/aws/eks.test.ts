@@ -20,7 +20,7 @@ import {
 // Tests docs/start/eks.md with a real API server that finds the user of a token by access entries, as an EKS cluster
 // does.
 const stage = "prod";
-const owner = `aws:${accountId}:${region}:${stage}`;
+const accessEntryOwner = `aws:${accountId}:${region}:${stage}`;
 
 describe("an EKS cluster", await needs("moto", "runtime client", "API server"), () => {
   let account: Account;
@@ -91,7 +91,7 @@ describe("an EKS cluster", await needs("moto", "runtime client", "API server"), 
     [...(account.clusters.get("prod-eu")?.entries ?? [])].flatMap(([principal, { kubernetesGroups, tags }]) =>
       principal.includes(":role/postern-prod-PodDashnode") ? [{ kubernetesGroups, tags }] : [],
     );
-  const stageEntry = { kubernetesGroups: ["postern:pod-node-selector"], tags: { postern: owner } };
+  const stageEntry = { kubernetesGroups: ["postern:pod-node-selector"], tags: { postern: accessEntryOwner } };
   const createPod = async (name: string, nodeSelector?: object) => {
     const body = { metadata: { name }, spec: { containers: [{ name: "a", image: "nginx:1.29" }], nodeSelector } };
     return cluster.admin({ method: "POST", path: "/api/v1/namespaces/payments/pods", body });

@@ -87,8 +87,8 @@ const measure = async (seconds: number): Promise<LedgerMeasurement> => {
       await measureLatency("a change in DynamoDB Local", openDynamoDbLedger, count),
     ];
     useDynamoDb(proxy.url);
-    // With this process's clocks slowed down, 5000 events a second are 1000 in real time, so a busy machine can send
-    // them, too. DynamoDB's clock must then be set back by the same delay.
+    // With this process's clocks slowed down, 5000 events a second are 1000 in real time: a busy machine can send them.
+    // The proxy sets the time of DynamoDB's answers back by the same delay, because the ledger requires equal clocks.
     const readClockDelay = slowClocks(/* factor */ 5);
     const rates: EventRate[] = [];
     for (const rate of [100, 1000, 5000])

@@ -93,6 +93,7 @@ export const startFaultyDynamoDb = async (serverUrl: string): Promise<FaultyDyna
       }
       return result;
     };
+    // By `answered`, chooseFault can later learn that this request is over, for instance to release its items.
     const { promise: answered, resolve: endRequest } = Promise.withResolvers<void>();
     const fault = await chooseFault(operation, index, { items, answered });
     await answerRequest(response, carryOut, fault).catch(() => response.destroy());

@@ -15,7 +15,7 @@ export interface HistoryTask {
   changes: number;
   seed: number;
   /** The milliseconds after which a change is given up. */
-  milliseconds: number;
+  changeTimeLimit: number;
 }
 
 const program = fileURLToPath(new URL("history-process.ts", import.meta.url));

@@ -6,7 +6,7 @@ import { openRuleLedger } from "#lib/ledger.ts";
 import { createRandom } from "../../infra/testing/random.ts";
 import type { HistoryTask } from "./histories.ts";
 
-const { rule, name, clients, changes, seed, milliseconds }: HistoryTask = JSON.parse(process.argv[2] ?? "");
+const { rule, name, clients, changes, seed, changeTimeLimit }: HistoryTask = JSON.parse(process.argv[2] ?? "");
 
 /** Returns the nanoseconds of a clock that is the same for all processes. */
 const readClock = () => Number(process.hrtime.bigint());
@@ -24,7 +24,7 @@ const runClient = async (client: number) => {
     const isWritten = random.decide(0.2) ? keys.map(() => false) : keys.map(() => random.decide(0.7));
     let read: readonly (string | undefined)[] = [];
     let wrote: readonly (string | undefined)[] = [];
-    const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + milliseconds), rule);
+    const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + changeTimeLimit), rule);
     const start = readClock();
     const change = ledger.change<string>(keys, (stored) => {
       read = stored;

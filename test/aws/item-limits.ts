@@ -48,7 +48,7 @@ export const createItemLimits = (): { chooseFault: ChooseFault; counts: Record<R
     const begunBefore = itemUses.map((use) => use.begunWrites);
 
     const isThrottled = itemUses.some((use) => use[kind] > mostUnits[kind]);
-    // Writes outside of transactions don't conflict with each other, and reads outside of transactions with nothing.
+    // Reads outside of transactions never conflict, and writes outside of transactions don't conflict with each other.
     const isLocked = itemUses.some(({ pendingWrites, pendingWriteTransactions }) =>
       kind === "write" ? pendingWriteTransactions > 0 : isTransaction && pendingWrites > 0,
     );

@@ -868,7 +868,9 @@ interface Report {
   version: string;
   memorySize: number;
   milliseconds: number;
+  /** "Unhandled" if the function failed; otherwise undefined. */
   fault: string | undefined;
+  /** How the function failed, such as "Sandbox.Timedout" or "TypeError". */
   errorType: string;
 }
 
@@ -907,7 +909,7 @@ const createRecord = (latest: Configuration): FunctionRecord => {
     published: 0,
     aliases: new Map(),
     policies: new Map(),
-    past: [],
+    past: [], // Copies of aliases and policies before recent changes that may not have spread yet.
     urls: new Map(),
     running: 0,
     provisioned: new Map(),

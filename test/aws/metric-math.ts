@@ -67,9 +67,8 @@ export const computeExpression = (
 const combine = (symbol: string, left: Operand, right: Operand): Operand => {
   const compute = operators[symbol] ?? (() => Number.NaN);
   if (typeof left === "number" && typeof right === "number") return compute(left, right);
-  const read = (operand: Operand, second: number) =>
-    typeof operand === "number" ? operand : (operand.get(second) ?? 0);
-  const seconds = new Set([left, right].flatMap((operand) => (typeof operand === "number" ? [] : [...operand.keys()])));
-  const values = [...seconds].map((second) => [second, compute(read(left, second), read(right, second))] as const);
+  const read = (operand: Operand, time: number) => (typeof operand === "number" ? operand : (operand.get(time) ?? 0));
+  const times = new Set([left, right].flatMap((operand) => (typeof operand === "number" ? [] : [...operand.keys()])));
+  const values = [...times].map((time) => [time, compute(read(left, time), read(right, time))] as const);
   return new Map(values.filter(([, value]) => Number.isFinite(value)));
 };

@@ -309,7 +309,7 @@ describe("the pipelines", () => {
   });
 });
 
-/** Runs a command with --help, which checks the command's options. */
+/** Runs a command with --help: the command refuses unknown options, and otherwise only prints its help. */
 const runHelp = async (checkout: Checkout, ...words: string[]) => {
   const { code, stderr } = await checkout.postern({}, ...words, "--help");
   return { code, stderr };

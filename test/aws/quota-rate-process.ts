@@ -1,5 +1,6 @@
-// What workload-quota costs and how many charges a quota takes, for `npm run bench -- --only quotas`. It writes its
-// measurements as JSON to file descriptor 3. Its argument is the number of seconds of each rate.
+// Measures what workload-quota costs, and how many reviews a second can charge a quota with the amounts of an object,
+// for `npm run bench -- --only quotas`. Writes the measurements as JSON to file descriptor 3. The argument is for how
+// many seconds the process sends reviews at each rate, such as 10 or 100 reviews a second.
 import { writeFileSync } from "node:fs";
 import { openDynamoDbLedger } from "#lib/cluster/dynamodb-ledger.ts";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
@@ -68,7 +69,8 @@ const measureRate = async (
   seconds: number,
 ): Promise<ChargeRate> => {
   const { chooseFault: refuseBeyondLimits, counts } = createItemLimits();
-  // If DynamoDB's limits don't refuse a request, its answer has the time of this process's slow clock.
+  // This process's clock is slowed so that a busy machine can send the highest rates. If DynamoDB's limits don't refuse
+  // a request, its answer has the time of this clock, because the ledger requires equal clocks.
   proxy.setFaults(async (...request) => (await refuseBeyondLimits(...request)) ?? delayDynamoDbClock());
   const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
   const senders = Array.from({ length: Math.min(mostFunctions, rate * seconds) }, () =>
@@ -97,7 +99,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
     const amounts = { used: { pods: "1" }, at: 0, phase: "released" as const, version: "v1" };
     for (const { part, object } of places)
       await ledger.change<Kept>([part], ([kept]) => [{ objects: { ...kept?.objects, [object]: amounts } }]);
-    // The sum still has the 10 pods of `web`, which released one: only a review that finds no room subtracts releases.
+    // The sum still counts 10 pods for `web`, which has 9 now: only a review that finds no room subtracts releases.
     await ledger.change<Kept>([`quota/${namespace}`], ([kept]) => [{ ...kept, used: { pods: `${10 + count}` } }]);
   };
   const large = buildCreation(namespace, "large", 11);

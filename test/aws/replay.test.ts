@@ -495,7 +495,7 @@ describe("a replay with the deployed versions", await needs("git", "moto", "runt
   });
   after(() => account?.stop());
 
-  /** Returns the number of logged reviews, without the probes that a deployment sends. */
+  /** Returns the number of logged reviews from the cluster prod, which include the probes that a deployment sends. */
   const countReviews = async () => {
     const query = 'filter Cluster = "prod" and Rule = "require-owner" | stats sum(Reviews) as reviews by Rule';
     const span = [new Date(Date.now() - hourMilliseconds), new Date(Date.now() + hourMilliseconds)] as const;

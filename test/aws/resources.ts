@@ -19,7 +19,7 @@ export interface PhysicalResource {
   attributes: Record<string, string>;
 }
 
-/** The stack and the logical id of a resource, and its name if the template states none. */
+/** The stack and the logical id of a resource, and a generated name, which is used if the template states none. */
 export interface ResourcePlace {
   stack: string;
   id: string;
@@ -39,10 +39,10 @@ export interface ResourceKind {
   remove(physical: string, properties: Properties): Promise<void>;
 }
 
-/** Lambda's API, as CloudFormation calls it. */
+/** Calls an action of Lambda's API for a function, as CloudFormation does when it creates or changes resources. */
 export type LambdaCall = (
   action: string,
-  name: string,
+  functionName: string,
   input?: Properties,
   query?: Record<string, string>,
 ) => Promise<Properties>;

@@ -22,7 +22,7 @@ const conflict = "The conditional request cannot succeed due to a conflicting op
 export const openS3 = (moto: AwsService, recorder: Pick<CallRecorder, "allow">): S3 => {
   /** The time at which each object was last written, as S3 formats it. */
   const modified = new Map<string, string>();
-  /** The last call for each object. Calls for one object run one after another, so that each has its own date. */
+  /** The last call for each object. Calls for one object run in order, so a read gets content and date of one write. */
   const queues = new Map<string, Promise<unknown>>();
   /** The objects with a conditional write in progress. */
   const busy = new Set<string>();

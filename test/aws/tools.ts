@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { cacheFolder } from "../../infra/kubernetes/build/go-programs.ts";
-import { findMissingRegistry } from "../registry/registry.ts";
+import { findMissingNpmRegistry } from "../registry/registry.ts";
 
 // The tools that replace AWS in tests: moto and cfn-lint (Python), Lambda's own runtime client (Node), DynamoDB Local
 // (Java), and a registry with package managers (Node). Only the versions that requirements.txt, pom.xml and
@@ -165,7 +165,7 @@ if (import.meta.main) {
   await mkdir(cacheFolder, { recursive: true });
   await installPython();
   if (findMissingRuntimeClient() !== undefined) await installPackages("runtime", { ignoresScripts: false });
-  if (findMissingRegistry() !== undefined) await installPackages("registry", { ignoresScripts: true });
+  if (findMissingNpmRegistry() !== undefined) await installPackages("registry", { ignoresScripts: true });
   await installDynamoDb();
   process.stdout.write(
     `moto and cfn-lint are at ${getVenvFolder()}, DynamoDB Local at ${getDynamoDbFolder()}, Lambda's runtime client and the registry in test/\n`,

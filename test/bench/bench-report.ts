@@ -29,7 +29,7 @@ const describePart = (part: Required<BenchResult>["parts"][string] | undefined):
 
 /** Returns two tables: the times of creates, and ratios of the times that webhooks add. */
 export const describeLatency = (title: string, { measured, comparisons }: PodCreateBenchResults): string => {
-  /** True if the routes differ in their number of mutating webhooks. */
+  /** True if the measured creates differ in how many mutating rules they pass. */
   const isChain = measured.some(({ mutators }) => mutators !== undefined);
   const rows = measured.map(({ what, create, added, mutators, cpu }) => [
     what,
@@ -58,6 +58,7 @@ export const formatReadMeasurement = (
     ["the first read of an environment, over a later one", (first / read).toFixed(2)],
   ]);
 
+/** Returns a table of check's costs. `withoutPods` is without plugins and the Pods that workloads would create. */
 export const formatCheckMeasurement = ({
   manifests,
   bytes,
@@ -154,9 +155,7 @@ export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurem
   return `${formatTable([["LEDGER", "P50", "P99"], ...rows])}\n${rateTable}`;
 };
 
-/**
- * Returns two tables: how many charges of one or several quotas succeed in a second, and a review's cost in DynamoDB.
- */
+/** Returns two tables: charges a second that succeed (of one quota or as stated), and a review's cost in DynamoDB. */
 export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasurement, { missing: string }>): string => {
   const heads = ["ADMITTED", "REFUSED", "FAILED", "P50", "P99", "CALLS FOR EACH", "CONFLICTS", "THROTTLED"];
   const rateRows = rates.map(({ rate, quotas, admitted, refused, failed, p50, p99, calls, conflicts, throttled }) => [
@@ -178,10 +177,10 @@ export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasuremen
 export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): string => {
   // Only ways that call Postern have dollars.
   const ours = ways.filter(({ dollars }) => dollars);
-  const findChanged = ({ kinds }: TraceWayMeasurement) => kinds.find(({ changes }) => changes !== undefined);
+  const findChanged = ({ writeKinds }: TraceWayMeasurement) => writeKinds.find(({ changes }) => changes !== undefined);
   const rows = ours.map((way) => {
     const average = (value: (kind: TraceKindMeasurement) => number) =>
-      way.kinds.reduce((total, kind) => total + kind.share * value(kind), 0);
+      way.writeKinds.reduce((total, kind) => total + kind.share * value(kind), 0);
     const calling = 100 * average((kind) => (countAllCalls(kind) > 0 ? 1 : 0));
     const { mutatingRounds = 0, rounds = 0 } = findChanged(way) ?? {};
     const callsAfterOwnChange = average(({ repeatedCalls }) => repeatedCalls.afterOwnChange);
@@ -213,7 +212,7 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     ...["mutate", "validate"].map((phase) => listCalls(way, phase).join(", ")),
   ]);
 
-  const delays = Object.keys(ways[0]?.kinds[0]?.added ?? {}).map(Number);
+  const delays = Object.keys(ways[0]?.writeKinds[0]?.added ?? {}).map(Number);
   const formatAdded = (kinds: TraceKindMeasurement[]) =>
     delays.map((delay) => {
       const times = kinds.flatMap(({ share, added: { [delay]: times = [] } }) =>
@@ -224,8 +223,8 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
         .join(" / ");
     });
   const added = delays.map((delay) => `ADDED AT ${delay} MS: P50 / P99 / P99.9`);
-  const tables = ways.map(({ what, kinds, dollars }, index) => {
-    const shownKinds = kinds.filter((kind) => index === 0 || !ways[0]?.kinds.includes(kind));
+  const tables = ways.map(({ what, writeKinds, dollars }, index) => {
+    const shownKinds = writeKinds.filter((kind) => index === 0 || !ways[0]?.writeKinds.includes(kind));
     const formatKind = (kind: TraceKindMeasurement) => [
       kind.what,
       `${(100 * kind.share).toFixed(2)} %`,
@@ -234,7 +233,7 @@ export const formatTraceMeasurement = ({ title, ways }: TraceMeasurement): strin
     ];
     return formatTable([
       [what.toUpperCase(), "SHARE", "CALLS", "ROUNDS", ...added],
-      ...(dollars ? [["all writes", "", "", "", ...formatAdded(kinds)]] : []),
+      ...(dollars ? [["all writes", "", "", "", ...formatAdded(writeKinds)]] : []),
       ...shownKinds.map(formatKind),
     ]);
   });
@@ -257,7 +256,7 @@ const describeLimit = (value: number, { limit, digits }: { limit: number | undef
 
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
-/** Returns the lines of the report that explain its numbers. */
+/** Returns the lines of the report that explain its numbers. "Its median ratio" compares added times of two rows. */
 export const explainBenchTables = (hasCreates: boolean) =>
   [
     "A ratio is a median, with the 10th and 90th percentiles in brackets. On a busy machine, these are further apart.",

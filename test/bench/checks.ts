@@ -12,8 +12,8 @@ export interface CheckMeasurement {
   manifests: number;
   bytes: number;
   /**
-   * Median seconds of CPU time: of a whole check, of a check without plugins, of a check without plugins and without
-   * the Pods of workloads, and of the work that no check can avoid (see UnavoidableCheckCpuSeconds).
+   * Median seconds of CPU time: of checks (whole; without plugins; without plugins and Pods of workloads), and of work
+   * that no check can avoid (reading the files with the `yaml` package or check's own reader; running the rules).
    */
   seconds: {
     check: number;

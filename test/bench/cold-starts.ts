@@ -83,7 +83,7 @@ export const measureColdStarts = async (
     return {
       what: readsCluster ? `${name}, asking` : name,
       ...summary,
-      limit: hasExpressions ? 1.6 : 1.5,
+      limit: hasExpressions ? 1.6 : 1.5, // The largest allowed ratio to the start of an empty handler.
       kilobytes: { bundle: bytes / 1024, limit: hasExpressions ? 111 : limitWithoutExpressions },
     };
   });
@@ -163,7 +163,7 @@ export const compareColdStartsWithEmptyHandler = async (
   const empty = await writeHandler(join(folder, "empty"), emptyHandler);
   const readingHandler = await writeHandler(
     join(folder, byHand),
-    buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${byHand}`, ca),
+    buildReadingHandler(`${url}/${byHand}/api/v1/namespaces/${namespaceToRead.metadata.name}`, ca),
   );
   const measuredHandlers = [
     ...(casesThatAsk.size > 0 ? [{ ...readingHandler, name: undefined, readsCluster: true }] : []),

@@ -12,7 +12,7 @@ export interface PodCreateRoute {
   what: string;
   namespace: string;
   labels?: Record<string, string>;
-  /** The number of mutating webhook entries that the API server calls or skips on this route. */
+  /** The number of mutating rules for the pod: called one by one or as a group, or skipped by their matchConditions. */
   mutators?: number;
   /** The webhook's server, to measure its CPU time. Only one route may call it. */
   server?: MeasuredServer;
@@ -24,12 +24,13 @@ export interface CreateTimePercentiles {
   p99: number;
 }
 
-/** The measured times of pod creates on one route. */
+/** The measured times of pod creates on one route: a way to create a pod, which decides the called webhooks. */
 export interface PodCreateMeasurement {
   what: string;
   create: CreateTimePercentiles;
   /** The difference to a create without webhooks in the same round. */
   added?: CreateTimePercentiles;
+  /** The number of mutating rules on the route, also if the API server skips their webhooks. */
   mutators?: number;
   /** Milliseconds of CPU time that the webhook's server uses for each review. */
   cpu?: number;

@@ -42,7 +42,7 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 /** The program with the stand-ins for AWS and for clusters. It runs in a process of its own. */
 const hostProgram = join(root, "test/aws/fleet-process.ts");
 /**
- * A write waits for each mutating rule, and once for all validating ones: 20 s, the longest wait that Postern deploys.
+ * A write waits 4 s for each of 4 mutating rules and 4 s for all validating ones: 20 s, the most that Postern deploys.
  */
 const [maxMutators, timeoutSeconds] = [4, 4];
 /** The number of clusters that are deployed at the same time. */

@@ -46,7 +46,7 @@ const cases: Omit<HandlerCase, "bytes">[] = [
   { rule: "always-admit", phase: "validate", writesLogLine: false },
 ];
 
-/** Returns how many times a minimal program's time a handler may take: more for small reviews; undefined: no limit. */
+/** Returns the limit, if any, of a handler's time divided by a minimal program's. It is higher for small reviews. */
 const getLimit = (writesLogLine: boolean, reviewBytes: number): number | undefined => {
   const isSmall = reviewBytes === 5_000;
   if (writesLogLine) return isSmall ? 1.7 : undefined;

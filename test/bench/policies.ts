@@ -147,7 +147,7 @@ export const measureAgainstKinitirasEngine = async (program: string, rounds: num
   await using running = new AsyncDisposableStack();
   const [ours, theirs] = [running.use(startNodeProcess("policies-process.ts")), running.use(startChild(program))];
   const ratios = new Map<string, number[]>(Object.keys(kindTitles).map((kind) => [kind, []]));
-  // A question is the evaluation that both engines make.
+  // A question consists of the policies and the request that both engines evaluate.
   for (const [kind, question] of listComparableCases()) {
     const ratio = await measureEngineRatio(question, ours, theirs, rounds);
     if (ratio !== undefined) ratios.get(kind)?.push(ratio);
@@ -170,7 +170,7 @@ const listComparableCases = (): [ruleKind: string, question: Omit<KinitirasBench
     return isComparable && object ? [[kind, { policies, object, operation }]] : [];
   });
 
-/** Reports whether both engines give the same answer in a case without an error, and need no cluster and no HTTP. */
+/** Reports whether Postern and kinitiras answer alike, without error, cluster and HTTP (`processing` in a script). */
 const isPlain = ({ expect, deviation, http, cluster, policies }: PolicyCase): boolean =>
   expect.policy === "accepted" &&
   !expect.error &&

@@ -36,7 +36,7 @@ export type QuotaMeasurement = { rates: ChargeRate[]; units: ReviewUnits[] } | {
 /** The program that starts DynamoDB Local and measures. */
 const program = fileURLToPath(new URL("../aws/quota-rate-process.ts", import.meta.url));
 
-/** Measures workload-quota with its ledger in DynamoDB Local. Each rate of charges is measured for `seconds`. */
+/** Measures workload-quota with its ledger in DynamoDB Local by reviews that fill quotas, `seconds` at each rate. */
 export const measureQuotas = async (seconds: number): Promise<QuotaMeasurement> => {
   if (!existsSync(program))
     return { missing: "DynamoDB Local is started by test/aws, which is not part of this checkout" };

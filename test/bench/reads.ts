@@ -25,8 +25,8 @@ export interface ClusterReadMeasurement {
 }
 
 const commonFields = { summary: "Labels pods.", match: [] };
-const label = ({ metadata }: Pod, seen: unknown) => {
-  if (metadata) metadata.labels = { ...metadata.labels, seen: String(seen) };
+const label = ({ metadata }: Pod, readValue: unknown) => {
+  if (metadata) metadata.labels = { ...metadata.labels, seen: String(readValue) };
 };
 
 const ruleWithoutReads = rule({ ...commonFields, mutate: (pod: Pod) => label(pod, "default") });

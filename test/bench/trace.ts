@@ -43,6 +43,7 @@ interface TraceWrite {
 interface Trace {
   writes: TraceWrite[];
   objects: KubernetesObject[];
+  /** The config of each rule, as in postern.yaml. Null stands for the defaults. */
   rules: Record<string, object | null>;
   /** The rules that are called one by one at first, and then as a group. */
   group: string[];
@@ -73,7 +74,7 @@ export interface TraceKindMeasurement {
 /** The measurement of one way to call the rules, such as each rule alone. It has no dollars if Postern isn't called. */
 export interface TraceWayMeasurement {
   what: string;
-  kinds: TraceKindMeasurement[];
+  writeKinds: TraceKindMeasurement[];
   /** The dollars for a million writes, by endpoint type. */
   dollars?: { url: number; http: number };
 }
@@ -88,7 +89,7 @@ export interface TraceMeasurement {
 const delays = [0, 0, 0, 0, 5, 5, 20];
 /** Writes that call no webhook are fast, so the number of their rounds is multiplied by this factor. */
 const silentRoundsFactor = 5;
-const groupName = "pod-defaults";
+const ruleGroupName = "pod-defaults";
 
 /** Measures the cost of writes with many rules: each write goes to an API server with webhooks and to one without. */
 export const measureTrace = async (
@@ -175,19 +176,19 @@ export const measureTrace = async (
     first: TraceWayMeasurement,
     measuredWrites = writes,
   ): Promise<TraceWayMeasurement> => {
-    const kinds: TraceKindMeasurement[] = [];
+    const writeKinds: TraceKindMeasurement[] = [];
     for (const write of measuredWrites) {
-      const knownKind = first.kinds.find((kind) => kind.what === write.what);
-      kinds.push(knownKind && isSilent(knownKind) ? knownKind : await measureKind(write, rounds));
+      const knownKind = first.writeKinds.find((kind) => kind.what === write.what);
+      writeKinds.push(knownKind && isSilent(knownKind) ? knownKind : await measureKind(write, rounds));
     }
-    return { what, kinds };
+    return { what, writeKinds };
   };
   const addDollars = (way: TraceWayMeasurement): TraceWayMeasurement => {
     const estimate = (type: "url" | "http") => {
-      const costs = way.kinds.flatMap(({ share, calls }) =>
+      const costs = way.writeKinds.flatMap(({ share, calls }) =>
         Object.entries(calls).map(([called, count]) => {
           const [name = ""] = called.split(" ");
-          const names = name === groupName ? group : [name];
+          const names = name === ruleGroupName ? group : [name];
           const members = catalogue.filter((listed) => names.includes(listed.name)).map(({ rule }) => rule);
           return share * count * estimateMillionReviews(...members)[type];
         }),
@@ -198,16 +199,16 @@ export const measureTrace = async (
   };
 
   await register(postern.manifests());
-  const alone: TraceWayMeasurement = { what: "each rule alone", kinds: [] };
+  const alone: TraceWayMeasurement = { what: "each rule alone", writeKinds: [] };
   for (const write of writes) {
     const times = isSilent(await measureKind(write, 1)) ? rounds * silentRoundsFactor : rounds;
     const kind = await measureKind(write, times);
     if (write.changes !== undefined && kind.changing.length !== write.changes)
       throw new Error(`${write.what} are changed by ${kind.changing.join(", ") || "no rule"}`);
-    alone.kinds.push(kind);
+    alone.writeKinds.push(kind);
   }
 
-  postern.serve(buildConfig({ [groupName]: group }));
+  postern.serve(buildConfig({ [ruleGroupName]: group }));
   await register(postern.manifests());
   const grouped = await measureWay("mutators of Pods in a group", alone);
 
@@ -223,14 +224,14 @@ export const measureTrace = async (
     const go = running.use(await startGoWebhook(goWebhook.program, folder));
     const goUrl = (await openProxy(go.url)).concat("/");
     const sent = writes.filter(
-      ({ what, refused }) => !refused && native.kinds.some((kind) => kind.what === what && !isSilent(kind)),
+      ({ what, refused }) => !refused && native.writeKinds.some((kind) => kind.what === what && !isSilent(kind)),
     );
     const changed = sent.filter(({ changes }) => changes !== undefined);
     const sendAndReadSpecs = () => Promise.all(changed.map((write) => hooked.prepare(write)()));
     const wanted = await sendAndReadSpecs();
     await register(
       postern.manifests({ policySupport }),
-      (url) => goUrl + (url.includes(`/${groupName}/`) ? "pod" : "allow"),
+      (url) => goUrl + (url.includes(`/${ruleGroupName}/`) ? "pod" : "allow"),
     );
     if (!isDeepStrictEqual(await sendAndReadSpecs(), wanted))
       throw new Error("the webhook in Go does not change Pods as the group does");
@@ -238,7 +239,7 @@ export const measureTrace = async (
   }
 
   const { "node-restriction": _, ...rulesInEks } = rules;
-  postern.serve(buildConfig({ [groupName]: group }, rulesInEks));
+  postern.serve(buildConfig({ [ruleGroupName]: group }, rulesInEks));
   await register(postern.manifests({ policySupport }));
   const inEks = await measureWay("and without node-restriction, whose plugin EKS has on", alone);
 

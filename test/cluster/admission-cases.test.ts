@@ -21,6 +21,7 @@ import { readRows } from "../rows.ts";
 interface TestRow {
   name: string;
   files: NamedKubernetesObject[];
+  /** Each case with the sentences about its unmet expectations, or the reason why it can't be evaluated. */
   cases: { case: Case; failed?: string[]; unevaluated?: string }[];
 }
 const testRows = readRows<TestRow[]>(fileURLToPath(new URL("../admission-cases.test.yaml", import.meta.url)));

@@ -124,7 +124,7 @@ const writeKubeconfig = async (
   return file;
 };
 
-/** Returns a check for assert.rejects: the error must be a Complaint with this sentence, and without the key. */
+/** Returns a check for assert.rejects: a Complaint with this sentence, which doesn't reveal the secret key in URLs. */
 const expectComplaint = (sentence: RegExp | string) => (error: unknown) => {
   assert.ok(error instanceof Complaint, String(error instanceof Error ? error.stack : error));
   if (typeof sentence === "string") assert.equal(error.message, sentence);

@@ -96,12 +96,12 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
       ],
     );
     assert.equal(ways.length, 5);
-    for (const { what, share, added } of ways.flatMap(({ kinds }) => kinds))
+    for (const { what, share, added } of ways.flatMap(({ writeKinds }) => writeKinds))
       assert.ok(share > 0 && Object.values(added).flat().length >= 7, what);
-    for (const [index, { kinds, dollars }] of ways.slice(0, 4).entries()) {
+    for (const [index, { writeKinds, dollars }] of ways.slice(0, 4).entries()) {
       assert.ok(dollars && dollars.url > 0 && dollars.http > dollars.url);
       const [calls, rounds] = ["calls", "rounds"].map((member) =>
-        Object.fromEntries(kinds.map((kind) => [kind.what, Reflect.get(kind, member)])),
+        Object.fromEntries(writeKinds.map((kind) => [kind.what, Reflect.get(kind, member)])),
       );
       const isRestricted = index < 3;
       for (const what of ["leases", "status of Nodes", "status of Pods", "events", "endpoint slices"])
@@ -112,7 +112,7 @@ describe("npm run bench, through an API server", await needs("API server", "Go w
       // and for two calls with a group.
       assert.equal(rounds?.["Pods that need three changes"], index === 0 ? 6 : 2);
       assert.deepEqual(
-        kinds.filter(({ repeatedCalls }) => repeatedCalls.afterOwnChange > 0),
+        writeKinds.filter(({ repeatedCalls }) => repeatedCalls.afterOwnChange > 0),
         [],
       );
     }

@@ -10,14 +10,14 @@ import { runProgram } from "../checkout.ts";
 import { choosePluginRules } from "../choices.ts";
 import { listPlugins, newestMinor, requireBinaries } from "../control-plane/binaries.ts";
 import { measureParity } from "../parity/parity.ts";
-import { listPluginPorts } from "../parity/plugins.ts";
+import { listRulesThatReplacePlugins } from "../parity/plugins.ts";
 import { needs, needsApiServer } from "../parts.ts";
 
 // Compares a sixth of the ports (rules that reimplement a plugin) with their plugins by generated requests, on the
 // newest minor of Kubernetes and on one other minor in turn. cases.test.ts sends the cases of another sixth.
 // `npm run parity -- --minor 1.33,1.37` compares all ports on each of these minors.
 const needsApiserver = await needs("API server");
-const ports = listPluginPorts(await readCatalogue());
+const ports = listRulesThatReplacePlugins(await readCatalogue());
 
 describe("npm run parity", () => {
   let folder: string;

@@ -11,12 +11,12 @@ import {
 } from "../../infra/catalogue/cases.ts";
 import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { evaluateMatchCondition } from "../../infra/testing/cel-condition.ts";
-import { listPluginPorts } from "./plugins.ts";
+import { listRulesThatReplacePlugins } from "./plugins.ts";
 
 it("matchConditions let a rule be called only for requests that it refuses or changes, with exceptions", async () => {
   // The cases of rules that reimplement a plugin and don't read the cluster. No CEL condition can recognize them.
   const casesWithoutEffect: string[] = [];
-  for (const listed of listPluginPorts(await readCatalogue()).filter(({ rule }) => !rule.needs))
+  for (const listed of listRulesThatReplacePlugins(await readCatalogue()).filter(({ rule }) => !rule.needs))
     for (const entry of await readCases(listed)) {
       const phase = getCasePhase(entry);
       const review = buildReview(listed, entry);

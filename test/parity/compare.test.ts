@@ -10,7 +10,7 @@ import {
   type ParityComparisonResult,
   toComparable,
 } from "./compare.ts";
-import { listPluginPorts } from "./plugins.ts";
+import { listRulesThatReplacePlugins } from "./plugins.ts";
 
 const answer = (code: number, body: object, warnings: string[] = [], audit = {}): ComparableServerAnswer => {
   const call = { method: "GET", path: "/", user: "admin" } as const;
@@ -59,7 +59,7 @@ type StatedAnswer = { code: number; body: object; warnings?: string[]; audit?: R
 type Pair = Record<"upstream" | "ours", StatedAnswer> & { earlierOurs?: StatedAnswer };
 
 const samples: Sample[] = parse(readFileSync(new URL("compare-answers.yaml", import.meta.url), "utf8"));
-const ports = listPluginPorts(await readCatalogue()).map(({ name }) => name);
+const ports = listRulesThatReplacePlugins(await readCatalogue()).map(({ name }) => name);
 
 describe("a comparison", () => {
   for (const { name, rule = "some-rule", minor, everyPort, equal = [], known = [], different = [] } of samples)

@@ -17,7 +17,7 @@ import {
   listReportedVersions,
   type MinorParityResults,
 } from "./parity-report.ts";
-import { listPluginPorts } from "./plugins.ts";
+import { listRulesThatReplacePlugins } from "./plugins.ts";
 
 type Cases = Record<"equalCases" | "unequalCases", RuleCaseResults>;
 const { ruleParity, equalCases, unequalCases, reportOfEqualCases } = readRows<
@@ -175,7 +175,7 @@ describe("the page of results", () => {
     const text = await readFile(join(packageRoot, "docs/background/parity.md"), "utf8");
     const [written] = /<!-- Written by npm run parity -- --write\. -->[\s\S]*<!-- End of parity\. -->/.exec(text) ?? [];
     assert.ok(written);
-    for (const { name } of listPluginPorts(await readCatalogue()))
+    for (const { name } of listRulesThatReplacePlugins(await readCatalogue()))
       assert.match(
         written,
         new RegExp(`^\\| ${name} \\| (- \\| )*\\d+ / \\d+ / 0 \\| ((\\d+ / \\d+ / 0|\\d+|-) \\| )*(\\d+%|-) \\|$`, "m"),

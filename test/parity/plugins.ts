@@ -9,7 +9,7 @@ import type { ScenarioName } from "./generators/scenarios.ts";
 export type PluginPort = CatalogueRule & { rule: Rule & { upstreamPlugin: UpstreamPlugin<object> } };
 
 /** Returns the rules that reimplement a plugin. */
-export const listPluginPorts = (catalogue: CatalogueRule[]): PluginPort[] =>
+export const listRulesThatReplacePlugins = (catalogue: CatalogueRule[]): PluginPort[] =>
   catalogue.filter((listed): listed is PluginPort => listed.rule.upstreamPlugin !== undefined);
 
 /** The configuration of the two API servers for the comparison of a plugin with its rule. */

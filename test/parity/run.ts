@@ -55,7 +55,7 @@ const command = {
     const { listPlugins, requireBinaries } = await import("../control-plane/binaries.ts");
     const { checkAllCases } = await import("./cases/cases.ts");
     const { measureParity } = await import("./parity.ts");
-    const { listPluginPorts: listPorts } = await import("./plugins.ts");
+    const { listRulesThatReplacePlugins: listPorts } = await import("./plugins.ts");
     const {
       alignParityTableRow: alignRow,
       areAsExpected,

@@ -19,7 +19,7 @@ const programs = {
 };
 
 /** Returns why the registry or a package manager can't be used; undefined if all of them can be used. */
-export const findMissingRegistry = (): string | undefined => {
+export const findMissingNpmRegistry = (): string | undefined => {
   const { packages } = JSON.parse(readFileSync(new URL("package-lock.json", import.meta.url), "utf8"));
   for (const name of ["verdaccio", "pnpm", "@yarnpkg/cli-dist"]) {
     const { version: wanted } = packages[`node_modules/${name}`];

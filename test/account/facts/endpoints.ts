@@ -6,7 +6,7 @@ import { type Fact, observe } from "./fact.ts";
 // Checks facts about the HTTP API and function URLs: which reviews they pass on, and how they answer if a function
 // fails.
 
-const sendToBoth = (suite: Suite, send: (stage: SuiteStage) => Promise<{ status: number }>) =>
+const sendToApiAndFunctionUrl = (suite: Suite, send: (stage: SuiteStage) => Promise<{ status: number }>) =>
   Promise.all([suite.http, suite.url].map(send));
 
 /** Observes that both endpoint types answer with this status. */
@@ -41,7 +41,7 @@ export const endpointFacts: Fact[] = [
     check: async (suite) => {
       // A signature has 86 characters in base64url.
       const changeUrl = (url: string) => url.replace(/\.[\w-]{86}\//, `.${"x".repeat(86)}/`);
-      return observeStatus(await sendToBoth(suite, ({ traffic }) => traffic.send({ changeUrl })), 404);
+      return observeStatus(await sendToApiAndFunctionUrl(suite, ({ traffic }) => traffic.send({ changeUrl })), 404);
     },
   },
   {
@@ -56,13 +56,13 @@ export const endpointFacts: Fact[] = [
     id: "review-fits",
     when: "deployed",
     check: async (suite) =>
-      observeStatus(await sendToBoth(suite, ({ traffic }) => traffic.send({ bytes: 4_500_000 })), 200),
+      observeStatus(await sendToApiAndFunctionUrl(suite, ({ traffic }) => traffic.send({ bytes: 4_500_000 })), 200),
   },
   {
     id: "review-too-large",
     when: "deployed",
     check: async (suite) =>
-      observeStatus(await sendToBoth(suite, ({ traffic }) => traffic.send({ bytes: 7_000_000 })), 413),
+      observeStatus(await sendToApiAndFunctionUrl(suite, ({ traffic }) => traffic.send({ bytes: 7_000_000 })), 413),
   },
   {
     id: "error-answer-passes",

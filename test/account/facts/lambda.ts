@@ -295,7 +295,7 @@ const checkProvisionedVersion = async (suite: Suite): Promise<Observation> => {
   const start = Date.now();
   await lambda.putProvisionedConcurrencyConfig({ ...which, ProvisionedConcurrentExecutions: 1 });
   try {
-    const ended = await poll(suite, 600, 2000, async () => {
+    const ended = await poll(suite, { maxSeconds: 600, pauseMilliseconds: 2000 }, async () => {
       const all = await suite.http.aws.functions.listWarmVersions(suiteRule);
       const status = all.find((warm) => warm.version === version)?.status;
       return status === "IN_PROGRESS" ? undefined : status;
@@ -370,7 +370,7 @@ const permissionFacts: Fact[] = [
       const StatementId = statements.find(({ Action }) => Action === "lambda:InvokeFunction")?.Sid;
       if (StatementId === undefined) return differs("the function has no permission for lambda:InvokeFunction");
       const waitForStatus = (wanted: number) =>
-        poll(suite, patience, 500, async () => {
+        poll(suite, { maxSeconds: patience, pauseMilliseconds: 500 }, async () => {
           const { status } = await traffic.send({ rule: ordinaryRule });
           return status === wanted ? Date.now() : undefined;
         });

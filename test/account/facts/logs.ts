@@ -68,7 +68,8 @@ const logFacts: Fact[] = [
             return answered.filter((uid) => !logged.has(uid)).length;
           };
           const readComplete = async () => ((await countUnlogged()) === 0 ? 0 : undefined);
-          const unlogged = (await poll(suite, 300, 5000, readComplete)) ?? (await countUnlogged());
+          const unlogged =
+            (await poll(suite, { maxSeconds: 300, pauseMilliseconds: 5000 }, readComplete)) ?? (await countUnlogged());
           return `${unlogged} of ${answered.length} are missing in ${stage.name}`;
         }),
       );
@@ -142,7 +143,7 @@ const readAccessRows = (stage: Suite["http"], query: string, since: number) =>
 /** Reads a metric until its sum isn't 0, at most for five minutes, and returns the sum. */
 const awaitSum = async (suite: Suite, question: Omit<Parameters<typeof sumMetric>[1], "since">): Promise<number> => {
   const readSum = async () => (await sumMetric(suite.clients, { ...question, since: suite.start })) || undefined;
-  return (await poll(suite, 300, 5000, readSum)) ?? 0;
+  return (await poll(suite, { maxSeconds: 300, pauseMilliseconds: 5000 }, readSum)) ?? 0;
 };
 
 /** Builds the fact that Lambda counts a function's errors or throttles in a metric. */
@@ -182,7 +183,7 @@ const metricFacts: Fact[] = [
           const [counted, logged] = await compare();
           return counted === logged ? ([counted, logged] as const) : undefined;
         };
-        return (await poll(suite, 300, 5000, isSame)) ?? (await compare());
+        return (await poll(suite, { maxSeconds: 300, pauseMilliseconds: 5000 }, isSame)) ?? (await compare());
       });
       const totals = await Promise.all(counts);
       const sentence = totals.map(([counted, logged]) => `${counted} in metrics, ${logged} in the log`).join("; ");

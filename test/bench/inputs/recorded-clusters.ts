@@ -74,8 +74,8 @@ const reply = (response: ServerResponse, code: number, body: object) =>
   response.writeHead(code, { "content-type": "application/json" }).end(JSON.stringify(body));
 
 /**
- * Answers a request to an imitated API server for a collection, an object or the kinds of a group. Paths begin with
- * `/api/v1` or `/apis/GROUP/VERSION`.
+ * Answers a request to an imitated API server: a get, a list, a discovery, a creation or a SubjectAccessReview. Paths
+ * begin with `/api/v1` or `/apis/GROUP/VERSION`. Clients ignore the member `created`.
  */
 const answer = async (
   recording: Capabilities,

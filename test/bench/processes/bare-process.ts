@@ -1,6 +1,6 @@
 import { createServer } from "node:https";
 import { readOrCreateServerCertificate } from "../../../infra/keys/keys.ts";
-import { answerLinesWithCpuTime } from "./processes.ts";
+import { printThenAnswerWithCpuTime } from "./processes.ts";
 
 // A minimal webhook in Node. It makes the mutation of default-toleration-seconds with one JSON.parse, one
 // JSON.stringify and no checks. Its difference to Postern is the cost of rules, keys, drafts and limits.
@@ -53,5 +53,6 @@ const server = createServer({ cert, key, keepAliveTimeout: 100_000 }, (request, 
 });
 server.listen(0, "127.0.0.1", () => {
   const address = server.address();
-  if (address && typeof address === "object") answerLinesWithCpuTime(`https://127.0.0.1:${address.port}/mutate`);
+  // Prints the URL, and then answers each line of standard input with the CPU time until then.
+  if (address && typeof address === "object") printThenAnswerWithCpuTime(`https://127.0.0.1:${address.port}/mutate`);
 });

@@ -8,7 +8,7 @@ import { openImitatedApiGateway } from "../../../infra/serve/gateway.ts";
 import { createGatewayHandler } from "../../../infra/serve/handlers.ts";
 import { buildWebhookConfigurations } from "../../../infra/webhooks/configurations.ts";
 import { benchMutatorSets } from "../inputs/mutators.ts";
-import { answerLinesWithCpuTime } from "./processes.ts";
+import { printThenAnswerWithCpuTime } from "./processes.ts";
 
 // Runs Postern as `postern serve` does, but without a log line for each review, because the compared servers print
 // none. The process reports a webhook configuration for each rule or group, because all entries together would be too
@@ -39,4 +39,4 @@ const manifests = served.map(({ name, ...listed }) => {
   ] as const;
 });
 // Writes the configurations first. Then answers each line of input with the CPU time.
-answerLinesWithCpuTime(Object.fromEntries(manifests));
+printThenAnswerWithCpuTime(Object.fromEntries(manifests));

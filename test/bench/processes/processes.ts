@@ -105,7 +105,7 @@ export const startGoWebhook = async (program: string, folder: string) => {
  * Writes `first` as JSON. Then writes this process's CPU time in milliseconds after each line of input, and ends the
  * process at the end of the input.
  */
-export const answerLinesWithCpuTime = (first: unknown): void => {
+export const printThenAnswerWithCpuTime = (first: unknown): void => {
   const write = (value: unknown) => process.stdout.write(`${JSON.stringify(value)}\n`);
   createInterface({ input: process.stdin })
     .on("line", () => {

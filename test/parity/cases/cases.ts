@@ -7,7 +7,7 @@ import type { CatalogueRule } from "../../../infra/catalogue/registry.ts";
 import { type ControlPlaneBinaries, listPlugins, newestMinor, webhookPlugins } from "../../control-plane/binaries.ts";
 import type { TestClusterClient } from "../../control-plane/client.ts";
 import { bootClusters } from "../../control-plane/cluster.ts";
-import { listParityObjectFlags, listPluginPorts, type PluginPort } from "../plugins.ts";
+import { listParityObjectFlags, listRulesThatReplacePlugins, type PluginPort } from "../plugins.ts";
 import { installKinitirasPolicyCrds } from "../policy-fixtures.ts";
 import { insertStoredUid, renameNamespaces } from "./case-objects.ts";
 import {
@@ -80,7 +80,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   await using opening = new AsyncDisposableStack();
   const plugins = await listPlugins(binaries);
   const rules = all.map(({ listed }) => listed);
-  const ports = listPluginPorts(rules).filter(
+  const ports = listRulesThatReplacePlugins(rules).filter(
     (port) => explainMissingUpstreamServer(port, plugins.all, binaries) === undefined,
   );
   const groups = Map.groupBy(ports, getPluginServerName);
@@ -106,7 +106,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     return setup;
   };
   const check = (listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults> => {
-    const [portOfPlugin] = listPluginPorts([listed]);
+    const [portOfPlugin] = listRulesThatReplacePlugins([listed]);
     const whyNotCompared =
       portOfPlugin &&
       (explainMissingUpstreamServer(portOfPlugin, plugins.all, binaries) ?? explainIncomparable(portOfPlugin));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import { readCatalogue } from "../../../infra/catalogue/registry.ts";
-import { comparisonConfigs, listPluginPorts } from "../plugins.ts";
+import { comparisonConfigs, listRulesThatReplacePlugins } from "../plugins.ts";
 import { scenarioGenerators } from "./scenarios.ts";
 import { buildSequences } from "./sequences.ts";
 import { generatorNamespaceNames } from "./surroundings.ts";
@@ -82,7 +82,9 @@ describe("the requests for one plugin", () => {
     // `own` stands for a new namespace, and `nowhere` is meant to be missing.
     const knownNamespaces = new Set([...generatorNamespaceNames, "own", "nowhere"]);
     assert.deepEqual(new Set(usedNamespaces).difference(knownNamespaces), new Set());
-    const plugins = new Set(listPluginPorts(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin));
+    const plugins = new Set(
+      listRulesThatReplacePlugins(await readCatalogue()).map(({ rule }) => rule.upstreamPlugin.plugin),
+    );
     for (const plugin of Object.keys(comparisonConfigs)) assert.ok(plugins.has(plugin), plugin);
   });
 });
