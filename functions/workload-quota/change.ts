@@ -23,6 +23,7 @@ export interface Change {
   isOwned: boolean;
 }
 
+/** How `findChange` reads objects from the cluster: workloads of any kind, and a RuntimeClass by its name (`place`). */
 export interface ObjectReads {
   workloads: ObjectReader;
   runtimeClasses(place: ObjectPlace): Promise<RuntimeClass | undefined>;
@@ -45,7 +46,8 @@ export const findChange = async (
 ): Promise<Change | string | undefined> => {
   if (request.operation === "DELETE") {
     const owner = findCountedOwner(object, kinds);
-    // An object that is counted with its owner has no reservation to release.
+    // An object that is counted with its owner has no reservation to release. For some kinds of owners, this holds only
+    // if the owner has certain values (`includesOwnedOnlyIf`): then there may be a reservation.
     return owner && !owner.kind.includesOwnedOnlyIf
       ? undefined
       : { measure: nothing, grows: false, mayReserve: false, isOwned: false };
@@ -71,7 +73,7 @@ export const findChange = async (
   if (owner && isByController && !wasOwned) {
     // A controller adopts an existing object: from now on, it is counted with its owner, and uses nothing by itself.
     if (before) return { measure: nothing, grows: false, mayReserve: false, isOwned };
-    // A controller creates an object: it is counted with its owner, unless `includesOwnedOnlyIf` says otherwise.
+    // A controller creates an object: it is counted with an owner that has the values of `includesOwnedOnlyIf`.
     const { group, resource, includesOwnedOnlyIf } = owner.kind;
     const ownerObject =
       includesOwnedOnlyIf &&

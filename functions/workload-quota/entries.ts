@@ -53,7 +53,7 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
   const { quotas, controllers } = settings;
   const namespaces = quotas.flatMap((quota) => quota.namespaces ?? []);
   const kinds = listCountedKinds(settings);
-  // If a kind has `includesOwnedOnlyIf`, the rule itself must read the owner.
+  // With `includesOwnedOnlyIf`, only some states of an owner include the objects it owns: the rule must read the owner.
   const owners = [
     ...Map.groupBy(
       kinds.filter(({ includesOwnedOnlyIf }) => includesOwnedOnlyIf === undefined),
@@ -88,7 +88,7 @@ export const buildReturnConditions = (settings: WorkloadQuotaSettings): NamedCon
   "may-have-ended": buildEndedCondition(listCountedKinds(settings), { ended: "oldObject", notEnded: "object" }),
 });
 
-/** Returns an expression that is true if `ended` has ended by its phase or by a condition, and `notEnded` has not. */
+/** Returns CEL: the object in the variable `ended` has ended, by phase or condition; the one in `notEnded` has not. */
 const buildEndedCondition = (kinds: CountedKind[], { ended, notEnded }: Record<"ended" | "notEnded", string>) => {
   const types = JSON.stringify([...new Set(kinds.flatMap(({ conditions = [] }) => conditions))]);
   const listConditions = (of: string) => `${of}.?status.?conditions.orValue([])`;

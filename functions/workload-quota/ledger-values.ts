@@ -28,7 +28,7 @@ export interface QuotaShare {
 
 /**
  * A whole quota. `clusters` has the shares of the clusters that were read, and `used` is the sum of what these use.
- * `reserved` is all else that the quota has charged, also for other clusters, whose `used` isn't known separately.
+ * `reserved` is the rest of what the quota has charged: what these clusters reserve, and all of the other clusters.
  */
 export interface QuotaState extends QuotaShare {
   hard: Amounts;
@@ -101,7 +101,7 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 /**
  * Returns the values for `keys` with which `postern check` reviews an object that it has already counted: without the
  * object's reservations, so that the review charges the object anew. An object that has none was counted with its
- * owner, and must not be charged: it gets the reservation that `reserve` returns, which is larger than the object.
+ * owner. So that it isn't charged, it gets a larger reservation from `reserve`: a review charges only what exceeds it.
  */
 export const takeOut = (
   keys: readonly string[],
@@ -124,8 +124,8 @@ export const takeOut = (
 };
 
 /**
- * Returns a value without `unseen` amounts, which are reserved for objects that aren't found in a cluster yet, and
- * without their sums (`clusters`). All objects that `postern check` counts were found in the cluster.
+ * Returns what the ledger of `postern check` stores of a value after a review. `unseen` amounts, reserved for objects
+ * not found in a cluster yet, and their sums (`clusters`) are left out: the objects that check counts were found.
  */
 export const toStored = (ledgered: Kept | undefined): Kept | undefined => {
   if (!ledgered) return undefined;

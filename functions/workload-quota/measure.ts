@@ -214,7 +214,7 @@ export const getAmount = (measure: Measure, name: string): Quantity => {
 /** Reports whether a measure is larger than another one in at least one amount. */
 export const isMore = (one: Measure, other: Measure): boolean =>
   one.pods > other.pods ||
-  // Compared with `nothing`, an object is larger because it counts as an object.
+  // A measure counts 1 for its `countName`, such as `count/pods`, and 0 for other names. The empty measure has none.
   (one.countName !== "" && one.countName !== other.countName) ||
   (["requests", "limits"] as const).some((part) =>
     [...one[part]].some(([name, { nanos }]) => nanos > (other[part].get(name) ?? zeroQuantity).nanos),

@@ -143,7 +143,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     const start = unfinished?.settings === settingsHash ? unfinished : beginKind(result, 0, began);
     const slice: Slice = {
       began,
-      ranges: new Map(kinds.map((kind) => [toPlural(kind), undefined])),
+      ranges: new Map(kinds.map((kind) => [toPlural(kind), undefined])), // the names read of each kind: none yet
       parts: Array.from({ length: partCount }, () => new Map()),
       size: 0,
     };
@@ -164,10 +164,10 @@ const toPlural = ({ group, resource }: { group: string; resource: string }) => `
 
 /** Returns the progress at the start of a kind's list: no object was read (`after`), no next page is known (`next`). */
 const beginKind = (
-  { version: _, ...result }: RecountResult & { version?: string },
+  { version: _apiVersionOfLastKind, ...result }: RecountResult & { version?: string },
   kind: number,
-  since: number,
-): RecountProgress => ({ ...result, kind, since, after: "", next: "", limit: usualLimit });
+  now: number,
+): RecountProgress => ({ ...result, kind, since: now, after: "", next: "", limit: usualLimit });
 
 const addFault = (progress: RecountProgress, fault: string): RecountProgress => ({
   ...progress,
@@ -261,11 +261,12 @@ const readPage = async (
     slice.size++;
   }
   const isEnd = next === "";
-  // The slice has the kind's names after `after` up to `upTo` (undefined: the end), read at the time `since` or later.
+  // An object whose name is in this range (after `after` up to `upTo` or the end), but not in the slice, is gone,
+  // unless it was created after `since`: the pages of the range were read at this time or later.
   const range = slice.ranges.get(toPlural(kind)) ?? { since: progress.since, after: progress.after };
   slice.ranges.set(toPlural(kind), { ...range, upTo: isEnd ? undefined : after });
   const objects = progress.objects + items.length;
-  // No page of the next kind can be older than the current time.
+  // The current time becomes the next kind's `since`: none of its pages can be older.
   return isEnd
     ? beginKind({ ...progress, objects }, progress.kind + 1, readTime())
     : { ...progress, objects, ...(version && { version }), after, next };
@@ -351,7 +352,7 @@ const correctReservations = async (
  * Reports whether an object may be left over from a deleted owner, or owner's owner, that had a reservation.
  * `names` has the `NAMESPACE/NAME` of objects with reservations; an object's key is GROUP/RESOURCE/NAMESPACE/NAME.
  * It looks for all beginnings of the owner's name: a Pod `web-7d4b-x2x` has the owner `web-7d4b`, which belonged to the
- * Deployment `web`. An object that is counted with its owner still has the owner.
+ * Deployment `web`. With `isCountedWithOwner`, the owner still exists, so the object isn't left over.
  */
 const mayHaveOwnerIn = (names: ReadonlySet<string>, object: string, { owner, isCountedWithOwner }: SeenObject) => {
   if (owner === undefined || isCountedWithOwner) return false;
@@ -361,9 +362,9 @@ const mayHaveOwnerIn = (names: ReadonlySet<string>, object: string, { owner, isC
 };
 
 /**
- * Lists corrections, by object, of the reservations in a part (one of 64 values of the ledger) that differ from the
- * objects in the cluster. `reservedNames` is set if the quota counts only some users. An object doesn't say which user
- * created it, so without a reservation, it is then charged only if its deleted owner may have had a reservation.
+ * Lists, by object, corrections of reservations in a part (of 64) of the ledger that differ from the cluster's objects.
+ * If the quota counts only some users, `reservedNames` are the names of all objects with reservations. No object says
+ * who created it: one without a reservation is then charged only if it may have a deleted owner among these.
  */
 const listCorrections = (
   ledgerPart: Kept | undefined,
@@ -408,7 +409,7 @@ const listCorrections = (
 const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
   const [group = "", resource = "", namespace, name] = object.split("/");
   const plural = toPlural({ group, resource });
-  // The settings no longer count this kind: no object is found, so reservations that had lapsed by `began` are removed.
+  // The settings no longer count kinds without a key: the caller removes their reservations that had lapsed by `began`.
   if (!ranges.has(plural)) return began;
   const range = ranges.get(plural); // undefined if no page of the kind was read
   const position = `${namespace}/${name}`;
@@ -417,10 +418,11 @@ const findReadTime = ({ began, ranges }: Slice, object: string): number | undefi
     : undefined;
 };
 
-/** Returns the name of the metric that counts a correction, if there is one. */
+/** Returns the name of the metric, if any, that counts the correction of a reservation to what its object uses. */
 const findMetric = ([, { before, after }]: [string, Correction]): string[] => {
   if (!before || (after && hasMore(after.used, before.used))) return ["drift_charged"];
-  // Without an object (`after`), the charged write was admitted, but never stored. With one, the charge was right.
+  // A review reserves the most that an object may use ("charged"), so it isn't drift if a found object uses less.
+  // If no object is found (`after`), the write was admitted, but never stored.
   if (before.phase === "charged") return after ? [] : ["unseen_reservations"];
   // In the phase "released", a review has noted that the object may use less. So its correction isn't drift.
   return before.phase === "seen" ? ["drift_credited"] : [];

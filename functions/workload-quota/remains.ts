@@ -39,9 +39,9 @@ export const isCountedWithOwner = async (
 ): Promise<boolean> =>
   !(isPodKind(kind) && isBeingDeleted(object)) && (await readOwner(owner, namespace)) !== undefined;
 
-/** The most Pods of a namespace that are read before a refusal. */
+/** The most Pods of a namespace that the rule reads before it refuses a request because a quota is full. */
 const mostPods = 500;
-/** The most owners of Pods that are read before a refusal. */
+/** The most owners of Pods that the rule reads before it refuses a request because a quota is full. */
 const mostOwners = 100;
 /** The longest chain of owners that is followed, such as Pod, Job, CronJob. Two objects may own each other. */
 const mostSteps = 5;
@@ -60,7 +60,7 @@ export const countRunningPods = async (
   const listed = await list(pods, namespace, { most: mostPods });
   if (listed.length === mostPods) return undefined;
   const readOwner = createOwnerReader({ get }, mostOwners);
-  const kind = kinds.find(isPodKind);
+  const podKind = kinds.find(isPodKind); // never undefined, because settings can't remove this built-in kind
   /** Follows the chain of owners. Returns the key of the first object with a reservation, or of the last object. */
   const findCounted = async (object: unknown, key: string, steps = 0): Promise<string> => {
     const owner = isReserved(key) ? undefined : findCountedOwner(object, kinds);
@@ -69,7 +69,7 @@ export const countRunningPods = async (
     const { group, resource } = owner.kind;
     return found ? findCounted(found, [group, resource, namespace, owner.name].join("/"), steps + 1) : "";
   };
-  const running = listed.filter((pod) => !kind || !hasEnded(pod, kind));
+  const running = listed.filter((pod) => !podKind || !hasEnded(pod, podKind));
   const counted = await Promise.all(
     running.map((pod) => findCounted(pod, ["", "pods", namespace, pod.metadata?.name].join("/"))),
   );

@@ -120,7 +120,7 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
   ledgered.get(part)?.objects?.[object];
 
 /**
- * Replaces reservations in a part: a value of the ledger with some of a quota's reservations in a cluster. Changes two
+ * Replaces reservations in `part`, one of the 64 ledger values with a quota's reservations in a cluster. Changes two
  * sums in the quota's own value by the differences: what all clusters have reserved (`used`), and how much of this
  * cluster's reservations was not found yet in objects of the cluster (`unseen`).
  */
@@ -154,7 +154,7 @@ export const replaceReservations = (
       : otherClusters;
   for (const [object, reservation] of replaced)
     if (reservation) objects.set(object, reservation);
-    else if (objects.delete(object)) removed = now;
+    else if (objects.delete(object)) removed = now; // recounts need the time of the last removal
   ledgered.set(part, { objects: Object.fromEntries(objects), removed });
   if (isSame(usedOfQuota, quotaValue.used ?? {}) && isSame(newClusters, clusters)) return;
   ledgered.set(key, {
@@ -187,7 +187,7 @@ export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
 
 /**
  * Returns how much an object uses of each resource, such as `requests.cpu`: of those that a quota's `hard` names, and
- * of those that only the object's reservation names, because another version of the rule has another `hard`.
+ * of those that only its reservation names, which a version of the rule with another `hard` of the quota has made.
  */
 export const measureReservation = (
   measure: Measure,
@@ -355,7 +355,7 @@ export interface Sighting {
   seen: Measure | undefined;
 }
 
-/** Returns the reservation of an object that was read and uses `used`. Only other phases have `unseen` and `isRead`. */
+/** Returns a reservation in the phase "seen": with what its object uses, and without the members of phases before. */
 export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: Amounts, now: number): Reservation => ({
   ...before,
   used,
@@ -363,7 +363,7 @@ export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: 
   phase: "seen",
 });
 
-/** Notes that an object may be smaller or deleted. Its reservation stays until it lapses and the object is read. */
+/** Notes that an object may be smaller or gone. Its reservation stays until it has lapsed; then a read corrects it. */
 export const release = (ledgered: Ledgered, place: ReservationPlace, now: number): void => {
   const before = getReservation(ledgered, place);
   // A second release keeps the time (`at`). Otherwise, repeated releases could put off the correction for ever.
@@ -374,26 +374,26 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
 /**
  * Corrects the reservation `before` of an object that was read and uses `seen` (undefined: the object is gone), unless
  * another review has changed it since then. If it has lapsed, it gets what the object uses. If not, an admitted write
- * may not be stored yet: the reserved amounts (`used`) stay, and `unseen` becomes the part that the object doesn't use.
+ * may not be stored yet: the reserved amounts stay, and `unseen` becomes these amounts less what the object uses.
  */
 export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);
   if (!current || !isSame(current, before)) return;
   const limits = (ledgered.get(place.key)?.hards ?? []).flatMap(({ hard }) => Object.entries(hard));
   // `hard` may have names that the reservation lacks, if `hard` was changed.
-  const used = seen && measureReservation(seen, { hard: Object.fromEntries(limits) }, before);
+  const usedByObject = seen && measureReservation(seen, { hard: Object.fromEntries(limits) }, before);
   if (hasLapsed(before, now)) {
-    replaceReservation(ledgered, place, used && toSeen(before, used, now), now);
+    replaceReservation(ledgered, place, usedByObject && toSeen(before, usedByObject, now), now);
     return;
   }
   const unseen = Object.keys(before.used).map((name) => {
-    const missing = subtractQuantities(get(before.used, name), get(used, name));
+    const missing = subtractQuantities(get(before.used, name), get(usedByObject, name));
     return [name, missing.nanos > 0n ? missing : zeroQuantity] as const;
   });
   replaceReservation(ledgered, place, { ...before, unseen: toAmounts(unseen), isRead: true }, now);
 };
 
-/** Returns a warning for each name of a quota whose used amount has reached the percentage `warnAt` of `hard`. */
+/** Returns a warning for each resource of a quota whose used amount has reached `warnAt`, a percentage of its limit. */
 export const buildWarnings = (ledgered: Ledgered, { name, hard, warnAt }: Quota): string[] => {
   if (warnAt === undefined) return [];
   const amounts = ledgered.get(getQuotaKey(name))?.used;

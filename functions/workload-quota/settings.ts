@@ -16,16 +16,16 @@ export interface Quota {
   /** A percentage of `hard`, such as 80%. If a quota is fuller, admitted requests get a warning. */
   warnAt?: string;
   /**
-   * The most that one cluster may reserve for admitted writes until the rule has found their objects in the cluster: a
-   * percentage of `hard`, such as 30%. The default is 50%, or 100% if the quota lists a single cluster.
+   * The share of `hard`, such as 30%, that one cluster may reserve for objects whose writes were admitted, but that the
+   * rule hasn't found in the cluster yet. The default is 50%, or 100% if the quota lists a single cluster.
    */
   unseen?: string;
 }
 
 /**
- * Returns how many percent of `hard` objects of one cluster may reserve before the rule has read them from the cluster
- * (`unseen`). Returns undefined for 100 percent, because the check of `hard` is enough then. The default is 50 percent,
- * so that one cluster alone can't fill the quota, or 100 percent for a quota of a single cluster.
+ * Returns the percentage of the limit (`hard`) that objects of one cluster may reserve before the rule has read them
+ * there (`unseen`). Returns undefined for 100 percent, because the check of `hard` is enough then. The default is 50,
+ * so that one cluster alone can't fill the quota, or 100 for a quota of a single cluster.
  */
 export const getUnseenPercent = ({ clusters, unseen }: Quota): bigint | undefined => {
   const percent = BigInt(unseen?.slice(0, -1) ?? (clusters?.length === 1 ? 100 : 50));
@@ -70,7 +70,7 @@ const quotaName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const path = /^([A-Za-z0-9_-]+|\*)(\.([A-Za-z0-9_-]+|\*))*$/;
 /** Matches `1%` to `100%`. */
 const share = /^([1-9][0-9]?|100)%$/;
-/** The most quotas. A ledger transaction changes at most 100 values; for an object in 40 quotas, it changes 80. */
+/** The most quotas. A ledger change has at most 100 values: here two for each quota, and up to 10 for other objects. */
 export const mostQuotas = 40;
 
 /** Returns the end of an error message, such as `, not 3`; an empty text if there is no value. */
