@@ -27,8 +27,9 @@ const component = "/[a-z0-9]+([._-][a-z0-9]+)*";
 export const buildAllowedPattern = (registries: string[]): string => {
   const patterns = registries.map((entry) => {
     const pattern = entry.replace(/[.[\]]/g, "\\$&").replace(/^\*\\\./, `(${label}\\.)+`);
-    // On Docker Hub, an entry counts as a namespace, because `docker.io/library` is no image. So an image that is an
-    // entry, such as `docker.io/library/nginx`, doesn't match: the API server calls the rule, which then allows it.
+    // An entry with a path may be an image. On Docker Hub, the pattern takes it only as a namespace, because the image
+    // name `docker.io/acme` means `docker.io/library/acme`. So an image that is an entry, such as
+    // `docker.io/library/nginx`, doesn't match: the API server calls the rule, which then allows it.
     const mayBeRepository = entry.includes("/") && !entry.startsWith("docker.io/");
     return mayBeRepository ? pattern : `${pattern}${component}`;
   });

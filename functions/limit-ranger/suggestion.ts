@@ -66,7 +66,7 @@ const clamp = (
     if (least && limit && isLarger(least, limit)) limit = least;
     if (most) limit = limit && isLarger(most, limit) ? limit : most;
     if (most && request && isLarger(request, most)) request = most;
-    if (ratio) [request, limit] = [request ?? limit, limit ?? request];
+    if (ratio) [request, limit] = [request ?? limit, limit ?? request]; // a ratio needs both: one sets the other
     const smallestRequest = ratio && limit && getSmallestRequest(limit, ratio, resource);
     if (request && smallestRequest && isLarger(smallestRequest, request)) request = smallestRequest;
     if (request) requests.set(resource, formatQuantity(request));

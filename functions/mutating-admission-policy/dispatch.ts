@@ -68,7 +68,7 @@ export const applyMutatingPolicies = async (
   return { object, denials };
 };
 
-/** Returns a key that differs for each evaluation of a round. */
+/** Returns a key by which a reinvocation finds the same policy with the same binding and parameter object. */
 const formatKey = (policy: MutatingPolicy, binding: MutatingBinding, params: unknown): string => {
   const { name, namespace } = toMap(toMap(params).metadata);
   return JSON.stringify([policy.metadata.name, binding.metadata.name, namespace, name]);

@@ -81,6 +81,7 @@ export const evaluatePolicy = (
         result.object = isJsonPatch
           ? applyPatchValue(outcome.value, object, request.kind)
           : applyConfigurationValue(outcome.value, object, request.kind, customKinds);
+      // In tests of policies, `postern` reports whether each mutation changed the object.
       observe(() => {
         return { policy, field: "mutations", firstIndex: index, results: [{ value: !isSame(object, result.object) }] };
       });

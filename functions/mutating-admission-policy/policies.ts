@@ -59,8 +59,8 @@ const compile = (policy: MutatingPolicy, kubernetes?: string): CompiledPolicy =>
     conditions: matchConditions.map(({ expression }) => compiler.compile(expression, [bool])),
     mutations: mutations.map(compileMutation),
   };
-  // JSON.stringify(policy) isn't searched, because it reads all members in a loop. The recording of a review would then
-  // lack these texts: it keeps only texts that the rule reads by their keys, not in a loop.
+  // The texts are read by their keys, not by JSON.stringify(policy): a review that is recorded for a replay lacks texts
+  // that the rule reads only in a loop over all members. So the replay would not find `namespaceObject`.
   const texts = [...parts.variables.values(), ...parts.mutations.map(({ expression }) => expression)];
   const usesNamespace = texts.some(({ text }) => text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

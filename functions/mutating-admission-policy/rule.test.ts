@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { lookUp } from "postern/json";
 import { applyOutcomePatch, openRule } from "postern/test";
 
-const { entries, decideCase } = await openRule(import.meta.dirname);
+const { entries: listWebhooks, decideCase } = await openRule(import.meta.dirname);
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const configmaps = { apiGroups: [""], apiVersions: ["v1"], resources: ["configmaps"] };
@@ -26,7 +26,7 @@ const buildBinding = (policyName: string, spec: object = {}) => ({
   metadata: { name: policyName },
   spec: { policyName, ...spec },
 });
-const listEntries = (...policies: object[]) => entries({ exempt: { namespaces: [] }, settings: { policies } });
+const listEntries = (...policies: object[]) => listWebhooks({ exempt: { namespaces: [] }, settings: { policies } });
 
 describe("the webhook entry of a policy", () => {
   it("an entry matches all operations except DELETE, and has its policy's reinvocationPolicy", () => {
@@ -54,11 +54,12 @@ describe("the webhook entry of a policy", () => {
     const matchConditions = [{ name: "has-a", expression: "has(object.data.a)" }];
     const policies = [buildPolicy("a", { matchConditions }), buildBinding("a")];
     for (const config of [{ failurePolicy: "Ignore" }, { mode: "warn" }, { mode: "audit" }])
-      assert.equal(entries({ ...config, settings: { policies } })[0]?.matchConditions, undefined);
+      assert.equal(listWebhooks({ ...config, settings: { policies } })[0]?.matchConditions, undefined);
   });
 });
 
 describe("policies that change an object whenever they are applied", () => {
+  /** Applies policies with these specs to the text "". By default, each appends x, with reinvocationPolicy IfNeeded. */
   const apply = async (...specs: object[]) => {
     const policies = specs.flatMap((spec, index) => [buildPolicy(`p${index}`, spec), buildBinding(`p${index}`)]);
     const mutate = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c", namespace: "n" }, data: { a: "" } };

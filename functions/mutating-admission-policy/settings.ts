@@ -11,7 +11,7 @@ export const findMutatingSettingsFault = (settings: MutatingPolicySettings): str
     findSettingsFault(settings) ??
     policies
       .filter(isPolicy)
-      .flatMap((policy) => listMergedResources(policy).map((resource) => ({ policy, resource })))
+      .flatMap((policy) => listMergedCustomResources(policy).map((resource) => ({ policy, resource })))
       .filter(({ resource }) => !known.includes(resource))
       .map(({ policy: { metadata }, resource }) => {
         return `must have the CustomResourceDefinition ${resource} among its policies: MutatingAdmissionPolicy ${metadata.name} merges an ApplyConfiguration by its schema`;
@@ -20,7 +20,7 @@ export const findMutatingSettingsFault = (settings: MutatingPolicySettings): str
 };
 
 /** Returns the resources of custom kinds, without wildcards, into which a policy merges an ApplyConfiguration. */
-const listMergedResources = ({ spec: { mutations = [], matchConstraints } }: MutatingPolicy): string[] => {
+const listMergedCustomResources = ({ spec: { mutations = [], matchConstraints } }: MutatingPolicy): string[] => {
   if (mutations.every(({ patchType }) => patchType !== "ApplyConfiguration")) return [];
   return (matchConstraints.resourceRules ?? []).flatMap(({ apiGroups = [], resources = [] }) => {
     const groups = apiGroups.filter((group) => group !== "*" && !hasSchemas(group));

@@ -25,8 +25,8 @@ export default rule({
     // A matchCondition that exceeds the API server's cost limit fails. So the API server calls the rule for each pod
     // with more than 50 init containers, and the rule itself checks such pods. The rule also checks whether the CPU of
     // a Guaranteed pod changes. Requests, limits and claims of init containers are compared separately, as maps of
-    // texts: `1` and `1000m` must differ, but in a comparison of whole `resources`, API servers from 1.37 on find them
-    // equal.
+    // texts: for the plugin, `1000m` in place of `1` is a change, too, but API servers from 1.37 on would find these
+    // equal in a comparison of whole `resources`.
     "changes-what-takes-a-feature": `${buildComparison((pod) => `${pod}.?spec.?resources.orValue(null)`)} ||
       oldObject.?status.?qosClass.orValue("") == "Guaranteed" ||
       size(${buildInitContainers("oldObject")}) > 50 ||

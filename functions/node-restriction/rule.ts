@@ -61,8 +61,8 @@ export default rule({
   needs: kubeletNeeds,
 
   /**
-   * A kubelet's request is checked in the mutating phase. Before the validating phase, the API server sets a missing
-   * audience of a token request, and drops all other changes from an update of a status.
+   * A kubelet's request is checked here, because the validating phase no longer sees what the kubelet sent: by then,
+   * the API server has set a missing audience of a token request, and dropped all other changes from a status update.
    */
   async mutate(object, { request, ...context }) {
     const node = getNodeName(request.userInfo);

@@ -61,8 +61,8 @@ export const noStatusHeartbeatCondition: NamedConditions = {
     request.resource.resource in ["nodes", "pods"])`,
 };
 
-/** A CEL expression for the name of the node that a heartbeat is about. */
-const node = `(request.resource.resource == "pods"
+/** CEL for the name of the node that a heartbeat is about: a write of a lease, or of the status of a node or pod. */
+const heartbeatNode = `(request.resource.resource == "pods"
     ? oldObject.?spec.?nodeName.orValue("")
     : request.operation == "CREATE" ? object.?metadata.?name.orValue("") : request.?name.orValue(""))`;
 
@@ -84,7 +84,7 @@ const keepsPodFields = keepsAll(
  */
 export const skipOrdinaryHeartbeatConditions: NamedConditions = {
   "is-unusual": `request.userInfo.username == "system:node:" ||
-    request.userInfo.username != "system:node:" + ${node} ||
+    request.userInfo.username != "system:node:" + ${heartbeatNode} ||
     (request.resource.resource == "leases" && request.?namespace.orValue("") != "kube-node-lease") ||
     (request.resource.resource == "nodes" && !(${keepsNodeFields})) ||
     (request.resource.resource == "pods" && !(${keepsPodFields}))`,

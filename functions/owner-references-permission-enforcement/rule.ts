@@ -12,6 +12,7 @@ interface ObjectWithOwners extends KubernetesObject {
 const buildOwners = (object: "object" | "oldObject") => `${object}.?metadata.?ownerReferences.orValue([])`;
 
 export default rule({
+  // "Blocked" is an owner whose deletion waits for the object, because the object's reference has blockOwnerDeletion.
   summary:
     "Refuses to change an object's owners if the user may not delete the object or may not finalize the blocked owner.",
   order: 22,

@@ -27,7 +27,7 @@ export default rule({
         return `must have selectors such as "pool=default,disk=ssd" under podNodeSelectorPluginConfig; of ${name}: ${parsed}`;
     }
   },
-  since: labelUnitSince,
+  since: labelUnitSince, // messages call the unit of a label's length "characters", from Kubernetes 1.35 on "bytes"
   needs: {
     // For new labels, the Namespace is read without the cache, because a pod always keeps its node selector.
     current: get("namespaces", { maxAge: 0 }),

@@ -68,7 +68,7 @@ const compareNames =
     return left.name < right.name ? -1 : 1;
   };
 
-/** Returns how each pod with a policy's defaults breaks this policy, in one text of limited length. */
+/** Returns how the pod, filled with each policy's defaults, breaks this policy: one text of limited length for all. */
 const listRefusals = (refusing: { policy: PodSecurityPolicyObject; filledPod: Pod }[]): string => {
   let text = "";
   for (const { policy, filledPod } of refusing)

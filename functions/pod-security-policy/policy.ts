@@ -41,6 +41,7 @@ export interface PodSecurityPolicyObject {
     allowedProcMountTypes?: string[];
     runtimeClass?: { allowedRuntimeClassNames?: string[]; defaultRuntimeClassName?: string };
   };
+  /** Who may use the policy. Kubernetes' own kind has no such field: it takes the place of RBAC's verb `use`. */
   use?: PodSecurityPolicyUsers;
 }
 

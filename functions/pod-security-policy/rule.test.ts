@@ -109,7 +109,7 @@ describe("the use of a policy", () => {
     assert.equal(await mayUse({ groups: ["system:serviceaccounts:shop"] }), true);
     assert.equal(await mayUse({ groups: ["system:serviceaccounts:bank"] }), false);
   });
-  it("the use of a PodSecurityPolicy is granted only in the listed namespaces", async () => {
+  it("the use of a PodSecurityPolicy is granted only in the listed namespaces, or in all if none are", async () => {
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank", "shop"] }), true);
     assert.equal(await mayUse({ users: ["jane"], namespaces: ["bank"] }), false);
     assert.equal(await mayUse({ users: ["jane"], namespaces: [] }), true);

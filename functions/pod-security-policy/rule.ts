@@ -75,7 +75,7 @@ export default rule({
     );
     const fixedPods = usable.flat().map((policy) => {
       const pod = structuredClone(request.object as Pod);
-      // If the refused pod has all defaults, the suggested pod gets them, too. Otherwise, `mutate` will add them.
+      // The fix may require further defaults. A pod that had all defaults gets these here; others get them in `mutate`.
       const hasDefaults = addPolicyDefaults(policy, pod) === pod;
       fixPodForSecurityPolicy(pod, policy);
       const filledPod = addPolicyDefaults(policy, pod);

@@ -23,7 +23,7 @@ interface NamespaceContext {
   request: AdmissionRequest;
   oldObject: Namespace | null;
   settings: PodSecuritySettings;
-  upstream: { newestVersion: string };
+  upstream: { newestVersion: string }; // of the Pod Security Standards that the cluster's API server knows
   pods(namespace: string): Promise<Pod[]>;
 }
 

@@ -48,7 +48,7 @@ export default rule({
   settings: defaultPodSecuritySettings,
   choices: podSecurityLevelChoices,
   checkSettings: findSettingsFault,
-  since: newestStandards,
+  since: newestStandards, // the newest version of the Pod Security Standards, by version of Kubernetes
   needs: {
     // The namespace is read without the cache: a pod that is admitted by outdated labels would stay in the cluster.
     current: get("namespaces", { maxAge: 0 }),

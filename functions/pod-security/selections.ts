@@ -25,7 +25,7 @@ export interface NamespaceSetByLabels {
 }
 
 /** The modes by which the namespaces are divided, one after the other. This order gives the fewest selections. */
-const order = ["warn", "enforce", "audit"] as const;
+const modesInOrder = ["warn", "enforce", "audit"] as const;
 
 /** Divides all namespaces into sets by their Pod Security labels: `outcomeOf` is equal for all namespaces of a set. */
 export const divideNamespacesByLabels = (
@@ -53,13 +53,13 @@ export const divideNamespacesByLabels = (
       ),
     );
   };
-  return select({}, order);
+  return select({}, modesInOrder);
 };
 
 /**
  * Returns label selectors that together select these states of a label: levels, "default" (no label) or "invalid" (any
- * other value). There may be two, because a selector can't express "or". The `state` of a selector is any of those that
- * it selects, because all of them have the same outcomes.
+ * other value). There may be two, because a selector can't express "or". Each selector has one of its states, as an
+ * example, in `state`: the rule treats namespaces with any of the given states alike.
  */
 const buildSelectors = (
   mode: PodSecurityMode,
@@ -94,8 +94,8 @@ export const getNamespaceSelectionName = (states: PodSecurityLabelStates) =>
 export const getPodSecurityEntryName = (kind: "pods" | "workloads", name: string) => `${kind}-${name}`;
 
 /**
- * Returns the Pod Security labels of the namespaces for which the API server calls this webhook entry; undefined if the
- * entry's name contains no levels.
+ * Returns example labels of the namespaces that a webhook entry selects. An entry's name, such as
+ * `pods-restricted-default-any`, has a state for enforce, audit and warn. Undefined for a name without three states.
  */
 export const getNamespaceLabelsOfEntry = (entryName: string): NamespaceLabels | undefined => {
   const [, ...states] = entryName.split("-");

@@ -49,9 +49,9 @@ const checks: readonly PodSecurityCheck[] = [
   seccompProfileRestricted,
 ];
 
-/** The rule's `since`: the newest version of the standards that each minor version of Kubernetes knows. */
+/** The rule's `since`: the newest version of the standards, from each Kubernetes version on that changed a check. */
 export const newestStandards: Since<{ newestVersion: string }> & { readonly "1.0": { newestVersion: string } } = {
-  "1.0": { newestVersion: "1.0" },
+  "1.0": { newestVersion: "1.0" }, // for all versions before the first change
   ...Object.fromEntries(
     [...new Set(checks.flatMap(({ since }) => Object.keys(since)))]
       .sort((left, right) => left.localeCompare(right, "en", { numeric: true }))
@@ -69,7 +69,7 @@ export const listOffences = (
   newestVersion?: string,
 ): PodSecurityViolation[] => {
   const requestedVersion = version === "latest" ? undefined : version.slice(1);
-  // The inner call drops versions after `newestVersion`, and the outer call those after the requested version.
+  // `selectSince` drops the versions after its second argument (undefined: none). The last of the rest is the newest.
   const [asOf = ""] = Object.keys(selectSince(selectSince(newestStandards, newestVersion), requestedVersion)).slice(-1);
   return getChecks(level, asOf).flatMap((check) => check(subject) ?? []);
 };

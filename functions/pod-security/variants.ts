@@ -94,7 +94,7 @@ interface EntrySelection {
   refuses?: boolean;
 }
 
-/** Returns the entries for pods, or for workloads: one for each set of namespaces with equal levels. Caches them. */
+/** Returns webhook entries for pods or for workloads: one for each set of namespaces with equal levels. Caches them. */
 const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const key = JSON.stringify([kind, defaults]);
   const found = cachedSelections.get(key) ?? selectEntries(kind, defaults);

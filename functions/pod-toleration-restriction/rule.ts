@@ -34,7 +34,7 @@ export default rule({
   },
   since: { "1.0": { countsPodResources: false }, "1.34": { countsPodResources: true } },
   needs: {
-    // The Namespace is read without the cache: a toleration of an existing pod can't be removed.
+    // `mutate` reads the Namespace without the cache, as a pod keeps a toleration that an outdated annotation adds.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },

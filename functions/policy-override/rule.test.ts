@@ -121,8 +121,8 @@ describe("the metrics of override policies", () => {
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],
     ]));
-  it("the metrics of override policies count failures", async () =>
-    assert.deepEqual(await countMetrics({ policies: [buildPolicy("cap", { cue: "patches: 1" })], scripts: false }), [
+  it("the metrics of override policies count failures, such as a script while scripts are turned off", async () =>
+    assert.deepEqual(await countMetrics({ policies: [buildPolicy("cap", { cue: "patches: []" })], scripts: false }), [
       ["policy_error_count", "cap", "/v1/Pod"],
     ]));
   it("the metrics of override policies are not counted if the setting metrics is false", async () =>

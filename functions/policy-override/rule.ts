@@ -32,6 +32,7 @@ export default rule({
   settings: policySettings,
   choices: policySettingChoices,
   manifests: { policies: createManifestReader("OverridePolicy", "ClusterOverridePolicy") },
+  // `postern` reads the cluster's policies, and adds the requests that the webhook must match to the settings.
   inspectForSettings: createWebhookRulesInspection(overridePolicyResources, "CREATE", "UPDATE"),
   checkSettings: findSettingsFault,
   needs: createPolicyNeeds(overridePolicyResources),

@@ -6,7 +6,7 @@ import type { QuotaDecision } from "./decision.ts";
 /**
  * Writes the used amounts into the quotas, one after the other. If another update changed a quota first, the function
  * reads this quota and decides again. It doesn't charge the other quotas twice. A quota that was deleted needs no
- * charge. Attempts end when `update` returns a refusal.
+ * charge. If `update` returns a refusal, the other quotas are still written, but nothing is decided again.
  */
 export const writeCharges = async (
   charged: readonly ResourceQuota[],

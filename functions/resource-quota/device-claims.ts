@@ -70,7 +70,7 @@ export const createDeviceClaimEvaluator = async (
 /** In API versions before v1, a request for exact devices has the fields of `exactly` directly. */
 type AnyDeviceRequest = DeviceRequest & Partial<ExactDeviceRequest>;
 
-/** Returns how many devices of each class a ResourceClaim may use at most. */
+/** Returns what a ResourceClaim counts for in quotas: one claim, and the most devices of each class that it may use. */
 const measureDevices = ({ spec }: ResourceClaim): QuantityByResource => {
   const requests: AnyDeviceRequest[] = spec?.devices?.requests ?? [];
   const amounts = requests.map(({ firstAvailable = [], exactly, ...older }): QuantityByResource => {

@@ -58,10 +58,10 @@ export const chooseEvaluator = async (
 };
 
 /** Resources that a quota can also limit by their plain name, such as `secrets` beside `count/secrets`. */
-const counted: readonly string[] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
+const limitedByPlainName: readonly string[] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
 const createCountEvaluator = (resource: string): Evaluator<object> => {
-  const countedNames = [`count/${resource}`, ...(counted.includes(resource) ? [resource] : [])];
+  const countedNames = [`count/${resource}`, ...(limitedByPlainName.includes(resource) ? [resource] : [])];
   const used = new Map(countedNames.map((name) => [name, requireQuantity("1")]));
   return { selectNames: (names) => names.filter((name) => countedNames.includes(name)), measure: () => used };
 };

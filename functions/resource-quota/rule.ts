@@ -49,7 +49,7 @@ const listMatches = ({ charges, limitedResources }: ResourceQuotaSettings): Requ
   ];
 };
 
-/** Returns the limited resources, each once. As in upstream, a scope limits all resources that scopes can contain. */
+/** Returns the limited resources, each once. As in upstream, any `matchScopes` limits all resources with scopes. */
 const listLimited = (limitedResources: readonly LimitedResource[]): ResourceType[] => {
   const named = limitedResources.map(({ apiGroup = "", resource }) => ({ group: apiGroup, resource }));
   const hasScopes = limitedResources.some(({ matchScopes = [] }) => matchScopes.length > 0);
@@ -113,6 +113,7 @@ export default rule({
     if (request.dryRun) return;
 
     const readAgain = () => reads.current(request.namespace);
+    // Without the setting `charges`, `decision.charged` is empty, so nothing is written.
     const refuse = await writeCharges(decision.charged, reads.update, readAgain, (changed) =>
       // The quotas are enforced again (`true`), but limited resources aren't checked again (the empty list).
       decideOnRequest(changed, quotaRequest, [], true),

@@ -30,14 +30,14 @@ const oldest: QuotaGates = {
   countsDevices: false,
   hasImplicitExtendedResources: false,
   countsDevicesAsExtendedResources: false,
-  ...labelUnitSince["1.0"], // labelUnit
+  ...labelUnitSince["1.0"], // labelUnit: "characters", the unit of lengths in messages about labels
 };
 
-/** The gates that changed with each minor version of Kubernetes. Versions before 1.33 count as 1.33. */
+/** The gates, or the unit in messages, that changed with each Kubernetes version. Versions before 1.33 are as 1.33. */
 export const gatesByKubernetesVersion = {
   "1.0": oldest,
   "1.34": { hasPodLevelResources: true, hasVolumeAttributesClasses: true, countsDevices: true },
-  "1.35": { hasImplicitExtendedResources: true, ...labelUnitSince["1.35"] }, // the unit of label lengths in messages
+  "1.35": { hasImplicitExtendedResources: true, ...labelUnitSince["1.35"] }, // labelUnit: "bytes", not "characters"
   "1.36": { countsDevicesAsExtendedResources: true },
   // A container has amounts in the spec, and granted and current ones in the status. Since 1.37, each of the three is
   // summed over the pod's containers, and the largest sum counts. Before, each container's largest amount was summed.
