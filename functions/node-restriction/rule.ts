@@ -61,8 +61,8 @@ export default rule({
   needs: kubeletNeeds,
 
   /**
-   * A kubelet's request is checked here, because the validating phase no longer sees what the kubelet sent: by then,
-   * the API server has set a missing audience of a token request, and dropped all other changes from a status update.
+   * A kubelet's request is checked here, as the validating phase no longer sees what the kubelet sent: by then, the
+   * API server has set missing audiences of token requests, and undone what status updates change outside the status.
    */
   async mutate(object, { request, ...context }) {
     const node = getNodeName(request.userInfo);

@@ -47,7 +47,7 @@ export const findChange = async (
   if (request.operation === "DELETE") {
     const owner = findCountedOwner(object, kinds);
     // An object that is counted with its owner has no reservation to release. For some kinds of owners, this holds only
-    // if the owner has certain values (`includesOwnedOnlyIf`): then there may be a reservation.
+    // if the owner has certain values (`includesOwnedOnlyIf`), so there may be a reservation.
     return owner && !owner.kind.includesOwnedOnlyIf
       ? undefined
       : { measure: nothing, grows: false, mayReserve: false, isOwned: false };
