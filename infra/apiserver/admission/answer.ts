@@ -57,7 +57,7 @@ export const parseHookResponse = (
 
 /** Returns the API server's error for a body that it can't decode as an AdmissionReview of this version. */
 const findDecodingFault = (version: string, body: unknown): string | undefined => {
-  if (!isMap(body)) return `couldn't get version/kind; json parse error: ${describeMismatch(body, "", typeless)}`;
+  if (!isMap(body)) return `couldn't get version/kind; json parse error: ${describeMismatch(body, "", typeMetaGoType)}`;
   const { apiVersion = "", kind = "" } = body;
   for (const [key, value] of Object.entries({ apiVersion, kind }))
     if (value !== null && typeof value !== "string")
@@ -74,7 +74,7 @@ const findDecodingFault = (version: string, body: unknown): string | undefined =
   return findTypeFault(body);
 };
 
-const typeless =
+const typeMetaGoType =
   'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }';
 
 /** The fields of an AdmissionResponse that the API server decodes, with their Go types; null counts as absent. */
@@ -155,14 +155,14 @@ const findBase64Fault = (text: string): string | undefined => {
     return describeByte(Number(indexesInText[indexInCharacters]) + offset);
   };
   const { length } = characters.match(/^[A-Za-z0-9+/]*/)?.[0] ?? "";
-  /** How many characters the last group has before its padding. A full group has four. */
-  const inGroup = length % 4;
-  if (length === characters.length) return inGroup === 0 ? undefined : describeByte(bytes.length - inGroup);
-  if (characters[length] !== "=" || inGroup < 2) return describeCharacter(length);
-  if (inGroup === 2 && length + 1 === characters.length) return describeByte(bytes.length);
+  /** How many characters an incomplete last group has before its padding; 0 if all groups of four are complete. */
+  const inLastGroup = length % 4;
+  if (length === characters.length) return inLastGroup === 0 ? undefined : describeByte(bytes.length - inLastGroup);
+  if (characters[length] !== "=" || inLastGroup < 2) return describeCharacter(length);
+  if (inLastGroup === 2 && length + 1 === characters.length) return describeByte(bytes.length);
   // A missing second "=" is reported at the byte before the character that stands in its place.
-  if (inGroup === 2 && characters[length + 1] !== "=") return describeCharacter(length + 1, -1);
-  const end = length + 4 - inGroup;
+  if (inLastGroup === 2 && characters[length + 1] !== "=") return describeCharacter(length + 1, -1);
+  const end = length + 4 - inLastGroup;
   return end < characters.length ? describeCharacter(end) : undefined;
 };
 

@@ -100,7 +100,8 @@ export const callHook = async (
 
   const answer = parseHookResponse(hook.phase, version, uid, result.body);
   if ("fault" in answer) return applyFailurePolicy(run, hook, step, answer.fault);
-  // The name of the webhook or policy stands before each key. Annotations of plugins without a policy are left out.
+  // A key begins with the webhook's or the policy's name. A hook for a policy has `isPlugin`, too, because a plugin
+  // evaluates it; annotations of all other plugins are left out. All policies add their failures to one annotation.
   const keyPrefix = hook.isPlugin ? hook.policy : hook.name;
   for (const [key, value] of Object.entries(answer.audit))
     if (hook.policy && key === "validation_failure") run.audit.addFailures(value);

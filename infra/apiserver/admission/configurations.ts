@@ -22,7 +22,7 @@ interface ConfigurationChecks {
 }
 
 /** The error texts and checks of webhook configurations that differ between minors of Kubernetes. */
-const checksSince: Since<Partial<ConfigurationChecks>> = {
+const checksByFirstVersion: Since<Partial<ConfigurationChecks>> = {
   "1.0": {
     missingServiceNameText: "Required value: service name is required",
     missingServiceNamespaceText: "Required value: service namespace is required",
@@ -40,12 +40,12 @@ interface WebhookConfiguration {
   webhooks?: readonly { rules?: readonly RequestMatch[] }[] | null;
 }
 
-/** Returns the warnings with which the API server accepts a webhook configuration without faults. */
+/** Returns the API server's warnings for a valid webhook configuration, by default in the newest Kubernetes version. */
 export const listWebhookConfigWarnings = (
   { metadata, webhooks }: WebhookConfiguration,
   kubernetes?: string,
 ): string[] => {
-  const { warnsOfReservedName, excludedResources = {} } = mergeSince(checksSince, kubernetes);
+  const { warnsOfReservedName, excludedResources = {} } = mergeSince(checksByFirstVersion, kubernetes);
   const isWarned = warnsOfReservedName && metadata.name.endsWith(reservedSuffix);
   const rules = (webhooks ?? []).flatMap((entry, index) =>
     (entry.rules ?? []).flatMap((rule, position) =>
@@ -80,7 +80,7 @@ export const listWebhookConfigFaults = (manifest: unknown, kubernetes?: string):
     return ["metadata.name: Required value: name or generateName is required"];
   if (!subdomain.test(name) || name.length > 253)
     return [`metadata.name: Invalid value: ${JSON.stringify(name)}: must be a lowercase RFC 1123 subdomain`];
-  const checks = mergeSince(checksSince, kubernetes);
+  const checks = mergeSince(checksByFirstVersion, kubernetes);
   if (checks.refusesReservedName && name.endsWith(reservedSuffix))
     return [`metadata.name: Invalid value: ${JSON.stringify(name)}: ${reservedNameFault}`];
   if (webhooks == null) return [];

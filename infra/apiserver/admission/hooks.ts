@@ -46,8 +46,8 @@ const isConfiguration = (manifest: unknown): boolean =>
   isMap(manifest) && typeof manifest.kind === "string" && Object.hasOwn(kinds, manifest.kind);
 
 /**
- * Returns the hooks of configurations, as a minor of Kubernetes has them. A configuration that an API server would
- * refuse has no hooks, only faults.
+ * Returns the webhook entries of configurations, with the faults and warnings of an API server of this minor version,
+ * by default the newest. A configuration that the API server would refuse has no entries, only faults.
  */
 export const parseWebhookConfigurations = (
   configurations: readonly unknown[],

@@ -37,8 +37,8 @@ interface MutationResult {
 
 /**
  * Calls the hooks one after the other, each with the object that the previous hook left. If a webhook or a policy
- * changed the object, all plugins and the earlier webhooks and policies with reinvocationPolicy IfNeeded are called
- * once more. A change in this second round counts as a change for the webhooks after it.
+ * changed the object, all built-in plugins and the earlier webhooks and policies with reinvocationPolicy IfNeeded are
+ * called once more. A change in this second round counts as a change for the webhooks after it.
  */
 export const runMutatingWebhooks = async (
   run: AdmissionRun,
@@ -60,7 +60,7 @@ export const runMutatingWebhooks = async (
       const matching = matchHookWithAuthorizer(hook, run.attributes, view, run.context);
       const match = matching instanceof Promise ? await matching : matching;
       // Like the API server, matches every hook in the second round. A hook that isn't called again may thus refuse.
-      const isCalled = round === 0 || isPluginWithoutPolicy(hook) || state.reinvocations.has(hook.identity);
+      const isCalled = round === 0 || isBuiltInPlugin(hook) || state.reinvocations.has(hook.identity);
       if (!isCalled && !("refusal" in match)) continue;
       const step = createSkippedTraceStep(hook, round, index);
       run.steps.push(step);
@@ -92,8 +92,8 @@ export const runMutatingWebhooks = async (
 };
 
 const isWebhook = ({ isPlugin }: DefaultedWebhookEntry) => !isPlugin;
-/** Reports whether a hook is a compiled-in plugin that evaluates no policy. Such plugins are called in both rounds. */
-const isPluginWithoutPolicy = ({ reinvocationPolicy }: DefaultedWebhookEntry) => reinvocationPolicy === "Always";
+/** Reports whether a hook is a compiled-in plugin, not a webhook or policy. Such plugins are called in both rounds. */
+const isBuiltInPlugin = ({ reinvocationPolicy }: DefaultedWebhookEntry) => reinvocationPolicy === "Always";
 
 interface MutationState {
   reinvocations: ReinvocationTracker<string>;
@@ -129,7 +129,8 @@ const runHook = async (
     run.audit.add(...buildMutationAnnotation(step, result.isChanged));
   // The API server applies a patch to JSON, in which times such as those in managedFields have whole seconds.
   if (isWebhook(hook) && result.isApplied) state.managedFieldsHaveNanoseconds = false;
-  state.needsSecondRound ||= result.isChanged && !isPluginWithoutPolicy(hook);
+  // Only changes by webhooks and policies cause a second round, in which all built-in plugins are called again, too.
+  state.needsSecondRound ||= result.isChanged && !isBuiltInPlugin(hook);
   state.reinvocations.note(hook.identity, result.isChanged, hook.reinvocationPolicy === "IfNeeded");
 
   const finalRefusal = refusal ?? result.refusal;
@@ -209,7 +210,7 @@ const applyResponsePatch = async (
     }
     const read = normalizePatchedObject(raw);
     // A plugin changes the object in memory. What a webhook or a policy makes of it is JSON, to be decoded.
-    const after = isPluginWithoutPolicy(hook)
+    const after = isBuiltInPlugin(hook)
       ? { object: convertFromInternal(read, run.context.kubernetes) }
       : await decodePatchedObject(run, read);
     if ("decodingError" in after) {

@@ -59,7 +59,7 @@ const mapMembers = new Set(
   "labels annotations data binaryData stringData matchLabels nodeSelector limits requests capacity selector".split(" "),
 );
 
-/** Reports whether two objects are equal if absent members and empty ones count as equal. */
+/** Reports whether two values are equal. Null, `[]` and empty maps count as absent; `key` tells a map from a struct. */
 const isSameObject = (left: unknown, right: unknown, key = ""): boolean => {
   if (left === right) return true;
   if (isAbsent(left, key) || isAbsent(right, key)) return isAbsent(left, key) && isAbsent(right, key);
@@ -96,9 +96,9 @@ export const restoreEmptyMembers = (object: unknown, sent: unknown): unknown => 
 };
 
 /**
- * Reports whether the request adds an entry to managedFields, whose time has nanoseconds. The first patch removes them,
- * because the API server writes the object as JSON to patch it, and reads it again. So the object is another one than
- * before, even if the patch changes nothing else.
+ * Reports whether the request adds an entry to managedFields. The API server keeps the entry's time with nanoseconds
+ * until it applies the first webhook's patch: it then writes the object as JSON, in which times have whole seconds, and
+ * reads it again. So the object is another one than before, even if the patch changes nothing else.
  */
 export const hasNanosecondsInManagedFields = ({
   operation,

@@ -46,11 +46,11 @@ export interface ImitatedServerFunctions {
   objectBeforeDefaults?: unknown;
   /** Returns an object with the API server's defaults. */
   addDefaults(object: unknown, step: ReadingStep): unknown;
-  /** Returns an object as the API server changes it between mutating and validating webhooks. */
+  /** Returns an object with the API server's changes after mutating webhooks; used if `store` returns no object. */
   prepare(object: unknown): unknown;
   /**
-   * Prepares and validates the object of a request, as the API server does after mutating webhooks. Returns undefined
-   * if it isn't known how the API server does this for the request. The member is absent if objects aren't validated.
+   * Does all that the API server does after mutating webhooks to store an object: more changes than `prepare`, then
+   * validation. Undefined if it isn't known how it does this for the request. Absent if objects aren't validated.
    */
   store?: ((attributes: AdmissionAttributes) => Promise<StoreResult | undefined>) | undefined;
   call(hook: DefaultedWebhookEntry, review: ReviewToSend): Promise<HookCallResult>;

@@ -1,9 +1,9 @@
-const limits = { item: 256, total: 4096 };
+const limits = { oneWarning: 256, allWarnings: 4096 };
 
 /**
- * Returns the warnings that the client gets, in order, without duplicates and texts with control characters. Once the
- * total exceeds its limit, each text, also an earlier one, is cut to the limit of an item, and further texts are added
- * only until the total of the cut texts reaches its limit.
+ * Returns the warnings that the client gets, in order, without duplicates and texts with control characters. Once they
+ * exceed the limit for all warnings together, each warning, also an earlier one, is cut to the limit for one warning,
+ * and further warnings are added only until the cut warnings together reach their limit.
  */
 export const limitWarnings = (texts: readonly string[]): string[] => {
   const ordered = new Set<string>();
@@ -11,12 +11,12 @@ export const limitWarnings = (texts: readonly string[]): string[] => {
   let written = 0;
   let truncating = false;
   for (const text of texts) {
-    if (text === "" || (truncating && written >= limits.total) || ordered.has(text)) continue;
+    if (text === "" || (truncating && written >= limits.allWarnings) || ordered.has(text)) continue;
     ordered.add(text);
     const header = truncating ? truncateWarning(text) : text;
     if (!isSendableWarningText(header)) continue;
     const length = countCodePoints(header);
-    if (truncating || written + length <= limits.total) {
+    if (truncating || written + length <= limits.allWarnings) {
       written += length;
       headers.push(header);
       continue;
@@ -29,7 +29,7 @@ export const limitWarnings = (texts: readonly string[]): string[] => {
 };
 
 const truncateWarning = (text: string): string =>
-  text.length <= limits.item ? text : [...text].slice(0, limits.item).join("");
+  text.length <= limits.oneWarning ? text : [...text].slice(0, limits.oneWarning).join("");
 const countCodePoints = (text: string): number => [...text].length;
 
 /** Reports whether a text can be sent in a warning header; other texts don't reach the client. */

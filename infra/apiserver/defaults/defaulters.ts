@@ -2,7 +2,7 @@ import { isMap, type JsonMap } from "#lib/json.ts";
 import { mergeSince, type Since } from "#lib/since.ts";
 import { type Defaulters, getList, getMember, podConversions, podDefaulters } from "./pods.ts";
 
-/** Completes objects of the core API whose defaults depend on other fields. */
+/** Sets defaults in core objects that depend on other fields. `original` still has empty maps, which decoding drops. */
 const coreDefaulters: Defaulters = {
   Namespace: (namespace) => {
     const metadata = getMember(namespace, "metadata");

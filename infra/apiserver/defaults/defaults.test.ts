@@ -31,8 +31,8 @@ interface DefaultsOfMinors {
 const rows = readRows<{
   byMinor: DefaultsOfMinors[];
   pod: object;
-  unknown: KubernetesObject[];
-  quantities: { given: string | number; read?: string; rounded?: string }[];
+  objectsOfUnknownKinds: KubernetesObject[];
+  quantities: { given: string | number; normalized?: string; rounded?: string }[];
 }>(import.meta.filename);
 
 describe("an object with defaults", () => {
@@ -75,7 +75,7 @@ describe("an object with defaults", () => {
       'spec.hostPID must be true or false, not "yes"',
     ]);
   });
-  for (const given of [...rows.unknown, { apiVersion: "v1", kind: "__proto__" }])
+  for (const given of [...rows.objectsOfUnknownKinds, { apiVersion: "v1", kind: "__proto__" }])
     it(`is not changed if its kind is unknown: ${JSON.stringify(given)}`, () => {
       assert.equal(fillDefaults(given).object, given);
     });
@@ -136,9 +136,9 @@ describe("a Pod whose ServiceAccount a plugin has set", () => {
 });
 
 describe("a quantity", () => {
-  for (const { given, read, rounded } of rows.quantities)
-    it(`${JSON.stringify(given)} is written as ${read}, and as ${rounded} among resources`, () => {
-      assert.equal(normalizeQuantity(given), read);
+  for (const { given, normalized, rounded } of rows.quantities)
+    it(`${JSON.stringify(given)} is normalized to ${normalized}, and to ${rounded} in a container's resources`, () => {
+      assert.equal(normalizeQuantity(given), normalized);
       assert.equal(normalizeResourceAmount(given), rounded);
     });
 });

@@ -34,8 +34,8 @@ export const hasKnownDefaults = (object: KubernetesObject, kubernetes?: string):
   findDecoder(object, kubernetes, "request") !== undefined;
 
 /**
- * The minor of Kubernetes of which an object already has all defaults, because `fillDefaults` returned the object for a
- * request. Such an object must not be changed.
+ * The objects that `fillDefaults` returned with all their defaults, and the minor version of Kubernetes whose defaults
+ * these are. Such an object must not be changed.
  */
 const minorOfDefaults = new WeakMap<KubernetesObject, string>();
 

@@ -53,7 +53,8 @@ const findExponentOfCanonical = (text: string): number | undefined => {
   }
   const exponent = (decimal[suffix] ?? Number(suffix.slice(1))) - fraction.length;
   const fits = digits.length <= 18 && exponent >= -9;
-  // In canonical form, 1.5 is 1500m (the exponent is a multiple of 3), 1000 is 1k, and 0.500 is 500m.
+  // As apimachinery does, this accepts 1.500, although 1500m is canonical, because the exponent -3 is a multiple of 3.
+  // It doesn't accept 1.5 (canonical: 1500m), 1000 (canonical: 1k) and 0.500 (canonical: 500m).
   return fits && exponent % 3 === 0 && !digits.endsWith("000") && !digits.startsWith("0") ? exponent : undefined;
 };
 

@@ -101,7 +101,7 @@ export const listKnownFields = (
   kubernetes: string | undefined,
   path: readonly (string | number)[],
 ): string[] => {
-  // The other step, "patch", has types with the same fields.
+  // In the step "patch", which reads an object that a webhook patched, the types have the same fields.
   const { kinds, types } = selectTypes(kubernetes, "request");
   let typeCode = getOwnMember(getOwnMember(kinds, apiVersion) ?? {}, kind);
   for (const key of path) {

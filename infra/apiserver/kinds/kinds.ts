@@ -219,7 +219,7 @@ export const isCustomResourceGroup = (group: string): boolean => group.includes(
 
 /**
  * Says that API servers of a minor don't serve a kind, or that the CustomResourceDefinition of a kind doesn't serve this
- * version; undefined if a CustomResourceDefinition that isn't known may define the kind.
+ * version; undefined or an empty text if a CustomResourceDefinition that isn't known may define the kind.
  */
 export const describeMissingKind = (
   apiVersion: string,

@@ -6,12 +6,13 @@ import { createRecordedCluster, findServedResource, listServedResources } from "
 
 type RecordedObject = NonNullable<RecordedCapabilityAnswers["objects"]>[number];
 
-const { known, definition, customObject } = readRows<{
-  known: [
+const { lookups, definition, customObject } = readRows<{
+  /** Lookups of the resource that serves `object`; without `expectedResource`, or with null, none should be found. */
+  lookups: [
     name: string,
-    objects: RecordedObject[],
+    objectsInCluster: RecordedObject[],
     object: RecordedObject,
-    served?: object | null,
+    expectedResource?: object | null,
     kubernetes?: string,
   ][];
   definition: RecordedObject;
@@ -19,9 +20,9 @@ const { known, definition, customObject } = readRows<{
 }>(import.meta.filename);
 
 describe("served kinds: a lookup", () => {
-  for (const [name, objects, object, served, kubernetes] of known)
+  for (const [name, objects, object, expected, kubernetes] of lookups)
     it(name, () =>
-      assert.deepEqual(findServedResource(listServedResources(objects, kubernetes), object), served ?? undefined),
+      assert.deepEqual(findServedResource(listServedResources(objects, kubernetes), object), expected ?? undefined),
     );
 });
 
