@@ -196,7 +196,7 @@ const readFiles = async ({ paths, reviews, ...options }: CheckOptions) => {
   const input = await readInput(paths, { readsLikeKubectl: true, chartsAndKustomizations: { build } });
   const recorded = await readInput(reviews);
   const old = await readManifests(options.old, "--old");
-  const state = await readManifests(options.state, "--state", /* mayBeEmpty */ true);
+  const state = await readManifests(options.state, "--state", /* mayFileBeEmpty */ true);
   const webhooks = await readManifests(options.webhooks, "--webhooks");
   for (const { source, line, object } of webhooks.filter((manifest) => !isConfiguration(manifest)))
     throw new Complaint(

@@ -69,7 +69,7 @@ const comesFromAbove = (reached: ReadonlyMap<number, number>, diagonal: number, 
 
 /**
  * Follows the path that Myers' search found backwards from the ends of both texts, and collects the equal lines on it.
- * `history[n]` has the furthest old line after n - 1 edits on each diagonal (old index minus new index).
+ * `history[n]`, for n > 0, has the furthest old line after n - 1 edits on each diagonal (old index minus new index).
  */
 const tracePairs = (
   history: readonly Map<number, number>[],

@@ -24,7 +24,7 @@ export const hideSecretValues = (object: unknown, before: unknown = object): unk
       if (object[field] != null) hidden[field] = hideMembers(object[field], getOwn(before, field));
   const copy = getCopy(object);
   if (isMap(object.metadata) && copy !== undefined) {
-    const copied = { [lastAppliedAnnotation]: hideValue(copy, getCopy(before)) };
+    const copied = { [lastAppliedAnnotation]: hideAndMarkChange(copy, getCopy(before)) };
     hidden.metadata = { ...object.metadata, annotations: { ...toMap(object.metadata.annotations), ...copied } };
   }
   return hidden;
@@ -34,16 +34,16 @@ export const hideSecretValues = (object: unknown, before: unknown = object): unk
 const hideMembers = (members: unknown, oldMembers: unknown): unknown =>
   isMap(members)
     ? Object.fromEntries(
-        Object.entries(members).map(([key, value]) => [key, hideValue(value, getOwn(oldMembers, key))]),
+        Object.entries(members).map(([key, value]) => [key, hideAndMarkChange(value, getOwn(oldMembers, key))]),
       )
-    : hideValue(members, oldMembers);
+    : hideAndMarkChange(members, oldMembers);
 
-const hideValue = (value: unknown, oldValue: unknown): string => (isSame(value, oldValue) ? mask : `${mask} (other)`);
+const hideAndMarkChange = (value: unknown, old: unknown): string => (isSame(value, old) ? mask : `${mask} (other)`);
 
 /**
  * Replaces texts in sentences about objects with `***`: values of the Secrets among the objects (also parts of values),
  * values of other Secrets, and the texts of the copies that kubectl saves in the objects. But a text of a copy stays if
- * it is also in the rest of an object, where it isn't the value of a Secret.
+ * an object also has it outside the copy, and not as the value of a Secret.
  */
 export const hideInSentences = (
   sentences: readonly string[],

@@ -142,9 +142,9 @@ const buildChart = async (chart: string, { namespace, kubernetes }: BuildOptions
 const longestRelease = 53;
 
 /**
- * Runs the first of these programs that is installed, and returns its output. If the program fails, the error doesn't
- * have the program's message, which may have a value of a Secret: it only names the file, and `command`, with which
- * users see the message.
+ * Runs the first of these programs that is installed, and returns its output. A failed program's message may have a
+ * value of a Secret. So the error has only the file that the message names, and `command`, the command that users can
+ * run to see the message.
  */
 const runFirstInstalled = async (command: string, folder: string, programs: readonly string[][]): Promise<string> => {
   for (const [program = "", ...words] of programs) {

@@ -23,7 +23,7 @@ interface ParsingOptions {
   /** Folders may have files of other programs, which are left out. */
   mayHoldNonManifests?: boolean;
   /** A file that the user names may have no manifest. */
-  mayBeEmpty?: boolean;
+  mayFileBeEmpty?: boolean;
   /** As for kubectl, a map may have the same key twice, and metadata may have values that an API server refuses. */
   readsLikeKubectl?: boolean;
 }
@@ -63,7 +63,7 @@ export const readInput = async (
   paths: readonly string[],
   {
     mayHoldNonManifests = true,
-    mayBeEmpty = !mayHoldNonManifests, // a caller that takes only manifests decides itself whether it needs any
+    mayFileBeEmpty = !mayHoldNonManifests, // callers that accept only manifests decide themselves if a file needs one
     readsLikeKubectl = false,
     leftOut = [],
     chartsAndKustomizations: chartOptions,
@@ -103,7 +103,7 @@ export const readInput = async (
     const bytes = await (file.name === "-" ? readStdin() : readContents(file.name)).catch((error: unknown) => {
       input.faults.push({ file: file.name, line: 1, sentence: `can't be read: ${toSentence(error)}` });
     });
-    if (bytes) addFile(input, file, bytes, { mayHoldNonManifests, mayBeEmpty, readsLikeKubectl });
+    if (bytes) addFile(input, file, bytes, { mayHoldNonManifests, mayFileBeEmpty, readsLikeKubectl });
   }
   return input;
 };
@@ -112,12 +112,12 @@ export const readInput = async (
 export const readManifests = async (
   paths: readonly string[],
   option: string,
-  mayBeEmpty = false,
+  mayFileBeEmpty = false,
 ): Promise<Manifest[]> =>
   requireManifests(
-    await readInput(paths, { mayBeEmpty }),
+    await readInput(paths, { mayFileBeEmpty }),
     (file) => `${option} ${toSourceName(file)}`,
-    /* separator */ "\n",
+    /* joins faults */ "\n",
   );
 
 /**
@@ -129,17 +129,17 @@ export const readManifestsStrictly = async (
   nameFile: (file: string) => string = toSourceName,
   leftOut: readonly string[] = [],
 ): Promise<Manifest[]> =>
-  requireManifests(await readInput(paths, { mayHoldNonManifests: false, leftOut }), nameFile, /* separator */ "; ");
+  requireManifests(await readInput(paths, { mayHoldNonManifests: false, leftOut }), nameFile, /* joins faults */ "; ");
 
 /** Returns the manifests; if a file could not be read, throws a Complaint that names the lines. */
 const requireManifests = (
   { manifests, faults }: ManifestInput,
   nameFile: (file: string) => string,
-  separator: string,
+  faultSeparator: string,
 ): Manifest[] => {
   if (faults.length === 0) return manifests;
   const sentences = faults.map(({ file, line, sentence }) => `${nameFile(file)}:${line} ${sentence}`);
-  throw new Complaint(sentences.join(separator));
+  throw new Complaint(sentences.join(faultSeparator));
 };
 
 /** Finds the files for a path: a file, a folder, a glob, or `-` for standard input. */
@@ -217,7 +217,7 @@ const addFile = (
   input: ManifestInput,
   { name, folder, isNamedByUser }: FoundFile,
   bytes: Buffer,
-  { mayHoldNonManifests, mayBeEmpty, readsLikeKubectl }: Required<ParsingOptions>,
+  { mayHoldNonManifests, mayFileBeEmpty, readsLikeKubectl }: Required<ParsingOptions>,
 ): void => {
   const unreadable = findEncodingFault(bytes);
   if (unreadable !== undefined) {
@@ -241,7 +241,7 @@ const addFile = (
     for (const fault of templateFault ? [templateFault] : faults) input.faults.push(fault);
     for (const line of nonManifestLines) input.faults.push({ file: name, line, sentence: describeNonManifest(name) });
   }
-  if (isNamedByUser && !mayBeEmpty && manifests.length + nonManifestLines.length + faults.length === 0)
+  if (isNamedByUser && !mayFileBeEmpty && manifests.length + nonManifestLines.length + faults.length === 0)
     input.faults.push({ file: name, line: 1, sentence: "holds nothing" });
 };
 

@@ -11,7 +11,8 @@ export interface JsonStreamResult {
 
 /**
  * Reads one JSON value, or several values in sequence, as jq and `kubectl get` print them. Returns undefined for other
- * texts, for instance YAML that begins with a brace.
+ * texts, for instance YAML that begins with a brace. If a second value follows the first, the text is JSON, and the
+ * line of the first invalid value is returned (`invalidJsonLine`).
  */
 export const readJsonStream = (text: string): JsonStreamResult | undefined => {
   const start = findBraceAfterBlanks(text, 0);

@@ -16,8 +16,8 @@ const parseFully = (text: string) =>
 
 const readPlain = (text: string) => parseJsonOrPlainYaml(text)?.pieces;
 
-/** Reports whether the plain reader reads a text. Fails if it reads other values or lines than the full parser. */
-const isReadAlike = (text: string): boolean => {
+/** Fails if the plain reader reads other values or lines than the full parser. Returns false if it isn't plain. */
+const assertReadAlikeIfPlain = (text: string): boolean => {
   const pieces = readPlain(text);
   if (pieces === undefined) return false;
   assert.deepEqual(
@@ -114,14 +114,14 @@ const levels = Array.from({ length: 2000 }, (_, depth) => `${" ".repeat(depth)}a
 
 describe("plain YAML", () => {
   it("plain YAML is read as by the full parser, for any lines", () => {
-    let read = 0;
+    let plainTexts = 0;
     fc.assert(
       fc.property(texts, (text) => {
-        if (isReadAlike(text)) read++;
+        if (assertReadAlikeIfPlain(text)) plainTexts++;
       }),
       { numRuns: 3000 },
     );
-    assert.ok(read > 100, `of 3000 texts, the plain reader read ${read}`);
+    assert.ok(plainTexts > 100, `of 3000 texts, the plain reader read ${plainTexts}`);
   });
 
   it("plain YAML is read as by the full parser, for any object and style", () => {
@@ -129,7 +129,7 @@ describe("plain YAML", () => {
     const several = fc.array(object, { minLength: 1, maxLength: 3 });
     fc.assert(
       fc.property(several, forms, (objects, form) => {
-        isReadAlike(
+        assertReadAlikeIfPlain(
           objects.map((object) => stringify(object, { version: "1.1", lineWidth: 0, ...form })).join("---\n"),
         );
       }),
@@ -141,12 +141,12 @@ describe("plain YAML", () => {
     const spaces = fc.constantFrom(0, 1, 2, 4);
     fc.assert(
       fc.property(object, spaces, (object, indent) => {
-        assert.ok(isReadAlike(`\n${JSON.stringify(object, null, indent)}`));
+        assert.ok(assertReadAlikeIfPlain(`\n${JSON.stringify(object, null, indent)}`));
       }),
     );
   });
 
-  it("plain YAML has the usual forms of manifests", () => assert.ok(isReadAlike(usual)));
+  it("plain YAML has the usual forms of manifests", () => assert.ok(assertReadAlikeIfPlain(usual)));
   for (const { name, text } of [...unread, { name: "maps 2000 levels deep", text: levels }])
     it(`is left to the full parser if it has ${name}`, () => {
       assert.equal(readPlain(text), undefined);

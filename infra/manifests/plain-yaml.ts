@@ -199,10 +199,10 @@ const finish = (cursor: Cursor, place: number, outerIndent: number): void => {
 
 const isItemAt = (text: string, at: number) => text.charCodeAt(at) === dash && /[ \n]/.test(text.charAt(at + 1));
 
-/** Returns the value of a scalar without quotes: usually a number or a string. */
-const readScalar = ({ readWord }: Cursor, word: string): unknown => {
+/** Returns the value of a scalar without quotes. Words that may be no strings, such as `true`, need the full parser. */
+const readScalar = ({ readWord: readWithFullParser }: Cursor, word: string): unknown => {
   if (/^(?:0|[1-9]\d{0,14})$/.test(word)) return Number(word);
-  return mayBeNonString.test(word) ? readWord(word) : word;
+  return mayBeNonString.test(word) ? readWithFullParser(word) : word;
 };
 
 /** Reads a value in the line of its key or dash. `outerIndent`: the indentation of the map or list around it. */
