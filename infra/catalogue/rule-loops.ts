@@ -11,13 +11,13 @@ const loopLimit = 10_000;
  * Watches whether code of the project's rules, or of the catalogues of these rules, blocks this thread for longer than a
  * function may run, as an endless loop does. Such code is ended, and `handleEnd` gets a sentence about it; promises that
  * wait for its result are never settled. Without `handleEnd`, the process is killed if a test runs; first it prints an
- * EndedTest, with the names of the test from `setRunning`. `beat` says that another evaluation begins: a sequence of
+ * EndedTest, with the names of the test from `setRunning`. `noteProgress` says that another evaluation begins: several
  * evaluations may block the thread for longer. The watch goes on, and keeps the process alive, until `stop` is called.
  */
 export const watchForLoops = (
   rules: readonly { folder: string }[],
   handleEnd?: (sentence: string) => void,
-): { beat(): void; stop(): void; setRunning(path: readonly string[]): void } => {
+): { noteProgress(): void; stop(): void; setRunning(path: readonly string[]): void } => {
   const workerData: RuleLoopsWorkerData = {
     mainThreadBeats: new Int32Array(new SharedArrayBuffer(4)),
     maxSilenceMilliseconds: loopLimit,
@@ -31,7 +31,7 @@ export const watchForLoops = (
   const worker = new Worker(file, { name: "rule-loops", workerData, env: {}, execArgv: [] });
   if (handleEnd) worker.on("message", handleEnd);
   return {
-    beat,
+    noteProgress: beat,
     stop: () => {
       clearInterval(timer);
       void worker.terminate();

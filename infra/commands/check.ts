@@ -197,7 +197,7 @@ export default {
       );
     try {
       await source.each(async (found) => {
-        watch?.beat();
+        watch?.noteProgress();
         const evaluation = markBrokenRules(found, brokenOfCluster);
         addToSummary(summary, evaluation.checked);
         const shown = hideSecretsInEvaluation(evaluation, source.secretsRead);

@@ -16,7 +16,7 @@ const mutatingCase: Case = {
 const listed = toCatalogueRule("notes", { summary: "Notes.", match: [] });
 const review = buildReview(listed, mutatingCase);
 
-/** Returns the answer of a function, after a check that it has a decision, as its member `made`. */
+/** Returns the answer of a function that returned this outcome. Fails unless the answer has a decision (`made`). */
 const answerWith = (outcome: ReviewOutcome, ruleCase = mutatingCase) => {
   const answer = parseReplayedReviewOutcome(buildReviewResponse(review, outcome), ruleCase, review.request.uid);
   assert.ok("made" in answer, JSON.stringify(answer));
@@ -33,7 +33,7 @@ interface Row {
   name: string;
   left: ReviewOutcome;
   right: ReviewOutcome;
-  aspects: string[];
+  differingAspects: string[];
 }
 const rows = readRows<Row[]>(import.meta.filename);
 
@@ -56,9 +56,9 @@ describe("an answer", () => {
   });
 
   const status = { code: 403, reason: "Forbidden", message: "no" };
-  for (const { name, left, right, aspects } of rows)
+  for (const { name, left, right, differingAspects } of rows)
     it(`differs in ${name}`, () =>
-      assert.deepEqual(listDifferingAspects(answerWith(left), answerWith(right)), aspects));
+      assert.deepEqual(listDifferingAspects(answerWith(left), answerWith(right)), differingAspects));
 
   it("an answer differs in the mode only if the rule denies", () => {
     const denied = answerWith(deny(status));

@@ -37,7 +37,7 @@ interface KnownAnswer {
 export const readRecordedAnswer = (ruleCase: Case): ReplayedReviewOutcome => {
   const warnings = fitWarnings(ruleCase.warnings ?? []);
   const audit = fitAuditAnnotationKeys(ruleCase.audit ?? {});
-  const { refused, becomes, mutate, code = 403, reason = "Forbidden", details } = ruleCase;
+  const { refused, becomes, mutate: before, code = 403, reason = "Forbidden", details } = ruleCase;
   if (refused !== undefined) {
     // Details are compared if the answer has the member `details`, also with the value undefined. A recording without
     // details says that there were none; a case written by hand leaves them open.
@@ -46,8 +46,8 @@ export const readRecordedAnswer = (ruleCase: Case): ReplayedReviewOutcome => {
     return { made: { verdict: "denied", ...status, warnings, audit } };
   }
   if (ruleCase.admitted === undefined && becomes === undefined) return { fault: "it has no recorded answer" };
-  // A case without `becomes` expects that the object doesn't change.
-  return { made: { ...toAdmission(mutate, becomes ?? mutate), warnings, audit } };
+  // A case for `validate` has no object `before`. A case without `becomes` expects that the object doesn't change.
+  return { made: { ...toAdmission(before, becomes ?? before), warnings, audit } };
 };
 
 /** Parses what a function returned for a case's review: an AdmissionReview, or a Status if there is no decision. */

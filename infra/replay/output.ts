@@ -16,7 +16,7 @@ import {
  */
 export const writeReplayText = async (
   results: AsyncIterable<ReplayedRecordingResult>,
-  names: readonly [string, string],
+  versions: readonly [string, string],
   maxPerRule: number,
 ): Promise<ReplayCounts> => {
   const paint = createPainter(isColoured(process.stdout, process.env));
@@ -31,10 +31,10 @@ export const writeReplayText = async (
   for await (const result of results) {
     countResult(counts, result);
     if (result.state === "unreadable") {
-      if (unreadable++ < maxPerRule) process.stderr.write(formatReplayResult(result, names, createPainter(false)));
+      if (unreadable++ < maxPerRule) process.stderr.write(formatReplayResult(result, versions, createPainter(false)));
       continue;
     }
-    const text = formatReplayResult(result, names, paint);
+    const text = formatReplayResult(result, versions, paint);
     if (text === "") continue;
     if (result.rule !== rule) await startRule(result.rule);
     const faults = getFaults(result);
@@ -66,10 +66,10 @@ const getFaults = ({ answers }: Exclude<ReplayedRecordingResult, { state: "unrea
  */
 export const writeReplayJson = async (
   results: AsyncIterable<ReplayedRecordingResult>,
-  names: readonly [string, string],
+  versions: readonly [string, string],
 ): Promise<ReplayCounts> => {
   const counts = createCounts();
-  await writeToOutput(`{"against":${JSON.stringify(names[0])},"with":${JSON.stringify(names[1])},"reviews":[`);
+  await writeToOutput(`{"against":${JSON.stringify(versions[0])},"with":${JSON.stringify(versions[1])},"reviews":[`);
   let separator = "\n";
   for await (const result of results) {
     countResult(counts, result);

@@ -11,7 +11,7 @@ export type ReplayCounts = Record<ReplayComparisonState | "unreadable" | "redact
 export const createCounts = (): ReplayCounts => ({
   alike: 0,
   differs: 0,
-  neither: 0, // Neither version evaluates the rule.
+  neither: 0, // Neither of the two versions that are compared evaluates the recorded rule.
   unplayed: 0,
   unreadable: 0,
   redacted: 0,

@@ -56,6 +56,7 @@ export async function* replayAll(
   const pending: Promise<ReplayedRecordingResult>[] = [];
   for await (const recording of recordings) {
     const rule = "entry" in recording ? getRuleName(recording, options) : "";
+    // A case whose rule isn't known (undefined) isn't skipped: its result says that --rules must name the rule.
     if ("entry" in recording && rule !== undefined && options.rules.length > 0 && !options.rules.includes(rule))
       continue;
     const result =
@@ -118,7 +119,7 @@ const replay = async (
   return { ...base, ...compareAnswers(left, right) };
 };
 
-/** Compares two versions' answers. If one of them failed to answer (`fault`), nothing is compared. */
+/** Compares the decisions (`made`) of two versions. If one version failed to answer (`fault`), nothing is compared. */
 const compareAnswers = (
   left: ReplayedReviewOutcome,
   right: ReplayedReviewOutcome,
@@ -144,6 +145,7 @@ const restoreCaseReview = async (ruleCase: Case, rule: string): Promise<Admissio
 
 let projectRules: Promise<ProjectRules> | undefined;
 
+/** Returns the rule whose `match` gives the parts of a request that a case written by hand leaves out. */
 const findListedRule = async (name: string): Promise<CatalogueRule> => {
   projectRules ??= readAllRules();
   const { catalogue } = await projectRules;

@@ -13,7 +13,7 @@ import { parseReplayedReviewOutcome, type ReplayedReviewOutcome, readRecordedAns
 export interface ReviewToReplay {
   entry: Case;
   rule: string;
-  /** The cluster whose settings are used. If undefined, the version of the rules that answers must have only one. */
+  /** The cluster whose settings are used. If undefined, the evaluating version must have only one cluster. */
   cluster: string | undefined;
   review: AdmissionReview;
   /** Evaluates the review with the settings in its recording, not with the version's settings for the cluster. */
@@ -104,8 +104,8 @@ const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
 };
 
 /**
- * How a version evaluates a rule for a cluster. `kubernetes` is the cluster's minor version, as it stands unchecked in
- * the function's configuration. `absent` says why the version doesn't evaluate the rule, `fault` why that isn't known.
+ * How a version evaluates a rule for a cluster. `kubernetes`: the cluster's minor version in the config, unchecked.
+ * `absent` says why the version doesn't evaluate the rule; `fault` says why it isn't known how it evaluates the rule.
  */
 type ConfiguredRule =
   | { mode: EnforcementMode; settings: object; kubernetes?: unknown; exceptions?: readonly RuleException[] }
@@ -157,7 +157,7 @@ export const findRuleModeAndSettings = (
   const found = typeof setupOrName === "string" ? getOwn(clusters, setupOrName) : setupOrName;
   if (found === undefined || isRefused(found))
     return { absent: `has no cluster "${cluster}"; it has ${names.join(", ")}` };
-  // The function of a group has the settings of each of its rules by the rule's name.
+  // A group's function has in `settings` the setup of each rule, by the rule's name, with its exceptions in `exempt`.
   const isGroup = isGroupWith(functionConfig, rule);
   const setup = isGroup ? getOwn(getOwn(found, "settings"), rule) : found;
   const [mode, settings] = [getOwn(setup, "mode"), getOwn(setup, "settings")];

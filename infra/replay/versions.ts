@@ -138,7 +138,7 @@ const hasFolderOption = async (place: string, { name, scratch }: VersionBuild): 
 
 /**
  * Runs the version's `postern build` in its checkout. Returns the folder of the bundles. Older versions without the
- * option --to can be built only in a copy of the checkout.
+ * option --to can be built only in a copy of the checkout, and only with all rules, because --rules needs --to.
  */
 const buildIn = async (place: string, version: VersionBuild, { isCopy = false } = {}): Promise<string> => {
   const { name, request, scratch } = version;

@@ -161,7 +161,7 @@ export const serveRules = async (
   const watchCalls =
     (handler: GatewayHandler): GatewayHandler =>
     (request) => {
-      watch.beat();
+      watch.noteProgress();
       return handler(request);
     };
   const updateGateway = ({ config: { clusters }, handlers }: LoadedHandlers) =>

@@ -24,6 +24,7 @@ export { type Case, createRecordedCapabilities, type RuleDecision };
 /** The inputs of a tested rule besides the request. By default, `now` is in 1970, and `capabilities` answer no read. */
 interface TestedRuleInputs {
   settings?: object;
+  /** The name of the variant that evaluates the request: one of the rule's `variants`. */
   variant?: string | undefined;
   now?: Date;
   capabilities?: Capabilities | undefined;

@@ -69,12 +69,12 @@ const evaluationLimit = 20_000;
 /** The rules of which an evaluation was late. They are not evaluated again, so that the tests end soon. */
 const lateRules = new Set<string | undefined>();
 
-const watch = watchForLoops(catalogue);
+const loopWatchdog = watchForLoops(catalogue);
 let running: readonly string[] = [];
 let isFinished = false;
 after(() => {
   isFinished = true;
-  watch.stop();
+  loopWatchdog.stop();
 });
 process.on("exit", () => {
   if (isFinished) return;
@@ -132,13 +132,13 @@ function it(name: string, run: () => unknown): void {
   nodeIt(name, async ({ fullName }) => {
     // The name of a case may contain the separator.
     running = [...fullName.slice(0, -` > ${name}`.length).split(" > "), name];
-    watch.setRunning(running);
+    loopWatchdog.setRunning(running);
     try {
       await run();
       // Node.js reports unhandled rejections before it runs immediates.
       await setImmediate();
     } finally {
-      watch.setRunning([]);
+      loopWatchdog.setRunning([]);
     }
   });
 }
@@ -147,7 +147,7 @@ function it(name: string, run: () => unknown): void {
 async function limitTime<T>(evaluate: () => Promise<T>): Promise<T> {
   const [rule] = running;
   if (lateRules.has(rule)) fail("the rule is not called again, because it did not answer an earlier test");
-  watch.beat();
+  loopWatchdog.noteProgress();
   return rejectWhenLate(evaluate(), evaluationLimit, () => {
     lateRules.add(rule);
     return createPlainError(`the rule did not answer within ${evaluationLimit / 1000} seconds`);
@@ -432,6 +432,7 @@ async function assertSuggestionHelps(
   const { text, object, isStillRefused } = suggestion;
   assert.match(text, /^[a-z].{1,288}[^.\s]$/u, ruleCase.name);
   assert.doesNotMatch(text, /\p{Cc}/u, ruleCase.name);
+  // `postern check` doesn't show a suggestion whose object is still refused.
   if (object === undefined || isStillRefused) return;
   // A case has its object in a member with the name of its phase.
   const { refused, outcome } = await evaluateFrozen(listed, { ...ruleCase, [getCasePhase(ruleCase)]: object });
@@ -453,7 +454,7 @@ function freezeReview<T>(value: T): T {
   return value;
 }
 
-/** Returns capabilities of a cluster that has just changed: reads that accept cached objects get those `before`. */
+/** Returns a changed cluster's capabilities. Reads that may use a cache get `before`; `anew` has no cache. */
 function buildChangedCapabilities(now: RecordedCapabilityAnswers, before: RecordedCapabilityAnswers): Capabilities {
   const [fresh, cached] = [createRecordedCapabilities(now), createRecordedCapabilities(before)];
   const chooseCapabilities = (freshness?: ReadOptions) => (freshness?.maxAge === 0 ? fresh : cached);
