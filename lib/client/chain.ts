@@ -30,7 +30,7 @@ export interface RuleChainContext {
   failurePolicy: "Fail" | "Ignore";
   kubernetes: string | undefined;
   now(): Date;
-  capabilities(milliseconds: number): Capabilities;
+  capabilities(ruleTimeoutMilliseconds: number): Capabilities;
   report(outcome: GuardOutcome): void;
 }
 

@@ -23,7 +23,7 @@ export { type Policies, type References, readClusterPolicies } from "./policies.
 
 /** The options of a guard: the policies and rules for a program's writes, and how they are evaluated. */
 export interface Guard {
-  /** Policies of kinitiras' kinds. `readClusterPolicies` reads the policies that are stored in a cluster. */
+  /** Policies of the policy engine kinitiras. `readClusterPolicies` reads those that are stored in a cluster. */
   policies?: Policies;
   /** Which hosts policies may call, which Secrets they may read, and whether they may contain scripts. */
   references?: References;
@@ -117,6 +117,7 @@ const createSender =
 export const guardLibrary = (library: HttpLibrary, options: Guard): HttpLibrary =>
   applyRulesToHttpLibrary(library, createContext(options));
 
+/** The part of @kubernetes/client-node's KubeConfig that is used. `never` allows any type of API class. */
 interface Config {
   makeApiClient(api: never): unknown;
 }

@@ -31,7 +31,7 @@ export interface RuleAsWebhookEntry {
   variant: string | undefined;
   mode: EnforcementMode;
   match: Partial<Record<Phase, readonly RequestMatch[]>>;
-  /** The rule's namespaceSelector; undefined if it is missing or empty. So is `objectSelector`. */
+  /** `namespaceSelector` and `objectSelector` are the rule's selectors, each undefined if it is missing or empty. */
   namespaceSelector: LabelSelector | undefined;
   objectSelector: LabelSelector | undefined;
   /** The rule's timeout. */

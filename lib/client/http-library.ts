@@ -80,6 +80,7 @@ const createSender =
 /** The status codes for which `new Response` accepts no body. */
 const bodylessCodes = new Set([204, 205, 304]);
 
+/** Returns a request's body as bytes. @kubernetes/client-node passes JSON as text, so any other object is a form. */
 const toBytes = (body: unknown): Uint8Array<ArrayBuffer> => {
   if (body === undefined || body === null) return new Uint8Array();
   if (typeof body === "string") return new Uint8Array(Buffer.from(body));

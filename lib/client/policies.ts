@@ -25,9 +25,9 @@ export type Policies =
   | readonly KinitirasPolicy[]
   | ((cluster: ObjectReader) => readonly KinitirasPolicy[] | Promise<readonly KinitirasPolicy[]>);
 
-/** The hosts that references and scripts of policies may call, and the Secrets that they may read. */
+/** What policies may call and read by references to values elsewhere (`valueRef`, `dataRef`) and by scripts. */
 export interface References {
-  /** The hosts that references may call, and the credentials for them. By default, none. */
+  /** The hosts that references and scripts may call, and the credentials for them. By default, none. */
   http?: Partial<PolicyHttpSettings>;
   /** By default, references may not read Secrets. `{ group: "", resource: "secrets" }` allows to read all Secrets. */
   reads?: PolicySettings["reads"];
@@ -41,7 +41,7 @@ export const readClusterPolicies = (cluster: ObjectReader): Promise<readonly Kin
 
 /** Returns the rules policy-override and policy-validate for a guard. They apply these policies. */
 export const createPolicyRules = (policies: Policies, references: References = {}): Record<string, GuardRule> => {
-  const find = typeof policies === "function" ? policies : checkPolicies(policies);
+  const getPolicies = typeof policies === "function" ? policies : createCheckedPolicyGetter(policies);
   const http = { ...policySettings.http, ...references.http };
   const settings: PolicySettings = { ...policySettings, ...references, http };
   // 10 s is the API server's default webhook timeout. Less could be too short: policies may call services, and the
@@ -58,7 +58,7 @@ export const createPolicyRules = (policies: Policies, references: References = {
         async mutate(object, context) {
           if (!isGovernedByPolicies(context.request)) return;
           await applyOverridePoliciesInPlace(
-            await find(context.reader),
+            await getPolicies(context.reader),
             buildPolicyRequest(object, context),
             createPolicyCapabilities(context),
           );
@@ -73,7 +73,7 @@ export const createPolicyRules = (policies: Policies, references: References = {
         async validate(object, context) {
           if (!isGovernedByPolicies(context.request)) return undefined;
           const { denied } = await evaluateValidatePolicies(
-            await find(context.reader),
+            await getPolicies(context.reader),
             buildPolicyRequest(object, context),
             createPolicyCapabilities(context),
           );
@@ -90,9 +90,9 @@ const matchAll = (...operations: RequestMatch["operations"]): RequestMatch[] => 
   { apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations },
 ];
 
-/** Returns a function that returns a copy of these policies. Throws if a policy has a fault. */
-const checkPolicies = (ownPolicies: readonly KinitirasPolicy[]) => {
-  const { policies, faults } = parsePolicies(structuredClone(ownPolicies));
+/** Wraps fixed policies (a copy) in a function, like one that reads a cluster's. Throws if a policy has a fault. */
+const createCheckedPolicyGetter = (fixedPolicies: readonly KinitirasPolicy[]) => {
+  const { policies, faults } = parsePolicies(structuredClone(fixedPolicies));
   if (faults.length > 0) throw new Error(`policies: ${faults.join("; ")}`);
   return () => policies;
 };

@@ -7,7 +7,7 @@ import { createMemoryLedger } from "../ledger.ts";
 import type { Capabilities } from "../needs.ts";
 import { readBody } from "./request-body.ts";
 
-/** Sends a request as the program does: with its connections, its signal and its other options. */
+/** Sends a request with the connections, abort signal and options of the program's write. `signal` aborts it, too. */
 export type SendWithProgramOptions = (
   method: string,
   url: string,
@@ -22,9 +22,9 @@ export type SendWithProgramOptions = (
  */
 const headersNotCopied = /^(content-.*|transfer-encoding|accept|accept-encoding|if-.*|range|expect)$/i;
 
-/** Returns the program's headers that any request can have, such as credentials; and the headers `more`. */
-export const addProgramHeaders = (headers: Headers, more: Record<string, string> = {}): Headers => {
-  const kept = new Headers([...headers].filter(([name]) => !headersNotCopied.test(name)));
+/** Copies headers, such as credentials, except those for one request only, such as content-length. Adds `more`. */
+export const addProgramHeaders = (programHeaders: Headers, more: Record<string, string> = {}): Headers => {
+  const kept = new Headers([...programHeaders].filter(([name]) => !headersNotCopied.test(name)));
   for (const [name, value] of Object.entries(more)) kept.set(name, value);
   return kept;
 };
@@ -36,7 +36,7 @@ const getIdentity = (server: string, headers: Headers): string =>
 /** The most identities whose answers are cached. A renewed token makes a new identity. */
 const maxIdentities = 16;
 
-/** Opens the capabilities of the clusters that a program writes to, with its own credentials and connections. */
+/** Makes functions by which rules ask the clusters that a program writes to, with its credentials and connections. */
 export const createProgramCapabilitiesFactory = () => {
   /** By identity, in the order of their last use. */
   const caches = new Map<string, ReturnType<typeof createAnswerCache>>();
@@ -58,11 +58,11 @@ export const createProgramCapabilitiesFactory = () => {
       { [host]: connection },
       { cache, openLedger: () => ledger, print: () => {}, send: sendAsProgram },
     );
-    return (milliseconds: number): Capabilities => open(host, milliseconds);
+    return (timeoutMilliseconds: number): Capabilities => open(host, timeoutMilliseconds);
   };
 };
 
-/** Returns a function that sends rules' questions with the program's credentials and its other reusable headers. */
+/** Returns a function to send rules' questions with the guarded program's general headers, such as credentials. */
 const createSender =
   (programHeaders: Headers, send: SendWithProgramOptions): typeof sendRequest =>
   async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumHttpsAnswerBytes) => {

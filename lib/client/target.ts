@@ -58,7 +58,7 @@ export const parseTarget = (method: string, url: URL, server?: URL): WriteTarget
 
   const segments = rest.replace(/\/+$/, "").split("/");
   requirePlainSegments(segments);
-  // In namespaces/a and namespaces/a/status, the Namespace itself is the target; in namespaces/a/pods, it contains it.
+  // In namespaces/a and namespaces/a/status, the Namespace is the target; in namespaces/a/pods, the target is in it.
   const isNamespaced = segments[0] === "namespaces" && !segmentsAfterTargetedNamespace.has(segments[2]);
   const [resource = "", name, subResource, ...more] = isNamespaced ? segments.slice(2) : segments;
   if (resource === "watch" || resource === "proxy" || connections.has(`${resource}/${subResource}`)) return undefined;
