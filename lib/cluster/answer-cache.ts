@@ -1,6 +1,6 @@
 import { awaitUntil } from "./https-request.ts";
 
-/** A request, and its answer once there is one. */
+/** A request, and its answer once there is one. Until then, `bytes`, the size of the answer, is 0. */
 interface Entry {
   /** When the request was sent, in milliseconds since 1970. */
   sent: number;

@@ -39,7 +39,7 @@ const ask = async (
 
 describe("a request to an API server", () => {
   // `repeat` says when a request may be sent again: "failed" after any temporary failure, "unsent" if it didn't reach
-  // the server, "never" after no failure. The answers 401 and 429 always allow it.
+  // the server, "never" not at all. After the answers 401 and 429, it may be sent again with any `repeat`.
   const rows: [
     name: string,
     answers: (HttpsAnswer | UnansweredError)[],

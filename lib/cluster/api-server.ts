@@ -57,7 +57,7 @@ export interface ApiServerRequesterOptions {
 /** The time limit of one read in milliseconds. A read may take longer than its review, as others wait for it. */
 export const longestApiServerReadMilliseconds = 10_000;
 
-/** Returns the function that sends requests to one API server. */
+/** Returns the function that sends requests to one API server. A request's `repeat` says when to send it again. */
 export const createApiServerRequester = (
   { server, ca, serverName, headers: connectionHeaders, credentials }: ApiServerConnection,
   {
@@ -80,8 +80,8 @@ export const createApiServerRequester = (
     let needsNewConnection = false;
     let areCredentialsRenewed = false;
     for (let attempt = 1; ; attempt++) {
-      // A request without a body may end after this review's deadline, because other reviews may wait for its answer.
-      // Reading credentials has its own time limit, because a credential plugin may ask the user for them.
+      // Reading credentials and sending have `tryMilliseconds` each, because a credential plugin may ask the user. With
+      // a body, both end at this review's deadline. Otherwise, they may end later: other reviews may need the answer.
       const readEnd = Date.now() + tryMilliseconds;
       const requestCredentials = await awaitUntil(body ? deadline : Math.max(deadline, readEnd), source.read(readEnd));
       const requestEnd = body && deadline < Number.POSITIVE_INFINITY ? deadline : Date.now() + tryMilliseconds;

@@ -34,6 +34,7 @@ interface Renewed<T> {
 /** In milliseconds. */
 const minute = 60_000;
 
+/** `identity` returns the AWS keys that sign requests to AWS; `ask` sends these requests. */
 interface CredentialSources {
   identity(): AwsKeys | Promise<AwsKeys>;
   ask: typeof sendRequest;
@@ -72,7 +73,7 @@ type TokenPlace = { eks: string; region: string } | CredentialPlace;
 export const createTokenSource = (place: TokenPlace, sources: CredentialSources = ownSources): RenewedSource<string> =>
   createRenewedSource((deadline) => fetchToken(place, sources, deadline));
 
-/** Returns the source of the credentials for a cluster. */
+/** Returns the source of a cluster's credentials: the given one, tokens from AWS (with a `region`), or fixed ones. */
 export const createCredentialSource = (
   credentials: ClusterCredentialSource,
   sources?: CredentialSources,

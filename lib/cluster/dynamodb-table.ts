@@ -29,7 +29,7 @@ export interface TableClient {
 const margin = 100;
 /** The longest pause between two attempts, in milliseconds. */
 const maxPause = 1000;
-/** The largest difference between this machine's clock and DynamoDB's, in milliseconds. Entries end by the clock. */
+/** By how many milliseconds this machine's clock, which decides when entries end, may differ from DynamoDB's. */
 const maxSkew = 5000;
 
 /** Returns a client that calls DynamoDB, with retries up to the deadline. */

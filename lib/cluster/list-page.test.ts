@@ -29,6 +29,7 @@ const answers: Record<string, { status: number; content: object }> = {
     status: 200,
     content: { kind: "TrainerList", metadata: { continue: "next" }, items: [{ metadata: { name: "a" } }] },
   },
+  // Only a read that names v2 gets this page, because discovery doesn't list v2. The page is larger than is allowed.
   "/apis/old.io/v2/trainers?limit=2": { status: 200, content: { kind: "TrainerList", items: ["x".repeat(2 ** 23)] } },
   "/api/v1/pods?limit=2": { status: 200, content: { kind: "PodList", metadata: {}, items: null } },
   "/api/v1/pods?limit=2&continue=old": {

@@ -55,6 +55,7 @@ type Connections = Record<string, ApiServerConnection>;
 interface LiveCapabilitiesOptions {
   /** The cache of the answers of all clusters. */
   cache?: AnswerCache;
+  /** Opens the ledger, in which rules keep values from one review to another, for a review until `deadline`. */
   openLedger?: ((deadline: number) => Ledger) | undefined;
   /** Prints the events that rules count. */
   print?: typeof printMetrics;
@@ -109,6 +110,7 @@ export const createLiveCapabilities = (
     );
     return {
       ...clusterCapabilities,
+      // Adds `listPage`, which reads lists page by page for work on a schedule, if the function has its code.
       ...createPages?.(review, () => findServer(cluster)),
       ...createOutsideServiceCapabilities(review),
       // A CUE script is stopped 100 ms before the review's deadline, so that the error names the script.
@@ -261,6 +263,7 @@ const createPosts = (
         if (answer.status === 409 && toMap(parseJson(answer.body)).reason === "AlreadyExists") return "exists" as const;
         const refused = findRefusal(answer);
         if (refused) return { refused };
+        // Throws if the creation failed for another reason. A 404 of a missing namespace was returned as `refused`.
         parseAnswerUnlessNotFound(answer);
         return "created" as const;
       },
@@ -316,8 +319,8 @@ const findRefusal = (
   const { kind: answerKind, reason, message, details } = toMap(parseJson(body));
   if (answerKind !== "Status" || typeof message !== "string" || !codes.includes(status)) return undefined;
   const { kind, name } = toMap(details);
-  // Without an object's name, a 404 says that the resource isn't served, and a 403 with a kind that a right is missing.
-  // A webhook that refuses an object may answer 403 without a kind and a name.
+  // If an answer has no object's name, then a 404 says that the resource isn't served, and a 403 that has a kind says
+  // that a right is missing. A webhook that refuses an object may answer 403 without a kind and a name.
   if (name === undefined && (status === 404 || (status === 403 && kind !== undefined))) return undefined;
   return { code: status, reason, message, ...(isMap(details) && { details }) } as Status;
 };

@@ -71,7 +71,7 @@ export const createOutsideServiceCapabilities = (
     // If an answer `isLasting`, a rule may refuse because of it at any age. Other answers must not be older than
     // `freshSince` in a second evaluation.
     const cached = await recall(isLasting ? 0 : (freshSince ?? 0));
-    // Instead of an answer that can't be used, one is taken whose request is sent later, and after this review's start.
+    // If that answer can't be used, the next must come from a later request, sent at this review's start or after it.
     const found = cached.isUsable ? cached : await recall(Math.max(started, cached.sent + 1));
     // If the rule refuses because of an older answer, it is evaluated a second time.
     if (found.sent < started && !isLasting) review.usedCache = true;
