@@ -26,7 +26,7 @@ declare global {
   const POSTERN_RECONCILES: boolean;
   /** Whether reviews are recorded. */
   const POSTERN_RECORDED: boolean;
-  /** Whether evaluations of admission policies are observed; false in functions. */
+  /** Whether tests of admission policies can collect details of evaluations; false in functions. */
   const POSTERN_OBSERVED: boolean;
 }
 

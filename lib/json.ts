@@ -141,11 +141,11 @@ export const getOwn = (value: unknown, key: string | number): unknown =>
   isObject(value) && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined;
 
 /** Returns the map under a key. Creates it if it is absent or null. Throws if the value is anything else. */
-export const getOrCreateMap = (parent: object, key: string, field: string): JsonMap => {
-  if (readOptionalMap(getOwn(parent, key), field) === undefined) setMemberToCopy(parent, key, {});
+export const getOrCreateMap = (parent: object, key: string, fieldInError: string): JsonMap => {
+  if (readOptionalMap(getOwn(parent, key), fieldInError) === undefined) setMemberToCopy(parent, key, {});
   // The map is read again: the parent contains a copy of `{}`, and edits must change that copy. If the parent is a
   // draft (see core/patch.ts), reading returns a proxy that records the edits.
-  return readOptionalMap(getOwn(parent, key), field) ?? {};
+  return readOptionalMap(getOwn(parent, key), fieldInError) ?? {};
 };
 
 /** Calls `act` for every item, and reports whether any call returned true. (`some` would stop at the first true.) */
@@ -156,9 +156,9 @@ export const applyToEach = <T>(items: Iterable<T>, act: (item: T) => boolean): b
 };
 
 /** Sets members of the map under a key. Creates a map only if there are members to set. Reports whether any changed. */
-export const setMapMembers = (parent: object, key: string, members: JsonMap, field: string): boolean =>
+export const setMapMembers = (parent: object, key: string, members: JsonMap, fieldInError: string): boolean =>
   applyToEach(Object.entries(members), ([name, value]) =>
-    setMemberToCopy(getOrCreateMap(parent, key, field), name, value),
+    setMemberToCopy(getOrCreateMap(parent, key, fieldInError), name, value),
   );
 
 /** Reports whether a JSON value is nested in more than `levels` levels. It doesn't recurse: any depth is safe. */

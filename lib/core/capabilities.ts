@@ -69,7 +69,7 @@ export const toAccessAnswer = ({ allowed, reason, evaluationError }: AccessAnswe
   ...(evaluationError && { evaluationError }),
 });
 
-/** Returns the capabilities for a cluster without a connection: reads, writes and calls fail. */
+/** Returns the capabilities for a cluster without a connection: reads, writes and calls fail; CUE scripts run. */
 export const createUnconnectedCapabilities = (cluster: string): Capabilities => {
   const fail = async () => {
     throw new Failure(503, `nothing can be read from cluster "${cluster}": it has no connection here`);

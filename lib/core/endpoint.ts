@@ -29,7 +29,7 @@ export interface ClusterSetup<Settings extends object = object> {
   keyVersions: readonly number[];
   mode: EnforcementMode;
   settings: Settings;
-  /** The cluster's minor version of Kubernetes; only for rules with `since`. Absent: the newest. */
+  /** The cluster's minor version of Kubernetes; only for rules that depend on it (`since`). Absent: the newest. */
   kubernetes?: string;
   /** Settings by the name of a variant. A rule with variants has several webhook entries, one for each variant. */
   variants?: SettingsVariants;
@@ -78,7 +78,7 @@ export interface EndpointHost {
   writeLogLine(report: AnsweredReviewFacts): void;
 }
 
-/** A review to evaluate, without HTTP. */
+/** A review to evaluate, without HTTP. `variant` names one of the rule's webhook entries, whose settings apply. */
 export interface ReviewToEvaluate {
   phase: Phase;
   variant?: string | undefined;
@@ -136,7 +136,7 @@ export interface Endpoint {
 /** The facts for a review's log line that are known before the evaluation. */
 type KnownLogFacts = Pick<AnsweredReviewFacts, "phase" | "variant" | "cluster" | "key" | "mode" | "request">;
 
-/** How a review is evaluated: in which phase and mode, and with which settings. */
+/** How a review is evaluated: the phase, mode and settings, and the Kubernetes version by which the rule decides. */
 interface Treatment {
   phase: Phase;
   variant: string | undefined;

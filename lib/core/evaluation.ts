@@ -13,7 +13,7 @@ import { createDraft } from "./patch.ts";
 /** What becomes of a rule's verdict: it applies, or becomes a warning or an audit annotation; "off": no evaluation. */
 export type EnforcementMode = "enforce" | "warn" | "audit" | "off";
 
-/** What an evaluation of a rule gets beside the request. */
+/** What an evaluation of a rule gets beside the request. A rule may have several webhook entries: its variants. */
 export interface RuleEvaluationContext {
   /** The rule's name, which warnings show and which is part of the rule's keys in the ledger. */
   name: string;

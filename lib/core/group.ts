@@ -49,8 +49,8 @@ export interface GroupMemberConfig {
 type MemberConfigs = Record<string, GroupMemberConfig>;
 
 /**
- * The config of a group of rules. `alone` has the members' configs for direct invocations of the function that name no
- * cluster, such as those for the cases of a rule: its default settings, without exemptions.
+ * The config of a group of rules. `alone` has each member's default settings, without exemptions. They are used for
+ * direct invocations of the function that name no cluster, such as tests of a rule's cases.
  */
 export interface GroupConfig extends EndpointConfig<MemberConfigs> {
   alone: MemberConfigs;
@@ -59,7 +59,7 @@ export interface GroupConfig extends EndpointConfig<MemberConfigs> {
 /**
  * Creates one endpoint for a group of rules that mutate (its members). All members evaluate a review in the given
  * order, and one patch answers it. A direct invocation of the function, without HTTP, can name one member, which then
- * evaluates the review. If it names neither a member nor a cluster, the members have the configs in `config.alone`.
+ * evaluates the review. If it names neither a member nor a cluster, members get their defaults from `config.alone`.
  */
 export const createGroupEndpoint = (
   members: Record<string, Rule>,

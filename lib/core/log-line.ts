@@ -108,7 +108,7 @@ export const formatLogLine = (
   // of `Latency` is the number of a stage's reviews. The number of values of `ColdStart` is the number of reviews that
   // waited for a start. A member's line has no latency, because the group's line has it.
   const latency = report.group ? "" : `,{"Name":"Latency"}${startMilliseconds ? ',{"Name":"ColdStart"}' : ""}`;
-  // The number of values of `Denials` is the number of a rule's reviews, without probes. The cost is estimated from it.
+  // Each review but a probe adds 0 or 1 to `Denials`. Its SampleCount, a rule's reviews, is used to estimate the cost.
   const denials = isProbe
     ? ""
     : ',{"Namespace":"Postern","Dimensions":[["Stage","Rule"]],"Metrics":[{"Name":"Denials"}]}';

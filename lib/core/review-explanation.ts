@@ -4,8 +4,8 @@ import type { Rule } from "../rule.ts";
 import { loadReviewFaults } from "./review-faults-import.ts";
 
 /**
- * Returns the failure to answer after an evaluation threw an error: a 400 if no API server sends such a request, else
- * the rule's error. A request's types are checked only then, because an API server sends only right types.
+ * Converts an evaluation's error to the failure that answers the review: a 400 if no API server sends such a request,
+ * else the rule's error. A request's types are checked only then, because an API server sends only right types.
  */
 export const explainFailure = async (
   thrown: unknown,

@@ -137,7 +137,7 @@ describe("an endpoint", () => {
     ]));
   it("an endpoint answers 400 if the rule's promise is rejected for a wrong type", async () =>
     assert.deepEqual((await evaluate({ validate: async () => throwingPhase.validate() }, wrongObject))[0], 400));
-  it("an endpoint answers 500 if the rule fails on right types", async () =>
+  it("an endpoint answers 500 with the message for all TypeErrors if the rule fails on right types", async () =>
     assert.deepEqual(await evaluate(throwingPhase, {}), [500, "the rule failed: a value may have the wrong type"]));
   it("an endpoint answers 200 if the rule doesn't fail on a wrong type", async () =>
     assert.deepEqual((await evaluate({ validate: () => "no" }, wrongObject))[0], 200));

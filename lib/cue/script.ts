@@ -100,7 +100,7 @@ interface OpenBracket {
   attribute?: number;
 }
 
-/** A text whose closing quote wasn't found yet. */
+/** A text whose closing quote wasn't found yet. `hashes` are the # signs before its quote, as in `##"a"##`. */
 interface OpenQuote {
   hashes: string;
   quote: string;
