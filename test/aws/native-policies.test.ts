@@ -181,7 +181,7 @@ describe(
 
     it("after an upgrade, status announces and deploy makes the move of a policy into the API server", async () => {
       const store = join(checkout.folder, "etcd");
-      await cluster.keep(store);
+      await cluster.stopAndCopyData(store);
       await boot(newer, store);
       const before = await readStatus();
       assert.equal(before.code, 1);

@@ -96,8 +96,8 @@ describe("a group on a real API server", await needs("API server"), () => {
         const name = `s${index}`;
         const [wanted, actual] = await Promise.all(
           [clusterOne, clusterTwo].map(async ({ as }) => {
-            const { turns, remainingPaths } = await sendSequence(sequence, name, as);
-            for (const path of remainingPaths) await deleteWithFinalizers(path, as);
+            const { turns, remainingObjectPaths } = await sendSequence(sequence, name, as);
+            for (const path of remainingObjectPaths) await deleteWithFinalizers(path, as);
             return turns.map((turn) => toComparable(turn, name));
           }),
         );

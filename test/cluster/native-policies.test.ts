@@ -342,7 +342,7 @@ describe("policies in a cluster that is upgraded", suite, () => {
 
   it("all policies move into the API server and back after the upgrade, also mutating policies", async () => {
     const store = join(folder, "data");
-    await cluster.keep(store);
+    await cluster.stopAndCopyData(store);
     await boot(newer, store);
     const support = await readPolicySupport(api);
     assert.equal(support.kubernetes, newer);

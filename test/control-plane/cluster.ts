@@ -17,7 +17,7 @@ export interface TestClusterOptions {
   late?: { enable: string[]; fill(as: TestCluster["as"]): Promise<unknown> };
   /** Further flags of kube-apiserver. */
   flags?: string[];
-  /** A folder with the etcd data from which the test cluster starts, written by another cluster's `keep`. */
+  /** A folder with the etcd data from which the test cluster starts, written by another cluster's `stopAndCopyData`. */
   store?: string;
   /** Whether the API server writes an audit log, which `readAuditAnnotations` reads. */
   audit?: boolean;
@@ -47,7 +47,7 @@ export interface TestCluster {
   /** Restarts the API server with its data; `renewed` users get other tokens. */
   restart(renewed?: string[]): Promise<void>;
   /** Stops the test cluster and copies its data to a folder, from which another cluster can boot (option `store`). */
-  keep(folder: string): Promise<void>;
+  stopAndCopyData(folder: string): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -104,7 +104,7 @@ export const bootCluster = async (
     await end();
     await rm(folder, { recursive: true, force: true });
   };
-  const keep = async (copy: string) => {
+  const stopAndCopyData = async (copy: string) => {
     await end();
     await cp(data, copy, { recursive: true });
     await stop();
@@ -133,7 +133,7 @@ export const bootCluster = async (
     getToken,
     readAuditAnnotations: async (ids) => (await auditLog?.readAnnotations(ids)) ?? new Map(),
     restart: (renewed) => restart(renewed),
-    keep,
+    stopAndCopyData,
     stop,
   };
 };

@@ -19,9 +19,9 @@ import {
 } from "./parity-report.ts";
 import { listRulesThatReplacePlugins } from "./plugins.ts";
 
-type Cases = Record<"equalCases" | "unequalCases", RuleCaseResults>;
+// The results that the tests describe, and the text that describes `equalCases`, from parity-report.test.yaml.
 const { ruleParity, equalCases, unequalCases, reportOfEqualCases } = readRows<
-  Cases & { ruleParity: PortParityResult; reportOfEqualCases: string }
+  Record<"equalCases" | "unequalCases", RuleCaseResults> & { ruleParity: PortParityResult; reportOfEqualCases: string }
 >(import.meta.filename);
 
 it("the compared minors are the newest one by default, all with --write, or those of --minor, sorted by age", () => {

@@ -121,6 +121,8 @@ export const describeCaseResults = (results: RuleCaseResults[]): string => {
   ].join("");
 };
 
+// Headings of a table that counts a rule's cases: all, those answered as the case states, those that an API server
+// can't send to the rule, those answered as by the plugin, and those with a removed plugin's recorded answers.
 const caseHeadings = [
   "rule",
   "cases",
@@ -130,6 +132,7 @@ const caseHeadings = [
   "recorded answers",
 ];
 
+/** Returns a rule's cells under `caseHeadings`. Known differences from the plugin count as the plugin's answers. */
 const buildCaseRow = ({ rule, cases, asStated, notSent, pluginComparison, outcomes }: RuleCaseResults): string[] => [
   rule,
   ...[cases, asStated, notSent.length].map(String),
@@ -169,6 +172,7 @@ const hideLongValues = (reason: string): string =>
 export const areAsExpected = (results: RuleCaseResults[]): boolean =>
   results.every(({ differences, outcomes }) => differences.length === 0 && !outcomes?.differences.length);
 
+// Comments around the report in parity.md, and before its part about cases, which a run without requests writes alone.
 const [begin, casesBegin, end] = [
   "<!-- Written by npm run parity -- --write. -->",
   "<!-- Written by npm run parity -- --requests 0 --write. -->",

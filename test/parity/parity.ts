@@ -90,8 +90,8 @@ export interface PortParityResult {
 const concurrency = 8;
 /** The most runs to shrink a sequence. (With a time limit, the result would depend on the machine's speed.) */
 const maxShrinkingRuns = 300;
-/** The most unexplained differences that are shrunk and shown. Further ones mostly have the same cause. */
-const maxExplained = 3;
+/** How many differences without a known reason are shrunk and shown. Further ones mostly have the same cause. */
+const maxShownDifferences = 3;
 
 /**
  * Sends the same requests to an API server with the plugin and to an API server that calls the rule, and compares the
@@ -264,8 +264,8 @@ const serve = async (
   return {
     stop,
     /**
-     * Returns the log reports of the rules' calls since their webhooks were last registered. Only requests of the
-     * sequences' users count.
+     * Returns the log reports of the rules' calls since their webhooks were last registered. Only requests by the users
+     * of generated requests count, not the API server's own.
      */
     calls: () =>
       reports
@@ -287,8 +287,8 @@ interface NamedSequence {
 }
 
 /**
- * Collects the denials of all webhook entries by sequence, because the API server's answer contains only one of them. A
- * label of the object names the sequence.
+ * Collects the denials of all webhook entries, because the API server's answer contains only one of them. They are kept
+ * by the sequence of generated requests, whose name is a label of the object.
  */
 const createDenialCollector = () => {
   const collected = new Map<string, Status[]>();
@@ -326,14 +326,14 @@ const sendAndClear = async (
   { as, readAuditAnnotations }: TestCluster,
   takeDenials?: (sequence: string) => readonly Status[],
 ): Promise<RequestWithAnswer[][]> => {
-  const { turnsBySequence, remainingPaths } = await sendAll(sequences, as, takeDenials);
+  const { turnsBySequence, remainingObjectPaths } = await sendAll(sequences, as, takeDenials);
   const logged = turnsBySequence.flat().flatMap((turn) => {
     const { auditId } = turn.answer;
     return auditId === undefined || turn.call.method === "GET" ? [] : [{ turn, auditId }];
   });
   const annotations = await readAuditAnnotations(logged.map(({ auditId }) => auditId));
   for (const { turn, auditId } of logged) turn.audit = annotations.get(auditId) ?? {};
-  for (const path of remainingPaths) await deleteWithFinalizers(path, as);
+  for (const path of remainingObjectPaths) await deleteWithFinalizers(path, as);
   return turnsBySequence;
 };
 
@@ -347,17 +347,17 @@ const sendAll = async (
   takeDenials?: (sequence: string) => readonly Status[],
 ) => {
   const turnsBySequence: RequestWithAnswer[][] = [];
-  const remainingPaths: string[] = [];
+  const remainingObjectPaths: string[] = [];
   const unsent = sequences.entries();
   const sendSequences = async () => {
     for (const [index, { sequence, name }] of unsent) {
       const outcome = await sendSequence(sequence, name, as, takeDenials);
       turnsBySequence[index] = outcome.turns;
-      remainingPaths.push(...outcome.remainingPaths);
+      remainingObjectPaths.push(...outcome.remainingObjectPaths);
     }
   };
   await Promise.all(Array.from({ length: concurrency }, sendSequences));
-  return { turnsBySequence, remainingPaths };
+  return { turnsBySequence, remainingObjectPaths };
 };
 
 type StepVerdict = ParityComparisonResult & {
@@ -369,22 +369,22 @@ type StepVerdict = ParityComparisonResult & {
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
 /**
- * Compares the answers of both servers to the requests of a sequence. `withAllDenials` are the answers of a run in
- * which the API server called each matching webhook entry.
+ * Compares the answers of both servers to a sequence's requests. A client gets any one of several entries' denials, so
+ * `withAllDenials` has them all: answers of a run in which the API server called each matching webhook entry.
  */
 const compareTurns = (
   compared: ComparedRule,
   wanted: RequestWithAnswer[],
   actual: RequestWithAnswer[],
-  sequence: string,
+  sequenceName: string,
   withAllDenials = actual,
 ): StepVerdict[] => {
   const earlierActual: ComparableServerAnswer[] = [];
   const earlierWanted: ComparableServerAnswer[] = [];
   return wanted.map((turn, index) => {
-    const wantedAnswer = toComparable(turn, sequence);
-    const actualAnswer = toComparable(actual[index] ?? turn, sequence);
-    const denials = listDenials(withAllDenials[index] ?? turn, sequence);
+    const wantedAnswer = toComparable(turn, sequenceName);
+    const actualAnswer = toComparable(actual[index] ?? turn, sequenceName);
+    const denials = listDenials(withAllDenials[index] ?? turn, sequenceName);
     const comparison = comparePluginAndPortAnswers(compared, wantedAnswer, actualAnswer, {
       earlierActual,
       earlierWanted,
@@ -397,11 +397,12 @@ const compareTurns = (
   });
 };
 
-/** Returns the answers that a client may get if several webhook entries deny a request: one for each entry. */
-const listDenials = (turn: RequestWithAnswer, sequence: string): ComparableServerAnswer[] =>
+// Returns the answers that a client may get if several webhook entries deny a request: one for each entry. Generated
+// names, which begin with `sequenceName`, have `?` in place of their random ends.
+const listDenials = (turn: RequestWithAnswer, sequenceName: string): ComparableServerAnswer[] =>
   (turn.denials ?? []).map((status) => {
     const body = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", ...status };
-    return toComparable({ ...turn, answer: { ...turn.answer, code: status.code, body } }, sequence);
+    return toComparable({ ...turn, answer: { ...turn.answer, code: status.code, body } }, sequenceName);
   });
 
 /**
@@ -475,7 +476,7 @@ const explain = async (
     return verdict ? [{ verdict, index }] : [];
   });
   const differences: ParityDifference[] = [];
-  for (const { verdict, index } of found.slice(0, maxExplained)) {
+  for (const { verdict, index } of found.slice(0, maxShownDifferences)) {
     runs.left = maxShrinkingRuns;
     // fast-check generates the sequence with this index again, and shortens it.
     const { errorInstance } = await fc.check(property, { seed, path: String(index), numRuns: 1 });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { createUnconnectedCapabilities } from "#lib/core/capabilities.ts";
 import type { AnsweredReviewFacts } from "#lib/core/log-line.ts";
-import type { Capabilities } from "#lib/needs.ts";
+import type { OpenCapabilities } from "#lib/needs.ts";
 import { listPhases, type Phase, type Rule } from "#lib/rule.ts";
 import { type CatalogueRule, readCatalogue } from "../../infra/catalogue/registry.ts";
 import { getFunctionsFolder, toRuleFolder } from "../../infra/catalogue/sources.ts";
@@ -30,7 +30,7 @@ export const buildTestRule = (name: string, rule: Rule): CatalogueRule => ({
 /** What a test provides to serve rules: a certificate, fake capabilities, and a hook around the rules' handlers. */
 export interface TestRuleServerOptions {
   certificate: ServerCertificate;
-  openCapabilities?(cluster: string, milliseconds: number): Capabilities;
+  openCapabilities?: OpenCapabilities;
   /** Returns the handler that is called instead of a rule's handler, and that may itself call the rule's handler. */
   wrapHandler?(name: string, handler: GatewayHandler): GatewayHandler;
 }
@@ -109,16 +109,17 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
   };
 };
 
-/** Serves all rules of the catalogue for a test, with this postern.yaml and a new certificate. */
-export const serveCatalogueForTests = async (
-  yaml: string,
-  openCapabilities?: TestRuleServerOptions["openCapabilities"],
-) => {
+/**
+ * Serves all rules of the catalogue for a test, with this postern.yaml and a new certificate. `openCapabilities`
+ * returns the functions through which the rules ask a cluster.
+ */
+export const serveCatalogueForTests = async (yaml: string, openCapabilities?: OpenCapabilities) => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "postern-served-"));
   const certificate = await readOrCreateServerCertificate(folder.path, "127.0.0.1");
   return serveTestRules(await readCatalogue(), yaml, { certificate, ...(openCapabilities && { openCapabilities }) });
 };
 
+/** Returns the rule without its variants, so that it has one webhook entry instead of one for each variant. */
 const deleteVariants = ({ rule: { variants: _, ...rule }, ...listed }: CatalogueRule): CatalogueRule => ({
   ...listed,
   rule,
@@ -181,7 +182,7 @@ export const applyConfigurations = async (
     });
     if (code >= 300) throw new Error(`the API server refuses the ${body.kind}: ${answer.message}`);
   }
-  await waitUntil("the API server did not call by the new webhooks", async () => {
+  await waitUntil("timed out: the API server still does not call the new webhooks", async () => {
     const { code, warnings } = await detector.sendProbe(admin);
     // In tests of AlwaysDeny, a mutating entry refuses the probe, so the API server calls no validating configuration.
     // There, the validating one has no entry but the detector's, and so no effect: it isn't awaited.
@@ -197,7 +198,7 @@ export const deleteTestWebhookConfigurations = async (
   detector: ConfigurationUseDetector,
 ): Promise<void> => {
   for (const body of manifests) await admin({ method: "DELETE", path: getObjectApiPath(body) });
-  await waitUntil("the API server still calls by webhooks that are gone", async () => {
+  await waitUntil("timed out: the API server still calls the deleted webhooks", async () => {
     const { code, warnings } = await detector.sendProbe(admin);
     const isGone = ({ kind, metadata }: WebhookManifests[number]) =>
       !warnings.some((word) => word.startsWith(`${kind}/${metadata.name}/`));

@@ -7,12 +7,12 @@ import { replaceUidPlaceholders } from "./generators/nodes.ts";
 import {
   competingWebhookAnnotation,
   type FieldEdit,
-  handWrittenOnlyKinds,
   parityGeneratedKinds,
   type RequestSequence,
   type RequestUser,
   type SequenceQuota,
   type SequenceRequest,
+  scenarioOnlyKinds,
 } from "./generators/steps.ts";
 
 /** Returns the client of a user of one API server. */
@@ -31,24 +31,24 @@ export interface RequestWithAnswer {
 }
 
 /**
- * Sends a sequence's requests, which are about an object of this name. In the result, `turns` has each request with its
- * answer, and `remainingPaths` has the API paths of the created objects that still exist. `takeDenials` returns and
- * forgets the answers of webhook entries that denied a request of this sequence.
+ * Sends a sequence's requests, which are about an object of this name. Returns each request with its answer (`turns`),
+ * and the API paths of the created objects that still exist. `takeDenials` returns and forgets the answers of webhook
+ * entries that denied a request of this sequence.
  */
 export const sendSequence = async (
   sequence: RequestSequence,
-  name: string,
+  sequenceName: string,
   as: GetClient,
-  takeDenials: (sequence: string) => readonly Status[] = () => [],
-): Promise<{ turns: RequestWithAnswer[]; remainingPaths: string[] }> => {
-  const { kind, namespace = name, existingObject, generateName, namePrefix = "", steps } = sequence;
-  const { namespaced, kind: kindName, ...usual } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[kind];
+  takeDenials: (sequenceName: string) => readonly Status[] = () => [],
+): Promise<{ turns: RequestWithAnswer[]; remainingObjectPaths: string[] }> => {
+  const { kind, namespace = sequenceName, existingObject, generateName, namePrefix = "", steps } = sequence;
+  const { namespaced, kind: kindName, ...usual } = { ...parityGeneratedKinds, ...scenarioOnlyKinds }[kind];
   const { apiVersion = usual.apiVersion } = sequence;
   const namespacePath = `/api/v1/namespaces/${namespace}`;
   const collection = `${toApiPath(apiVersion)}${namespaced ? `/namespaces/${namespace}` : ""}/${kind}`;
   const turns: RequestWithAnswer[] = [];
   // With generateName, no object has this name: the first create replaces it by the generated name.
-  let objectName = existingObject ?? (generateName ? `${name}-none` : namePrefix + name);
+  let objectName = existingObject ?? (generateName ? `${sequenceName}-none` : namePrefix + sequenceName);
   const createdNames = new Set<string>();
 
   // The subresource `ephemeralcontainers` has the whole Pod as its object, so the Pod itself is read.
@@ -77,7 +77,7 @@ export const sendSequence = async (
     }
     const paths = { namespacePath, namespace, collection, object };
     const isKindStored = kind !== "localsubjectaccessreviews";
-    const context = { ...paths, isKindStored, name, objectName, generateName, readStored, first: steps[0] };
+    const context = { ...paths, isKindStored, sequenceName, objectName, generateName, readStored, first: steps[0] };
     // An existing object is used by several sequences, so it must not be changed.
     const built = await buildCall(existingObject === undefined ? step : { ...step, dryRun: true }, context);
     const call = await replaceUidPlaceholders(built, as("admin"));
@@ -90,16 +90,16 @@ export const sendSequence = async (
       objectName = answeredName;
       createdNames.add(answeredName);
     }
-    turns.push({ call: { ...call, user: step.user }, answer, name: objectName, denials: takeDenials(name) });
+    turns.push({ call: { ...call, user: step.user }, answer, name: objectName, denials: takeDenials(sequenceName) });
   }
   const paths = [
     ...[...createdNames].map((one) => `${collection}/${one}`),
     ...(quotas ?? []),
     ...(sequence.namespace === undefined ? [namespacePath] : []),
   ];
-  const remainingPaths: string[] = [];
-  for (const path of paths) if ((await as("admin")({ method: "GET", path })).code === 200) remainingPaths.push(path);
-  return { turns, remainingPaths };
+  const remaining: string[] = [];
+  for (const path of paths) if ((await as("admin")({ method: "GET", path })).code === 200) remaining.push(path);
+  return { turns, remainingObjectPaths: remaining };
 };
 
 /**
@@ -166,8 +166,7 @@ interface StepContext {
   collection: string;
   /** The API path of the sequence's object. */
   object: string;
-  /** The name of the sequence. */
-  name: string;
+  sequenceName: string;
   /** The current name of the sequence's object. */
   objectName: string;
   generateName: boolean;
@@ -179,7 +178,7 @@ interface StepContext {
 
 /** Returns the API request of a step. */
 const buildCall = async (step: SequenceRequest, context: StepContext): Promise<TestClusterRequest> => {
-  const { namespacePath, collection, object, objectName, generateName, name } = context;
+  const { namespacePath, collection, object, objectName, generateName, sequenceName } = context;
   const query = (parameters: Record<string, string> = {}) => {
     const all = new URLSearchParams({ ...(step.dryRun && { dryRun: "All" }), ...parameters }).toString();
     return all && `?${all}`;
@@ -190,13 +189,14 @@ const buildCall = async (step: SequenceRequest, context: StepContext): Promise<T
       const resource = step.otherResource === undefined ? collection : `${namespacePath}/${step.otherResource}`;
       const path = `${subresource ? `${object}${subresource}` : resource}${query()}`;
       const isNameGenerated = generateName && !subresource && step.otherResource === undefined;
-      const nameField = isNameGenerated ? { generateName: `${name}-` } : { name: objectName };
+      const nameField = isNameGenerated ? { generateName: `${sequenceName}-` } : { name: objectName };
       // An object that isn't stored, such as a LocalSubjectAccessReview, has no name.
       if (!context.isKindStored) return { method: "POST", path, body: addNamespace(step.body, context.namespace) };
-      return { method: "POST", path, body: addName(step.body, name, nameField) };
+      return { method: "POST", path, body: addName(step.body, sequenceName, nameField) };
     }
     case "replace": {
-      const before = (await context.readStored(step)) ?? addName(getBody(context.first), name, { name: objectName });
+      const before =
+        (await context.readStored(step)) ?? addName(getBody(context.first), sequenceName, { name: objectName });
       return { method: "PUT", path: `${object}${subresource}${query()}`, body: applyEdits(before, step.edits) };
     }
     case "patch": {
@@ -205,13 +205,13 @@ const buildCall = async (step: SequenceRequest, context: StepContext): Promise<T
     }
     case "apply": {
       const path = `${object}${subresource}${query({ fieldManager: step.manager, ...(step.force && { force: "true" }) })}`;
-      const body = addName(step.body, name, { name: objectName });
+      const body = addName(step.body, sequenceName, { name: objectName });
       return { method: "PATCH", path, body, contentType: "application/apply-patch+yaml" };
     }
     case "delete":
       return { method: "DELETE", path: `${object}${query(step.graceful ? {} : { gracePeriodSeconds: "0" })}` };
     case "deletecollection": {
-      const selector = { labelSelector: `${sequenceLabel}=${name}`, gracePeriodSeconds: "0" };
+      const selector = { labelSelector: `${sequenceLabel}=${sequenceName}`, gracePeriodSeconds: "0" };
       return { method: "DELETE", path: `${collection}${query(selector)}` };
     }
     case "look":

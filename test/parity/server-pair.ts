@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createLiveCapabilities } from "#lib/cluster/live-capabilities.ts";
 import { createMemoryLedger } from "#lib/ledger.ts";
-import type { Capabilities } from "#lib/needs.ts";
+import type { OpenCapabilities } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 import { mergeWithDefaults } from "#lib/settings.ts";
 import { readServiceKubeconfig } from "../../infra/config/kubeconfig.ts";
@@ -28,7 +28,7 @@ export interface ParityServerPair {
   /** The settings with which the rule should answer exactly as the plugin. */
   settings: object;
   /** Returns a function that makes the rule's capabilities in the cluster `ours`. Each call creates a new cache. */
-  openCapabilities(): (cluster: string, milliseconds: number) => Capabilities;
+  openCapabilities(): OpenCapabilities;
 }
 
 /** A folder for the pair's files, and the stack of servers and files to dispose of in the end. */
@@ -55,12 +55,12 @@ export const bootParityServerPair = async (
   { folder, stack }: PairResources,
   latePlugin?: TestClusterOptions["late"],
 ): Promise<ParityServerPair> => {
-  const { plugin, settings } = port.rule.upstreamPlugin;
+  const { plugin, settings: settingsOnlyOfRule = {} } = port.rule.upstreamPlugin;
   const config = getComparisonConfig(plugin, binaries.minor);
   const backend = config.imageBackend && (await openImageBackend(folder, stack, { images: answerAboutImages }));
   const set = config.policies && policySets[config.policies];
   const ruleSettings = mergeWithDefaults(
-    settings ?? {},
+    settingsOnlyOfRule,
     mergeWithDefaults(config.settings ?? {}, {
       ...(backend && { backend: await readServiceKubeconfig(backend.images) }),
       // The rule finds the schemas of custom kinds among its policies.
@@ -78,8 +78,8 @@ export const bootParityServerPair = async (
     ...(config.rbac && { rbac: true }),
   };
   // Settings that only the rule has are left out of the plugin's configuration, because the plugin doesn't accept them.
-  const onlyOfRule = Object.keys(settings ?? {});
-  const shared = Object.fromEntries(Object.entries(ruleSettings).filter(([key]) => !onlyOfRule.includes(key)));
+  const namesOnlyOfRule = Object.keys(settingsOnlyOfRule);
+  const shared = Object.fromEntries(Object.entries(ruleSettings).filter(([key]) => !namesOnlyOfRule.includes(key)));
   // The plugin reads the backend's kubeconfig from a file. The rule has the contents of this file in its settings.
   const pluginSettings = mergeWithDefaults(shared, backend && { imagePolicy: { kubeConfigFile: backend.images } });
   const configurationFlags = await writeConfiguration(plugin, config, pluginSettings, folder);
@@ -111,10 +111,10 @@ export const bootParityServerPair = async (
 };
 
 /** Creates the RBAC objects that give the rule's user the rights of the rule's needs, and no other rights. */
-const grantRights = async (port: PluginPort, settings: object, { admin }: TestCluster) => {
+const grantRights = async (rule: PluginPort, settings: object, { admin }: TestCluster) => {
   // A configuration without clusters has one cluster, `local`.
-  const [local] = parseConfig(JSON.stringify({ rules: { [port.name]: { settings } } }), [port]).clusters.values();
-  for (const body of local ? buildFunctionRbacObjects([port], local, reader) : []) await createObject(admin, body);
+  const [local] = parseConfig(JSON.stringify({ rules: { [rule.name]: { settings } } }), [rule]).clusters.values();
+  for (const body of local ? buildFunctionRbacObjects([rule], local, reader) : []) await createObject(admin, body);
 };
 
 const createObject = async (admin: TestClusterClient, body: KubernetesObject) => {
@@ -178,7 +178,7 @@ const createPreparedStore = async (binaries: ControlPlaneBinaries): Promise<stri
   const cluster = await bootCluster(binaries, { flags: [...flags, ...listParityObjectFlags(binaries.minor)], disable });
   try {
     await createParityTestObjects(cluster.admin, binaries.minor);
-    await cluster.keep(join(folder, "store"));
+    await cluster.stopAndCopyData(join(folder, "store"));
   } catch (error) {
     await cluster.stop();
     throw error;

@@ -24,7 +24,7 @@ import {
 
 /** The names of signers; the user jane has rights for two of them (surroundings.yaml). */
 const signers = ["example.com/known", "example.com/other", "example.org/any", "example.org/more"];
-const client = "kubernetes.io/kube-apiserver-client";
+const clientSigner = "kubernetes.io/kube-apiserver-client";
 
 const [jane, node1, node2] = ["jane", "system:node:n1", "system:node:n2"].map((name) =>
   encodeX509NameAttribute("CN", name),
@@ -75,7 +75,7 @@ const buildTenantScenario = (
     ...(namePrefix !== undefined && { namePrefix }),
   });
 
-const label = generateFieldEdit("metadata.labels.app", pickOne("x", "y"));
+const labelEdit = generateFieldEdit("metadata.labels.app", pickOne("x", "y"));
 /**
  * The fixed times of conditions. If the API server set the times, plugins would see fractions of a second, which
  * webhooks don't see.
@@ -105,7 +105,7 @@ const buildTrustBundle = (signerName: string | undefined) =>
 const bundleChanges = [
   buildChange(generateFieldEdit("spec.trustBundle", pickOne(...bundles))),
   buildChange(generateFieldEdit("metadata.finalizers", pickOne(["example.com/keep"], ["foregroundDeletion"]))),
-  buildChange(label),
+  buildChange(labelEdit),
 ];
 
 /** Request sequences about CertificateSigningRequests and ClusterTrustBundles, by topic. */
@@ -114,7 +114,7 @@ export const certificateScenarios = {
     "certificatesigningrequests",
     generateSigningRequestObject(pickOne(...signers), pickCertificateRequest("plain")),
     [
-      buildSubresourceChange("approval", setConditions("Approved"), setConditions("Denied"), label),
+      buildSubresourceChange("approval", setConditions("Approved"), setConditions("Denied"), labelEdit),
       buildSubresourceChange(
         "approval",
         setConditions("Approved"),
@@ -132,7 +132,7 @@ export const certificateScenarios = {
         "status",
         generateFieldEdit("status.certificate", pickOne(...bundles.map(encodeBase64))),
         setConditions("Failed"),
-        label,
+        labelEdit,
       ),
       buildSubresourceChange(
         "status",
@@ -155,10 +155,10 @@ export const certificateScenarios = {
   subjects: buildTenantScenario(
     "certificatesigningrequests",
     generateSigningRequestObject(
-      pickOne(client, client, client, "example.com/known"),
+      pickOne(clientSigner, clientSigner, clientSigner, "example.com/known"),
       pickCertificateRequest("plain", "masters", "mastersAndDevelopers", "cut", "noPem", "certificate"),
     ),
-    [buildSubresourceChange("approval", label)],
+    [buildSubresourceChange("approval", labelEdit)],
   ),
 };
 

@@ -11,9 +11,9 @@ import {
 // Generates requests about events, more than the token buckets of EventRateLimit have tokens.
 
 /**
- * Builds sequences that create an event and change it several times. Each sequence has its own token bucket. All
- * changes of a sequence are equal: so if one server refuses a change that the other server accepts, later answers stay
- * equal.
+ * Builds sequences that create an event and change it several times. The random uid gives each sequence its own token
+ * bucket in EventRateLimit. All changes of a sequence are equal: so if one server refuses a change that the other
+ * server accepts, later answers stay equal.
  */
 const manyEvents: Arbitrary<RequestSequence> = fc
   .tuple(

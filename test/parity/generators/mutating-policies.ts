@@ -16,21 +16,21 @@ import {
 // Generates MutatingAdmissionPolicies, and requests about objects that choose a policy by a label with the policy's
 // name. The API server calls several policies in random order. So most objects choose one policy; some choose two whose
 // order doesn't matter, because one of them is invoked again. A Scale, which is sent to the subresource `scale`, has no
-// labels, so a policy without a selector changes every Scale.
+// labels, so one more policy has no selector and is for every Scale.
 
 const apiVersion = "admissionregistration.k8s.io/v1";
 const annotate = (value: string) => `[JSONPatch{op: "add", path: "/metadata/annotations", value: ${value}}]`;
 
 /** One mutation, or several that a policy has in this order. */
-type Mutations = string | readonly string[];
+type MutationOrList = string | readonly string[];
 
 /**
  * Expressions from which policies for one kind of objects are composed. A mutation that begins with `Object` is an
- * ApplyConfiguration.
+ * ApplyConfiguration. A list has several mutations that a policy has in this order.
  */
 interface MutatedKind {
   rule: { apiGroups: string[]; apiVersions: string[]; resources: string[] };
-  mutations: readonly Mutations[];
+  mutations: readonly MutationOrList[];
   conditions: readonly string[];
 }
 
@@ -39,7 +39,7 @@ const addAnnotation = '[JSONPatch{op: "add", path: "/metadata/annotations/team",
  * Mutations that can be applied to objects of any kind. Some of them are errors. A list stands for several mutations
  * that a policy has in this order.
  */
-const anyMutations: readonly Mutations[] = [
+const anyMutations: readonly MutationOrList[] = [
   [annotate("{}"), addAnnotation],
   [annotate("{}"), `has(object.metadata.annotations) ? ${addAnnotation} : ${annotate('{"team": "b"}')}`],
   ["Object{metadata: Object.metadata{annotations: {}, finalizers: []}}", addAnnotation],
@@ -78,7 +78,7 @@ const anyMutations: readonly Mutations[] = [
   'Object{metadata: "x"}',
   "Object{}",
 ];
-const parameterMutations: readonly Mutations[] = [
+const parameterMutations: readonly MutationOrList[] = [
   `params == "x" ? [] : ${annotate('{"compared": "params"}')}`,
   annotate('{"most": params.data.most, "kind": params.kind}'),
   'Object{metadata: Object.metadata{annotations: {"limits": params == null ? "none" : params.metadata.namespace}}}',
@@ -229,7 +229,7 @@ const variables = [
   { name: "bad", expression: "object.nope" },
   { name: "list", expression: "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" },
 ];
-/** matchConditions for objects of any kind. */
+/** matchConditions for any kind. Some compare values of different types, which is no error: they are never equal. */
 const anyConditions = [
   "!(object.metadata == 'x')",
   "object.metadata.labels != 1",
@@ -401,10 +401,11 @@ const gadgetKind = buildKindDefinition("Gadget", {
   },
 });
 
-/** The set of MutatingAdmissionPolicies that comparisons use. */
+/** The MutatingAdmissionPolicies that comparisons use. Once the readiness policy refuses objects, all are used. */
 export const mutatingPolicySet: PolicySet = {
   policies: [...mutatingPolicies, ...fixedPolicies],
   readinessPolicyAndBinding,
+  // This policy removes a field `2` from objects, and no object has one, so it refuses them with this error.
   readinessMessage: "nonexistent key: 2",
   neededObjects: [gadgetKind, ...validatingPolicySet.neededObjects],
   kindsRefusedByReadinessPolicy: [
@@ -489,7 +490,7 @@ const gadget = generateObjects({
 });
 
 export const mutatingPolicyScenarios = {
-  /** ConfigMaps, deployments, priority classes and custom resources that choose policies. */
+  /** ConfigMaps, deployments, priority classes and custom resources whose labels select the policies for them. */
   mutatingPolicies: fc.oneof(
     buildScenario("configmaps", generateCreateStep(configMap), [
       editField("data", pickOne({ a: "1" }, { a: "7", b: "yes" })),

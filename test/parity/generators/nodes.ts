@@ -123,8 +123,8 @@ const mirrorPod = fc
 
 const editLabel = (key: string) =>
   pickOne("a", "b").map((value): FieldEdit => ({ path: ["metadata", "labels", key], value }));
-/** Generates edits of a pod's status. */
-const status = [
+/** Edits sent to a pod's subresource `status`. One of them changes a label, which a kubelet may not do there. */
+const statusEdits = [
   generateFieldEdit("status.phase", pickOne("Running", "Failed")),
   generateFieldEdit("status.message", pickOne("a", "b")),
   editLabel("app"),
@@ -148,7 +148,7 @@ const binding = buildCreate(
 );
 const podChanges = [
   buildChange(editLabel("app")),
-  buildSubresourceChange("status", ...status),
+  buildSubresourceChange("status", ...statusEdits),
   eviction,
   deletion,
   deletions,

@@ -194,7 +194,7 @@ const buildContainers = (odds: Odds) => {
         ),
       }),
     });
-  /** Names the containers by position: `c0`, `c1`. */
+  /** Generates lists of containers named by position, such as `c0`, `c1`. Shorter lists are generated more often. */
   const buildContainerList = (letter: string, minLength: number, maxLength: number): Arbitrary<JsonMap[]> =>
     fc.oneof(
       { withCrossShrink: true },
@@ -364,6 +364,7 @@ type Pods = ReturnType<typeof buildPods>;
 
 /** Builds generators of Service specs and of external IP addresses. */
 const buildServices = ({ mostlyValid }: Odds) => {
+  // The second list is for invalid objects, but its last address is valid.
   const ip = mostlyValid(
     pickOne("192.0.2.1", "192.0.2.2", "2001:db8::1"),
     pickOne("127.0.0.1", "", "host", "192.0.2.1"),

@@ -304,11 +304,11 @@ export const podSecurityScenarios = {
     [labelSteps, imageChange, imageChange, debug, debug, resize],
   ),
   securedWorkloads: fc.oneof(
-    ...Object.entries(workloads).map(([name, [kind, apiVersion, bodyOf]]) =>
+    ...Object.entries(workloads).map(([kind, [resource, apiVersion, buildBody]]) =>
       buildScenario(
-        kind,
+        resource,
         generateCreateStep(
-          template.map((template): JsonMap => ({ apiVersion, kind: name, metadata: {}, ...bodyOf(template) })),
+          template.map((template): JsonMap => ({ apiVersion, kind, metadata: {}, ...buildBody(template) })),
         ),
         [labelSteps],
       ),

@@ -149,8 +149,8 @@ const resizeScenarios = fc.oneof(
   ),
 );
 
-/** Builds a request that binds a pod to a node: to the pod's subresource, or to the resource `bindings`. */
-const buildBinding = (place: { subresource: "binding" } | { otherResource: "bindings" }): Arbitrary<SequenceRequest> =>
+/** Builds a request that binds a pod to a node. It is sent to the pod's subresource or to the resource `bindings`. */
+const buildBinding = (sentTo: { subresource: "binding" } | { otherResource: "bindings" }): Arbitrary<SequenceRequest> =>
   fc
     .record({
       options: requestOptions,
@@ -161,7 +161,7 @@ const buildBinding = (place: { subresource: "binding" } | { otherResource: "bind
     .map(({ options, kind, name, labels }) => {
       const metadata = labels && { metadata: { labels } };
       const body = { apiVersion: "v1", kind: "Binding", ...metadata, target: { apiVersion: "v1", kind, name } };
-      return { ...options, verb: "create", ...place, body };
+      return { ...options, verb: "create", ...sentTo, body };
     });
 const topology = pickOne(
   {},

@@ -1,6 +1,6 @@
 import { isMap } from "#lib/json.ts";
 import { type Since, selectSince } from "#lib/since.ts";
-import { handWrittenOnlyKinds, parityGeneratedKinds, type RequestSequence } from "./steps.ts";
+import { parityGeneratedKinds, type RequestSequence, scenarioOnlyKinds } from "./steps.ts";
 
 const group = "admissionregistration.k8s.io";
 const mutatingPolicies = { "1.0": `${group}/v1alpha1`, "1.34": `${group}/v1beta1`, "1.36": `${group}/v1` };
@@ -29,7 +29,7 @@ export const getServedVersion = (kind: string, apiVersion: string, minor: string
 
 /** Returns a sequence with the API versions that a minor serves; undefined if the minor doesn't serve its kind. */
 export const toServedVersions = (sequence: RequestSequence, minor: string): RequestSequence | undefined => {
-  const { kind, apiVersion: usual } = { ...parityGeneratedKinds, ...handWrittenOnlyKinds }[sequence.kind];
+  const { kind, apiVersion: usual } = { ...parityGeneratedKinds, ...scenarioOnlyKinds }[sequence.kind];
   const apiVersion = getServedVersion(kind, usual, minor);
   if (apiVersion === undefined) return undefined;
   if (apiVersion === usual) return sequence;

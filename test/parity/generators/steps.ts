@@ -33,7 +33,7 @@ export type SequenceRequest = {
 export type GeneratedKind = keyof typeof parityGeneratedKinds;
 
 /** Kinds that only planned scenarios use, because randomly generated objects of these kinds would hardly be valid. */
-export const handWrittenOnlyKinds = {
+export const scenarioOnlyKinds = {
   certificatesigningrequests: {
     apiVersion: "certificates.k8s.io/v1",
     kind: "CertificateSigningRequest",
@@ -66,9 +66,9 @@ export interface SequenceQuota {
   status: JsonMap;
 }
 
-/** A generated sequence of requests about one object. The requests are sent one after another. */
+/** Requests about one object, random or of a planned scenario. They are sent one after another. */
 export interface RequestSequence {
-  kind: GeneratedKind | keyof typeof handWrittenOnlyKinds;
+  kind: GeneratedKind | keyof typeof scenarioOnlyKinds;
   /** The API version, if it differs from the usual one of the kind. */
   apiVersion?: string;
   /** The prefix that the object's name must have: for a ClusterTrustBundle, the name of its signer. */

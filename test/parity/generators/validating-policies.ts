@@ -90,7 +90,7 @@ const conditions = [
   "!(object.metadata == 'x')",
 ];
 /** With this condition, a policy refuses no real deletion: objects that remain would disturb the next run. */
-const cleaningCondition = "request.operation != 'DELETE' || request.dryRun";
+const noRealDeletionCondition = "request.operation != 'DELETE' || request.dryRun";
 /** Messages of validations, as texts and as expressions. */
 const messages = [
   {},
@@ -216,7 +216,7 @@ const apiVersion = "admissionregistration.k8s.io/v1";
 /** The number of policies. Each has a webhook entry, and the API server checks all entries for each request. */
 const count = 150;
 
-/** The policies and their bindings. Every run has the same ones. */
+/** The policies and their bindings, the same in every run. None refuses real deletions, so the test can clean up. */
 const policies: readonly KubernetesObject[] = fc
   .sample(policy, { numRuns: count, seed: 20_261_123 })
   .flatMap((parts, index) => {
@@ -230,7 +230,7 @@ const policies: readonly KubernetesObject[] = fc
         objectSelector: { matchLabels: { [`p${index}`]: "on" } },
         ...parts.constraints,
       },
-      matchConditions: [cleaningCondition, ...matchConditions].map((expression, at) => ({
+      matchConditions: [noRealDeletionCondition, ...matchConditions].map((expression, at) => ({
         name: `c${at}`,
         expression,
       })),
