@@ -76,10 +76,7 @@ export const buildConfigSchema = async (
     };
   };
   // The rules that may be in a group, which is a set of rules in one function. A rule that can't be loaded may be, too.
-  const groupable = [
-    ...catalogue.filter((listed) => !findGroupFault(listed, undefined)).map(({ name }) => name),
-    ...brokenRules,
-  ];
+  const groupable = [...catalogue.filter((listed) => !findGroupFault(listed)).map(({ name }) => name), ...brokenRules];
   const members = {
     anyOf: [{ enum: groupable }, { type: "string", pattern: `^(${groupable.map(buildPluginNamePattern).join("|")})$` }],
   };

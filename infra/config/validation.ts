@@ -230,7 +230,7 @@ const readGroups = (value: unknown, { catalogue, names, complain }: ConfigReadin
 };
 
 /** Returns why a rule can't be in a group; undefined if it can. `otherGroup` is another group that has the rule. */
-export const findGroupFault = ({ phases, rule }: CatalogueRule, otherGroup: string | undefined): string | undefined => {
+export const findGroupFault = ({ phases, rule }: CatalogueRule, otherGroup?: string): string | undefined => {
   if (otherGroup !== undefined) return `is in ${otherGroup} already`;
   if (!phases.includes("mutate")) return "only validates; groups are for rules that mutate";
   if (rule.variants) return "has several entries, and a group has one";

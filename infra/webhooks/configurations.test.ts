@@ -59,12 +59,13 @@ const catalogue = [
   toCatalogueRule("third", rule({ summary: "Third.", match: pods, mutate() {} })),
 ];
 
-type Section = [name: string, section: object, harden: boolean];
+/** The section of the rule `second` in postern.yaml. If `harden`, rules with `guards` (as `second`) fail closed. */
+type GuardEntryRow = [title: string, ruleSection: object, harden: boolean];
 const rows = readRows<{
   expected: object[];
-  failurePolicies: [...Section, policy: string][];
-  selectors: [...Section, matchExpressions?: object[]][];
-  users: [exempt: object, user: UserInfo, isExempt: boolean][];
+  failurePolicies: [...GuardEntryRow, policy: string][];
+  selectors: [...GuardEntryRow, matchExpressions?: object[]][];
+  users: [exempt: object, user: UserInfo, isExempt: boolean][]; // `exempt` of a rule in postern.yaml
   slow: [name: string, timeouts: Record<string, RuleWithTimeout>, message?: string][];
 }>(import.meta.filename);
 
@@ -78,7 +79,7 @@ type RuleWithTimeout = [
 const registration: WebhookConfigurationOptions = {
   name: "postern",
   address: (name, phase) => `https://host/local.key/${name}/${phase}`,
-  harden: false,
+  harden: false, // If true, entries of rules with `guards` have failurePolicy Fail.
 };
 
 const buildFor = (yaml: string, change: Partial<WebhookConfigurationOptions> = {}, rules = catalogue) => {

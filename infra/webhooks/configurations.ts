@@ -98,7 +98,7 @@ export const buildUncheckedConfigurations = (catalogue: CatalogueRule[], cluster
 
 const placeholderOptions = { name: "postern", address: () => "https://localhost", harden: false };
 
-/** Describes how long the usual writes in a cluster could wait for its entries; undefined if it has no entries. */
+/** Describes how long common writes (pods, leases …) could wait for a cluster's webhooks; undefined if it has none. */
 export const describeWaits = (catalogue: CatalogueRule[], cluster: ClusterConfig): string | undefined => {
   const entries = buildEntries(catalogue, cluster, placeholderOptions);
   return entries.mutating.length + entries.validating.length === 0 ? undefined : describeUsualWaits(entries);

@@ -105,6 +105,7 @@ export const buildRuleWebhookEntry = (
   const match = selectPhase(rule.match, phase, settings) ?? [];
   if (match.length === 0)
     throw new Complaint(`${place}/${file} has a ${phase} function, but its match selects no requests for it`);
+  // With `harden`, a rule that refuses for security reasons (`guards`) fails closed.
   const failurePolicy = chooseFailurePolicy(setup, harden && rule.guards === true);
   // If an entry that fails closed has no answer, a cluster must still be able to repair itself in these namespaces.
   const exemptsVitalNamespaces = failurePolicy === "Fail" && !rule.everywhere;

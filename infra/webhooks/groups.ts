@@ -26,6 +26,7 @@ export const buildGroupWebhookEntry = (
   const [first] = entries;
   if (first === undefined) return undefined;
   const match = dropDuplicates(entries.flatMap(({ match }) => match));
+  // All members in the mode enforce have the same failurePolicy; otherwise `listSharedEntryConflicts` reports them.
   const failurePolicy = active.find(({ mode }) => mode === "enforce")?.entry.failurePolicy ?? "Ignore";
   // Only members with the group's failurePolicy decide which namespaces the entry exempts. A member in the mode warn or
   // audit must not make the entry fail closed in a namespace that all enforcing members exempt.
@@ -102,7 +103,7 @@ const joinWithOr = (terms: string[]) => (terms.length === 1 ? String(terms[0]) :
 
 /**
  * Divides rules into sets that can be groups in all clusters, whether the groups are hardened or not. Each rule is put
- * into the first set that accepts it. `started` are sets that exist already.
+ * into the first set that accepts it. `started` are sets that exist already. Rules that no group can have are left out.
  */
 export const groupCompatibleRules = (
   rules: readonly CatalogueRule[],
@@ -115,7 +116,7 @@ export const groupCompatibleRules = (
     );
   const sets = started.map((members) => [...members]);
   for (const listed of rules) {
-    if (findGroupFault(listed, undefined) !== undefined) continue;
+    if (findGroupFault(listed) !== undefined) continue;
     const set = sets.find((members) => canBeGroup([...members, listed]));
     if (set) set.push(listed);
     else sets.push([listed]);
@@ -125,7 +126,7 @@ export const groupCompatibleRules = (
 
 /**
  * Returns why the members of a group can't share a webhook entry, for instance "must agree in matchPolicy: …". `harden`:
- * the entries fail closed.
+ * the entries of rules that guard security fail closed.
  */
 export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: ClusterConfig, harden = false): string[] => {
   const active = listActiveMembers(members, cluster, harden);
@@ -136,8 +137,8 @@ export const listSharedEntryConflicts = ({ members }: RuleGroup, cluster: Cluste
     ["namespaceSelector", active, ({ entry }) => entry.namespaceSelector],
     ["objectSelector", active, ({ entry }) => entry.objectSelector],
     ["exempt.namespaceLabels", active, ({ entry }) => entry.exempt.namespaceLabels ?? {}],
-    // Hardening exempts namespaces from members that fail closed. The shared entry exempts them for all these members:
-    // the group's function can't exempt them for one, because it doesn't know whether entries are hardened.
+    // A hardened entry that fails closed exempts namespaces such as kube-system. The members of a shared entry must
+    // agree on these: its function can't exempt one member, because it doesn't know whether entries are hardened.
     [
       "exempt.namespaces where it fails closed",
       harden ? active.filter(failsClosed) : [],

@@ -60,7 +60,7 @@ const buildCluster = (
   kind: "Validating" | "Mutating",
   policies: object[],
   ruleConfig: object = {},
-  { minor = "1.36" }: { minor?: string | null | undefined } = {},
+  { minor = "1.36" }: { minor?: string | null | undefined } = {}, // null for an unknown version
 ) => {
   const rule = `${kind.toLowerCase()}-admission-policy`;
   const connect = { kubeconfig: "unused" };
@@ -77,7 +77,7 @@ const listEntryNames = (cluster: ReturnType<typeof buildCluster>) =>
     harden: false,
   }).flatMap(({ webhooks }) => webhooks.map(({ name }) => name));
 
-describe("a policy is native, or the placement says why it has an entry", () => {
+describe("a policy is evaluated by the API server, or its placement says why it needs a webhook entry", () => {
   for (const {
     name,
     kind,
@@ -150,13 +150,14 @@ describe("a native policy", () => {
   it("a copy of a policy is recognized by its name, its annotation and the label of its rule", () => {
     const cluster = buildCluster("Validating", policies);
     const isCopy = createNativeCopyPredicate(catalogue, cluster);
-    const natives = buildNativePolicies(catalogue, cluster, "other");
+    const prefix = "other"; // Copies are named PREFIX.POLICY, by the name of the webhook configurations.
+    const natives = buildNativePolicies(catalogue, cluster, prefix);
     assert.deepEqual(natives.map(isCopy), [true, true]);
     const foreign = natives.map((object) => {
       const { metadata, ...rest } = Object(object);
       return { ...rest, metadata: { ...metadata, labels: { "postern.dev/rule": "mutating-admission-policy" } } };
     });
-    const others = [...policies, ...buildPolicies("Validating", "other.own", {}), ...foreign];
+    const others = [...policies, ...buildPolicies("Validating", `${prefix}.own`, {}), ...foreign];
     assert.deepEqual(others.filter(isCopy), []);
   });
 

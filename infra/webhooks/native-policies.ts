@@ -94,10 +94,10 @@ export const createNativeCopyPredicate = (catalogue: CatalogueRule[], cluster: C
 interface PolicyEntry {
   listed: CatalogueRule;
   setup: RuleConfig;
-  variantEntry: VariantWebhookEntry & { native: NativePolicy };
+  variantEntry: VariantWebhookEntry & { native: NativePolicy }; // A rule has a variant for each policy (`native`).
 }
 
-/** Lists the entries of rules with policies that an API server might evaluate itself: each is a variant of its rule. */
+/** Lists policies that an API server could evaluate (`native`), each with its webhook entry: a variant of its rule. */
 const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig): PolicyEntry[] =>
   catalogue.flatMap((listed) => {
     const setup = rules.get(listed.name);
@@ -127,7 +127,7 @@ export const explainWhyWebhookIsNeeded = (
   if (record) return "its reviews are recorded";
   if (exempt?.exceptions?.length) return "it has exceptions, and API servers have no clock to end them";
   if (mode !== "enforce" && kind === "MutatingAdmissionPolicy") return `API servers have no mode ${mode} for changes`;
-  // With failurePolicy Fail, API servers refuse requests for such errors even if the bindings only warn or audit.
+  // With failurePolicy Fail, errors of parameters or audit annotations refuse requests, even if bindings only warn.
   const mayRefuseInAnyMode = spec.paramKind !== undefined || "auditAnnotations" in spec;
   if (mode !== "enforce" && spec.failurePolicy !== "Ignore" && mayRefuseInAnyMode)
     return `in the mode ${mode}, API servers would refuse requests for errors of its parameters and audit annotations`;

@@ -15,6 +15,7 @@ interface PolicyRule {
 /** Returns the Kubernetes group into which an EKS access entry puts a rule's function, for instance `postern:pods`. */
 export const buildKubernetesGroupName = (configurationName: string, rule: string) => `${configurationName}:${rule}`;
 
+/** What a rule may read or ask in a cluster, and its settings there, on which the resources that it reads depend. */
 interface RuleNeeds {
   needs: Needs;
   settings: object;

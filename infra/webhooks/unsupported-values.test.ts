@@ -5,11 +5,12 @@ import { findUnsupportedValue, mayNestObject } from "./unsupported-values.ts";
 
 const rows = readRows<Record<"safe" | "unsafe" | "converted" | "unconverted", string[]>>(import.meta.filename);
 
-describe("the operands of JSON patches", () => {
+describe("the CEL expression of a JSON patch", () => {
   for (const text of rows.safe)
-    it(`have no Object in a list or a map: ${text}`, () => assert.equal(mayNestObject(text), false));
+    it(`has no Object{} in a list or a map, with which API servers could panic: ${text}`, () =>
+      assert.equal(mayNestObject(text), false));
   for (const text of rows.unsafe)
-    it(`may have an Object in a list or a map: ${text}`, () => assert.equal(mayNestObject(text), true));
+    it(`may have an Object{} in a list or a map: ${text}`, () => assert.equal(mayNestObject(text), true));
 });
 
 describe("findUnsupportedValue", () => {

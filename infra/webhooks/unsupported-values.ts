@@ -1,5 +1,5 @@
 // This file finds values in the patches of MutatingAdmissionPolicies that API servers of some minor versions can't
-// convert.
+// convert from CEL to JSON.
 import { optionalMacros, sortByMacro, standardMacros, twoVariableMacros } from "#lib/cel/parser/macros.ts";
 import { parse } from "#lib/cel/parser/parser.ts";
 import { type Expression, listParts, removeDot } from "#lib/cel/parser/syntax.ts";
@@ -31,6 +31,7 @@ export const findUnsupportedValue = (
   if (mutations.some(({ jsonPatch }) => jsonPatch && mayNestObject(jsonPatch.expression ?? "")))
     return `${servers} can panic if a JSON patch has an Object{} in a list or a map`;
   const parsedVariables = new Map(variables.map(({ name, expression }) => [name, parseExpression(expression)]));
+  // For instance, [{"a": 1}] + [{"b": 2}] is a list of maps that is joined by +.
   return mutations.some(({ jsonPatch, applyConfiguration }) =>
     hasUnconvertedList(parseExpression((jsonPatch ?? applyConfiguration)?.expression), parsedVariables),
   )

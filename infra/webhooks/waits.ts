@@ -126,7 +126,7 @@ const findWait = (entries: EntriesByPhase, group: string, path: string, operatio
     isRepeatable: alternatives.some(({ webhook }) => webhook.reinvocationPolicy === "IfNeeded"),
   }));
   // If a later entry's endpoint changes the object, the API server calls earlier entries again. These calls are only
-  // counted for vital writes: Postern lets others wait 20 s without them, and the API server allows 34 s in all.
+  // counted for vital writes: others may wait 20 s without them, so that 14 s of the API server's 34 s remain for them.
   const repeated = isVital(group, path) ? calls.slice(0, -1).filter(({ isRepeatable }) => isRepeatable) : [];
   const mutatingSeconds = [...calls, ...repeated].reduce((sum, call) => sum + call.seconds, 0);
   const seconds = mutatingSeconds + (slowest?.webhook.timeoutSeconds ?? 0);
