@@ -38,7 +38,7 @@ export interface TestedAdmissionPolicies {
   findVersionFault(ruleCase: Case): string | undefined;
 }
 
-/** Prepares the policies in files for cases. `listed` is the rule that evaluates policies of this kind. */
+/** Prepares for cases the policies of `files` that the rule `listed` evaluates: the validating or the mutating ones. */
 export const createTestedPolicies = (
   listed: CatalogueRule,
   files: AdmissionPolicies,
@@ -93,6 +93,7 @@ const compilePolicies = (rule: CatalogueRule["rule"], originals: readonly AnyPol
 export const isSelected = ({ metadata: { name } }: AnyPolicy, { variant }: Case): boolean =>
   variant === undefined || variant === name || variant === getVariantName(name);
 
+const assumedBindingName = "everything"; // of a binding that no file has
 /**
  * Returns bindings for a policy that has none. They bind it to all objects. If the policy has a paramKind, there is a
  * binding for each namespace in which `objects` has parameters of this kind, or one binding if there are no parameters.
@@ -107,7 +108,7 @@ const buildBindings = ({ kind, metadata, spec }: AnyPolicy, objects: readonly Ku
     const paramRef = { selector: {}, parameterNotFoundAction: "Deny", ...(namespace && { namespace }) };
     return {
       kind: `${kind}Binding`,
-      metadata: { name: "everything" },
+      metadata: { name: assumedBindingName },
       spec: {
         policyName: metadata.name,
         ...(paramKind && { paramRef }),
@@ -117,13 +118,13 @@ const buildBindings = ({ kind, metadata, spec }: AnyPolicy, objects: readonly Ku
   });
 };
 
-/** Returns warnings about policies without bindings and bindings without policies. All cases have the same warnings. */
+/** Returns warnings about the files, not about a case: policies without bindings, and bindings without policies. */
 export const describeBindings = (files: AdmissionPolicies): string[] => [
   ...files.policies
     .filter(({ policy }) => !isBound(policy, files))
     .map(
       ({ manifest, policy }) =>
-        `${formatFieldPosition(manifest, [])} ${formatPolicyName(policy)} has no binding: its cases run as if it had a binding with the name everything, for all objects${policy.spec.paramKind ? " and all parameters" : ""}${policy.kind.startsWith("Validating") ? ", with Deny" : ""}`,
+        `${formatFieldPosition(manifest, [])} ${formatPolicyName(policy)} has no binding: its cases run as if it had a binding with the name ${assumedBindingName}, for all objects${policy.spec.paramKind ? " and all parameters" : ""}${policy.kind.startsWith("Validating") ? ", with Deny" : ""}`,
     ),
   ...describeStrayBindings(files).map(({ sentence }) => sentence),
 ];
@@ -159,6 +160,7 @@ export const fillCase = (ruleCase: Case): Case => {
   return {
     ...ruleCase,
     ...(mutate && { mutate: fillDefaults(mutate, kubernetes).object }),
+    // Validation gets an object as it will be stored: after mutation, an API server changes some fields of Pods.
     ...(validate && { validate: toStoredObject(validate, kubernetes) }),
     ...(oldObject && { oldObject: toStoredObject(oldObject, kubernetes) }),
     ...(becomes && { becomes: fillDefaults(becomes, kubernetes).object }),

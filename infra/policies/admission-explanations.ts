@@ -131,12 +131,12 @@ const warnOfPolicy = (manifest: Manifest, policy: AnyPolicy, files: AdmissionPol
   // The rule that evaluates the policy gets it and custom kinds in the setting `policies`. Only a mutating policy can
   // have a fault: "must have the CustomResourceDefinition geese.example.com among its policies: …".
   const { rule } = files.policies.find((document) => document.policy === policy)?.rule ?? {};
-  const missingKind = rule?.checkSettings?.({ ...rule.settings, policies: [...files.customKinds, policy] } as object);
+  const fault = rule?.checkSettings?.({ ...rule.settings, policies: [...files.customKinds, policy] } as object);
   return [
     ...(isBound(policy, files) ? [] : [warn([], "no file has a binding of it: without one, it does nothing")]),
     ...warnOfResources(policy.spec.matchConstraints, warn),
-    ...(missingKind
-      ? [warn(["spec", "mutations"], `spec.mutations: the files ${missingKind.replace(" among its policies", "")}`)]
+    ...(fault
+      ? [warn(["spec", "mutations"], `spec.mutations: the files ${fault.replace(" among its policies", "")}`)]
       : []),
   ];
 };

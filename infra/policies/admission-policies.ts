@@ -102,9 +102,10 @@ export const readAdmissionPolicies = async ({ admission, others }: PolicyManifes
   };
 };
 
+/** Reads a document with the reader that the rule has for the setting `policies`. */
 const readDocument = ({ rule }: CatalogueRule, document: object) => {
-  const readers = new Map(Object.entries(rule.manifests ?? {}));
-  const { objects = [], faults = [] } = readers.get("policies")?.([document]) ?? {};
+  const readersBySetting = new Map(Object.entries(rule.manifests ?? {}));
+  const { objects = [], faults = [] } = readersBySetting.get("policies")?.([document]) ?? {};
   return { objects, faults: faults.map(toFault) };
 };
 

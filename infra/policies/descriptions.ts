@@ -249,7 +249,7 @@ const describeCondition = (condition: PolicyCondition): string => {
   const { affectMode, message = "", dataRef, value, valueRef, valueProcess } = condition;
   const link = affectMode === "allow" ? "unless" : "if";
   const compared = valueRef ? describeReference(valueRef) : describeConstant(value);
-  const isComputed = valueProcess && !condition.cond.endsWith("In");
+  const isComputed = valueProcess && !condition.cond.endsWith("In"); // In and NotIn ignore valueProcess.
   const computed = isComputed ? `${compared} ${valueProcess.operation} ${valueProcess.operationWith}` : compared;
   const data = dataRef ? describeReference(dataRef) : "nothing";
   const comparison = comparisons[condition.cond].replace("…", () => computed);

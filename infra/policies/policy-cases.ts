@@ -59,7 +59,7 @@ interface PolicyCase {
   rules: RuleWithTestedPolicies[];
   ruleCase: Case;
   /** Unknown fields and wrong values in the objects of a case of admission policies. The case fails if it has any. */
-  mistakes: string[];
+  objectMistakes: string[];
 }
 
 /** Returns the rules that can read these policies, with the policies in their settings. */
@@ -127,10 +127,11 @@ export const readPolicyCases = async (
     if (fault !== undefined) throw complain(["settings"], fault);
     const mistake = findAdmissionCaseMistake(admissionRules, ruleCase);
     if (mistake !== undefined) throw complain(mistake.path, mistake.sentence);
-    const mistakes = (admissionRules.length > 0 ? findObjectMistakes(ruleCase) : []).map(
+    // A case with these mistakes is valid, but fails when it runs.
+    const objectMistakes = (admissionRules.length > 0 ? findObjectMistakes(ruleCase) : []).map(
       ({ path, sentence }) => `${file}:${findLine([index, ...path])} ${sentence}`,
     );
-    const place = { file, line: findLine([index]), rules: [...admissionRules, ...otherRules], mistakes };
+    const place = { file, line: findLine([index]), rules: [...admissionRules, ...otherRules], objectMistakes };
     const objects = ruleCase.needs?.objects;
     if (objects === undefined) return { ...place, ruleCase };
     const formatObject = (at: number) => `${formatPlace(["needs", "objects", String(at)])} needs.objects[${at}]`;
@@ -183,7 +184,7 @@ const unserved = { namespaced: false };
  * called with the results of the expressions of admission policies.
  */
 export const runPolicyCase = async (
-  { file, line, rules, ruleCase, mistakes: objectMistakes }: PolicyCase,
+  { file, line, rules, ruleCase, objectMistakes }: PolicyCase,
   report: (observations: Awaited<ReturnType<typeof observeCase>>["observations"]) => void = () => {},
 ): Promise<TestResult> => {
   const { name, fails } = ruleCase;
@@ -264,7 +265,7 @@ const evaluateInOrder = async (rules: readonly RuleWithTestedPolicies[], ruleCas
   const value = needsDefaults ? fillDefaults(object, ruleCase.kubernetes).object : object;
   return {
     refused: decisions.some(({ refused }) => refused),
-    operations: 0, // Cases state no number of operations.
+    operations: 0, // the number of changes in the patch; cases don't state it, so it isn't compared
     outcome: {
       ...(outcomes.at(-1) as RuleDecision["outcome"]),
       warnings: outcomes.flatMap(({ warnings = [] }) => warnings),
@@ -297,7 +298,7 @@ const evaluateWithRule = (
 /** Builds the review of a case. Resource and scope come from the kinds that the case's cluster serves. */
 const buildCaseReview = (listed: CatalogueRule, ruleCase: Case): AdmissionReview => {
   const object = ruleCase[getCasePhase(ruleCase)] ?? {};
-  // Of the metadata, listServedResources reads only the namespace: an object with one has a namespaced kind.
+  // For listServedResources, a kind is namespaced if its object has a metadata.namespace. It reads no other metadata.
   const objectInNamespace =
     ruleCase.namespace === undefined ? object : { ...object, metadata: { namespace: ruleCase.namespace } };
   const served = {
@@ -326,15 +327,15 @@ const answersShape = createMapListShape(
   { answer: createMapSchema({ status: numberShape, body: textShape }) },
 );
 const mapsShape = createMapListShape("a list of maps");
-/** The shape of a case's `needs`: answers that the policies get to their questions. */
+/** The shape of a case's `needs`: the answers of the cluster and of services to questions of the rules for policies. */
 const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
   objects: { expected: "a list of objects", type: "array" },
   http: answersShape,
   https: answersShape,
   aws: answersShape,
-  refused: mapsShape,
-  may: mapsShape,
-  reads: mapsShape,
+  refused: mapsShape, // writes that the cluster refuses
+  may: mapsShape, // what users have the right to do
+  reads: mapsShape, // the reads that `objects` answer; other reads fail
   discovery: {
     expected: "a map from versions such as apps/v1 to lists of { resource, kind, namespaced }",
     type: "object",
@@ -343,9 +344,9 @@ const needsShape: Record<keyof RecordedCapabilityAnswers, InputShape> = {
       items: createMapSchema({ resource: textShape, kind: textShape, namespaced: flagShape }),
     },
   },
-  ledger: mapShape,
-  cluster: textShape,
-  plurals: mapShape,
+  ledger: mapShape, // what a rule has stored in earlier reviews
+  cluster: textShape, // the cluster's name
+  plurals: mapShape, // irregular plurals of kinds
 };
 /** The shape of a case for policies. */
 const caseShape = createMapShape({
