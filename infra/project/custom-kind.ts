@@ -54,7 +54,7 @@ export const readCustomKind = async (path: string): Promise<CustomKindFiles> => 
     }
   };
   const apiVersion = `${group}/${name}`;
-  const match = `{ apiGroups: ["${group}"], apiVersions: ["${name}"], resources: ["${plural}"]`;
+  const matchText = `{ apiGroups: ["${group}"], apiVersions: ["${name}"], resources: ["${plural}"]`;
   return {
     files: {
       [definitionFile]: stringify(object),
@@ -68,7 +68,7 @@ ${print()}`,
       file === "rule.ts"
         ? text
             .replace(/import type \{ Pod \} from ".*";\n(.*\n)/, `$1import type { ${kind} } from "./${typesFile}";\n`)
-            .replace(/\{ apiGroups: .* resources: \["pods"\]/, match)
+            .replace(/\{ apiGroups: .* resources: \["pods"\]/, matchText)
             .replace("every pod", `every ${kind}`)
             .replaceAll(/\bPod\b/g, kind)
             .replaceAll(/\bpod\b/g, "object")

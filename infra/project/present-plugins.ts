@@ -70,8 +70,8 @@ export const getStatedFacts = ({
 };
 
 /**
- * Reports whether a rule that is on does what its plugin does. A rule with policies in its settings doesn't: the plugin
- * evaluates the policies in the cluster.
+ * Reports whether a rule that is on does what its plugin does. A rule that reads policies in `manifests` for its
+ * settings doesn't: the plugin evaluates the policies in the cluster.
  */
 const doesWorkOfPlugin = ({ upstreamPlugin, manifests }: Rule, { mode }: RuleConfig): boolean =>
   mode !== "off" && upstreamPlugin !== undefined && manifests === undefined;

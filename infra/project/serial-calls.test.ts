@@ -13,7 +13,7 @@ import { countSerialCalls, describeGroupAdvice, findGroupSavingMostCalls } from 
 const pods: RequestMatch = { apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] };
 const claims: RequestMatch = { ...pods, resources: ["persistentvolumeclaims"] };
 const everything: RequestMatch = { ...pods, apiGroups: ["*"], apiVersions: ["*"], resources: ["*"] };
-const notPulled = { c: "object.spec.containers[0].imagePullPolicy != 'Always'" };
+const matchConditions = { "does-not-always-pull": "object.spec.containers[0].imagePullPolicy != 'Always'" };
 const label = ({ metadata }: KubernetesObject) => {
   if (metadata) metadata.labels = { a: "b" };
 };
@@ -26,7 +26,7 @@ const catalogue = [
   createMutator("claims", { match: [claims] }),
   createMutator("scheduled", { matchConditions: { scheduled: "has(object.spec.nodeName)" } }),
   createMutator("selects", { namespaceSelector: { matchLabels: { team: "a" } } }),
-  // A group can't have this rule: only the API server can evaluate `authorizedBy`.
+  // It can't be in a group, whose rules share one webhook entry: only the API server can evaluate `authorizedBy`.
   createMutator("permitted", { authorizedBy: { may: "authorizer.group('').resource('pods').check('get').allowed()" } }),
   createMutator("writes", { sideEffects: "NoneOnDryRun" }),
   createMutator("guard", { guards: true }), // A guard is a rule that hardening makes fail closed.
@@ -41,16 +41,13 @@ const catalogue = [
       for (const container of spec?.containers ?? []) container.imagePullPolicy = "Always";
     },
   }),
-  createMutator("not-pulled", { matchConditions: notPulled }),
+  createMutator("not-pulled", { matchConditions }),
   createMutator("refuses", { mutate: () => "no" }),
   createMutator("lists-pods", { needs: { pods: list("pods") }, mutate: label }),
   createMutator("everything", { match: [everything] }),
   createMutator("also-everything", { match: [everything] }),
   toCatalogueRule("checks", rule({ summary: "Validates.", match: [pods], validate() {} })),
-  toCatalogueRule(
-    "checks-pulls",
-    rule({ summary: "Validates.", match: [pods], matchConditions: notPulled, validate() {} }),
-  ),
+  toCatalogueRule("checks-pulls", rule({ summary: "Validates.", match: [pods], matchConditions, validate() {} })),
 ];
 
 const readClusters = (yaml: string) => {

@@ -29,7 +29,7 @@ interface WriteCalls {
   /** The number of calls in series: all validating calls count as one, because they are made at the same time. */
   calls: number;
   /** The rules and groups of the mutating entries that are called. */
-  mutating: string[];
+  calledMutatorNames: string[];
 }
 
 /**
@@ -73,14 +73,14 @@ export const describeGroupAdvice = ({ group: { name, members }, writes }: GroupA
 
 /** Returns groups that would save calls for a write: new groups, and groups of postern.yaml with more members. */
 const listCandidates = (
-  { mutating }: WriteCalls,
+  { calledMutatorNames }: WriteCalls,
   catalogue: CatalogueRule[],
   { groups }: ClusterConfig,
   clusters: readonly ClusterConfig[],
 ): RuleGroup[] => {
-  const calledGroups = groups.filter(({ name }) => mutating.includes(name));
+  const calledGroups = groups.filter(({ name }) => calledMutatorNames.includes(name));
   const currentMembers = calledGroups.map(({ members }) => members);
-  const rules = catalogue.filter(({ name }) => mutating.includes(name));
+  const rules = catalogue.filter(({ name }) => calledMutatorNames.includes(name));
   return groupCompatibleRules(rules, clusters, currentMembers).flatMap((set, index) => {
     // The first sets are those of `currentMembers`, in this order, with the added members.
     if (set.length <= (currentMembers[index]?.length ?? 1)) return [];
@@ -95,8 +95,9 @@ const chooseName = (taken: readonly { name: string }[], number = 1): string => {
 };
 
 /**
- * Counts the calls for each usual write in a cluster, by imitating an API server. Rules without needs are evaluated,
- * because their changes may lead to more calls. Other rules are assumed to admit the object without a change.
+ * Counts the calls for each usual write in a cluster, by imitating an API server. Rules that need nothing
+ * but the request are evaluated, because their changes may lead to more calls. Other rules are assumed to admit the
+ * object without a change.
  */
 export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: ClusterConfig): Promise<WriteCalls[]> => {
   const { kubernetes } = cluster;
@@ -124,12 +125,12 @@ export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: Clus
     const { steps } = await runAdmissionChain({ ...request, object, oldObject: null }, hooks, context);
     // An entry with a condition that only the cluster's authorizer can evaluate counts as called.
     const called = steps.filter(({ outcome }) => outcome !== "skipped");
-    const mutating = called.flatMap(({ phase, hook }) =>
+    const calledMutatorNames = called.flatMap(({ phase, hook }) =>
       phase === "mutate" ? [getRuleNameOfEntry({ name: hook }) ?? ""] : [],
     );
     // All validating entries are called at the same time, so they count as one call.
-    const validatingCalls = called.length > mutating.length ? 1 : 0;
-    counted.push({ write, calls: mutating.length + validatingCalls, mutating });
+    const validatingCalls = called.length > calledMutatorNames.length ? 1 : 0;
+    counted.push({ write, calls: calledMutatorNames.length + validatingCalls, calledMutatorNames });
   }
   return counted;
 };

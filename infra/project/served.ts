@@ -52,7 +52,7 @@ export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule
   if (members) return buildGroupEndpointConfig({ name, members }, config);
   const standard = rule.settings ?? {};
   const defaultVariants = buildVariants(rule, standard);
-  const { usual, clusters } = buildSetups(config, [listed], (rulesOfCluster) => {
+  const { usual: setupOfOtherClusters, clusters } = buildSetups(config, [listed], (rulesOfCluster) => {
     const { mode, settings, exempt }: RuleConfig = rulesOfCluster.get(name) ?? { mode: "off", settings: standard };
     const variants = buildVariants(rule, settings);
     return {
@@ -63,7 +63,7 @@ export const buildEndpointConfig = (config: PosternConfig, listed: CatalogueRule
       ...(mode !== "off" && buildExceptions(exempt)),
     };
   });
-  return { rule: name, ...selectLogs(config), ...defaultVariants, usual, clusters };
+  return { rule: name, ...selectLogs(config), ...defaultVariants, usual: setupOfOtherClusters, clusters };
 };
 
 /** Returns the exceptions without their places in postern.yaml. */
