@@ -72,7 +72,7 @@ const defaultLimits: GatewayLimits = {
   connections: 1024,
   // An API server may open this many connections at the same time, before it sends a key on any of them.
   keylessConnections: 512,
-  // An API server holds at most 25 connections in reserve. Several API servers may have the same address.
+  // So many unused connections of an address may stay open. An API server keeps up to 25; several may share an address.
   reservesPerAddress: 64,
 };
 

@@ -5,7 +5,7 @@ import { buildPodRequest } from "../../test/requests.ts";
 import { formatReport } from "./serve.ts";
 
 describe("the gateway's line of a failed review", () => {
-  it("formatReport writes a failed review as one line with a sentence, without the review's values", () => {
+  it("formatReport writes a failed review as one line with a sentence, without its values and quoted texts", () => {
     const object = { metadata: { name: "web", annotations: { note: "S3cret-pa55" } }, spec: { containers: [] } };
     const line = formatReport({
       rule: "sample",

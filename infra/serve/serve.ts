@@ -249,11 +249,12 @@ const updateSchemas = async (file: string) =>
     .then((rules) => writeSchemas(dirname(file), rules))
     .catch((error) => writeOutput(`the schemas for editors are not written: ${toSentence(error)}\n`));
 
-/** Reports whether a rule that is on runs CUE in every review of a cluster. `isAwaited` of a need of CUE reports it. */
+/** Reports whether a rule that is on runs CUE in every review of a cluster. */
 const alwaysRunsCue = ({ name, rule }: CatalogueRule, { clusters }: PosternConfig): boolean =>
   [...clusters.values()].some(({ rules }) => {
     const setup = rules.get(name);
     if (setup === undefined || setup.mode === "off") return false;
+    // Only the need for CUE has `isAwaited`. It reports whether every review uses CUE with these settings.
     return Object.values(rule.needs ?? {}).some((need) => need.isAwaited?.(setup.settings));
   });
 
