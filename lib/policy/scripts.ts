@@ -48,8 +48,8 @@ export const findScriptFault = async (
 };
 
 /**
- * Reports whether a script's output has a wrong shape, whatever object the script is given: it is evaluated without an
- * object. The shape is wrong if a unification (`&`) of the output with the wrong types is no error (`!= _|_`).
+ * Reports whether a script's output has a wrong type, whatever object the script is given: it is evaluated without an
+ * object. The output is unified (`&`) with the types that it must not have. If this succeeds (`!= _|_`), it has one.
  */
 export const hasWrongOutput = async (
   script: string,
@@ -60,7 +60,7 @@ export const hasWrongOutput = async (
   const { wrong } = await evaluateStruct(
     evaluateCue,
     name,
-    `${text}if (${name}.${output} & (${wrongShapes[output]})) != _|_ {"wrong": true}\n`,
+    `${text}if (${name}.${output} & (${forbiddenTypes[output]})) != _|_ {"wrong": true}\n`,
   );
   return wrong === true;
 };
@@ -84,7 +84,7 @@ const wrapScript = (script: string): WrappedScript => {
 type OutputField = "patches" | "validate";
 
 /** The CUE types that an output field must not have. */
-const wrongShapes: Record<OutputField, string> = {
+const forbiddenTypes: Record<OutputField, string> = {
   patches: "bool | number | string | bytes | {...}",
   validate: "null | bool | number | string | bytes | [...]",
 };

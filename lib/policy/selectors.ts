@@ -124,8 +124,8 @@ const isLabelValue = (value: unknown): boolean =>
   typeof value === "string" && (value === "" || namePattern.test(value));
 
 /**
- * Reports whether an object meets the requirements of a field selector. The list of a requirement is the field `value`
- * in the CRD of clusters, but it may be `values` in files.
+ * Reports whether an object meets the requirements of a policy's field selector. The list of a requirement is its field
+ * `value`, as in kinitiras' CRD, or `values`, as in kinitiras' documentation, which policies in files may follow.
  */
 const matchesFields = (selector: unknown, object: KubernetesObject): boolean =>
   listRequirements(selector, "matchFields", "field", "value", "values")?.every((requirement) => {

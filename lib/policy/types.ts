@@ -53,7 +53,7 @@ export interface OverrideRule {
   };
 }
 
-/** A rule of a validate policy. First `template` is evaluated, then `cue`. */
+/** A rule of a validate policy. First `template` is evaluated, then `cue`, never `renderedCue`: the template as CUE. */
 export interface ValidatePolicyRule {
   targetOperations?: string[];
   template?: { type: "condition"; condition: PolicyCondition };
@@ -194,8 +194,8 @@ export interface PolicyRequest {
 /** The functions with which policies ask a cluster, HTTP services and CUE. They have no other way. */
 export interface PolicyCapabilities {
   /**
-   * Rejects if the cluster doesn't serve a kind. It is called for a reference whose placeholders have no value: this
-   * reads no object, but fails like a read if its kind isn't served. Without this function, it doesn't fail then.
+   * Rejects if the cluster doesn't serve a kind. Called if the placeholders of a reference have no value: no object is
+   * read then, but a kind that isn't served must still be an error. If this function is missing, it is no error.
    */
   requireKind?(apiVersion: string, kind: string): Promise<unknown>;
   /** Reads one object. Resolves to undefined if it doesn't exist. Rejects if the cluster doesn't serve its kind. */
@@ -218,6 +218,7 @@ export interface PolicyCapabilities {
   evaluateCue(source: string): Promise<string>;
 }
 
+/** The response to an HTTP request that a policy's reference describes. The reference's value is taken from it. */
 export interface HttpReferenceResponse {
   body: Record<string, unknown>;
   header: Record<string, string[]>;

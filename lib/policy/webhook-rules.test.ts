@@ -35,7 +35,7 @@ const buildPolicy = (
   ({
     apiVersion: "policy.kcloudlabs.io/v1alpha1",
     kind: "ClusterOverridePolicy",
-    metadata: { name: "cap" },
+    metadata: { name: "cap-replicas" },
     spec: {
       ...(resourceSelectors && { resourceSelectors }),
       overrideRules: operations.map((targetOperations) => ({ targetOperations, overriders: {} })),
@@ -115,7 +115,7 @@ describe("the inspection of a cluster", () => {
     const { settings, notes } = await inspect(defaultSettings, buildCluster([buildPolicy([deployment, pod], [])]));
     assert.deepEqual(buildWebhookRules(settings), [buildWebhookRule("", "v1", ["pods"], createAndUpdate)]);
     assert.deepEqual(notes, [
-      "ClusterOverridePolicy cap selects Deployment of apps/v1, which the cluster doesn't serve",
+      "ClusterOverridePolicy cap-replicas selects Deployment of apps/v1, which the cluster doesn't serve",
     ]);
   });
 
@@ -148,7 +148,7 @@ describe("the inspection of a cluster", () => {
     for (const [what, cluster] of Object.entries({ cluster: buildCluster([policy]), manifests: { list } })) {
       const { settings, notes } = await inspect(defaultSettings, cluster);
       assert.deepEqual([buildWebhookRules(settings), settings.reads], [[], []], what);
-      assert.deepEqual(notes, ["ClusterOverridePolicy cap has a selector whose kind can't exist"]);
+      assert.deepEqual(notes, ["ClusterOverridePolicy cap-replicas has a selector whose kind can't exist"]);
     }
     assert.deepEqual(guessReferencedResources([policy]), []);
   });
@@ -215,7 +215,7 @@ const faults: [name: string, settings: object, sentence: RegExp][] = [
   [
     "two policies of one name",
     { policies: [buildPolicy([]), buildPolicy([])] },
-    /must have one ClusterOverridePolicy cap/,
+    /must have one ClusterOverridePolicy cap-replicas/,
   ],
   ["an interception without resources", { intercept: [{ apiGroups: [""], apiVersions: ["v1"] }] }, /in intercept\[0\]/],
   ["an unknown operation", { intercept: [{ ...everything, operations: ["PATCH"] }] }, /in intercept\[0\]/],

@@ -170,7 +170,7 @@ const findCredential = ({ credentials }: PolicyHttpSettings, url: URL, name = ""
   const found = credentials.find(
     ({ host, username = "" }) => isAllowedHost([host], url) && (name === "" || name === username),
   );
-  const secretPlace = found && locateSecret(found);
+  const secretPlace = found && locateCredential(found);
   if (secretPlace === undefined) return undefined;
   if (url.protocol !== "https:")
     throw new Error(`${url.host} gets a credential of http.credentials only over https://`);
@@ -178,11 +178,11 @@ const findCredential = ({ credentials }: PolicyHttpSettings, url: URL, name = ""
   return { bearer: secretPlace, ...(found?.username && { username: found.username }) };
 };
 
-const locateSecret = ({ secret = "", parameter = "", region = "" }: HttpCredential): SecretPlace | undefined =>
+const locateCredential = ({ secret = "", parameter = "", region = "" }: HttpCredential): SecretPlace | undefined =>
   findTokenPlace({ tokenSecret: secret, tokenParameter: parameter, region });
 
 export const listSecretPlaces = ({ credentials }: PolicyHttpSettings): SecretPlace[] =>
-  credentials.flatMap((credential) => locateSecret(credential) ?? []);
+  credentials.flatMap((credential) => locateCredential(credential) ?? []);
 
 /** Returns the functions that limit connections under these settings. They are cached by the settings. */
 const createLimits = (settings: PolicyHttpSettings) => {
@@ -288,5 +288,6 @@ const describeCredentialFault = (credential: HttpCredential): string | undefined
   if (!isHostEntry(host)) return "a host such as auth.example.com";
   if (username.includes(":")) return "a username without a colon";
   if ((secret === "") === (parameter === "")) return "one of secret and parameter";
-  return isRegion(locateSecret(credential)?.region ?? "") ? undefined : "a region such as eu-west-1";
+  // The region is taken from an ARN in `secret` or `parameter`; with a name instead, `region` must be set.
+  return isRegion(locateCredential(credential)?.region ?? "") ? undefined : "a region such as eu-west-1";
 };

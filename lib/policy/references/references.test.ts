@@ -37,7 +37,7 @@ const cluster = [
 ];
 const capabilities = createPolicyCaseCapabilities({
   cluster,
-  http: [{ path: "/x", body: { data: { n: null }, header: "in the body" } }],
+  http: [{ path: "/x", body: { data: { n: null }, header: "ignored: the path header reads the response's headers" } }],
 });
 
 /** Returns capabilities that record the requests of references. */

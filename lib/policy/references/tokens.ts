@@ -28,8 +28,8 @@ const minimumMarginMilliseconds = 5000;
 
 /**
  * Returns a function that returns for how many seconds to cache a token service's answer: the token's life minus a
- * margin. The margin is a tenth of the life, but at least 5 s. Returns 0 for a token that was refused. The HTTP client
- * calls the function at each use of a cached answer, so the life begins when the answer is first read.
+ * margin (a tenth of the life, but at least 5 s), or 0 for a token that was refused. The HTTP client calls the function
+ * at each use of a cached answer, so `firstRead` keeps the time of the first call, from which the life is counted.
  */
 export const computeTokenCacheSeconds =
   ({ expireDuration = "" }: HttpReferenceAuth, refused: string | undefined): NonNullable<HttpsRequest["keep"]> =>

@@ -27,7 +27,7 @@ const namedLists = affinityTermListPaths.map(({ parents, key }) => {
 interface ParentMap {
   name: string;
   steps: string[];
-  within: string;
+  outer: string;
 }
 
 interface TermList extends ParentMap {
@@ -40,15 +40,15 @@ export const renderAffinityAsCue = ({ operation, affinity }: OverrideTemplate): 
     const terms = lookUp({ affinity }, steps)?.value;
     // `remove` deletes the whole list, so the template's list may be empty. The other operations need terms.
     return Array.isArray(terms) && (terms.length > 0 || operation === "remove")
-      ? [{ name, steps, terms, within: toFieldName(steps.at(-2)) }]
+      ? [{ name, steps, terms, outer: toFieldName(steps.at(-2)) }]
       : [];
   });
   const parents = [
     ...new Map(termLists.flatMap(({ steps }) => listParents(steps)).map((parent) => [parent.name, parent])).values(),
   ];
-  // CUE fields with the pod's maps around the lists, such as `podSpec.affinity`; null if the pod has none.
-  const presentParents = parents.map(({ name, steps, within }) =>
-    renderNullableCueField(name, `${within}.${steps.at(-1)}`, "{...}"),
+  // CUE fields for the pod's maps around the lists, such as `affinity: podSpec.affinity`; null if the pod lacks them.
+  const presentParents = parents.map(({ name, steps, outer }) =>
+    renderNullableCueField(name, `${outer}.${steps.at(-1)}`, "{...}"),
   );
   const keepsTerms = operation === "add";
   const parts =
@@ -59,8 +59,8 @@ export const renderAffinityAsCue = ({ operation, affinity }: OverrideTemplate): 
 /** Lists the maps around the list of terms at a path, the outermost first. */
 const listParents = (steps: readonly string[]): ParentMap[] =>
   steps.slice(0, -1).map((step, index) => {
-    // The first map, `affinity`, has no step before it: it is within `podSpec`, the default of toFieldName.
-    return { name: toFieldName(step), steps: steps.slice(0, index + 1), within: toFieldName(steps[index - 1]) };
+    // The first map, `affinity`, has no step before it: it is in `podSpec`, the default of toFieldName.
+    return { name: toFieldName(step), steps: steps.slice(0, index + 1), outer: toFieldName(steps[index - 1]) };
   });
 
 /** Returns the CUE field for a step of a path. The default is the pod spec; the key of required terms is shortened. */
@@ -71,9 +71,7 @@ const toFieldName = (step = "podSpec") => (step === requiredTermsField ? "requir
  * The patch operation `add` sets a whole list, whether it is absent, empty or to replace.
  */
 const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsTerms: boolean) => {
-  const existing = termLists.map(({ name, steps, within }) =>
-    renderListOrEmptyAsCue(name, `${within}.${steps.at(-1)}`),
-  );
+  const existing = termLists.map(({ name, steps, outer }) => renderListOrEmptyAsCue(name, `${outer}.${steps.at(-1)}`));
   const operations = termLists.flatMap(({ name, steps, terms }) => {
     const path = renderPodTemplatePointerAsCue(...steps);
     const wanted = `${name}Wanted`;
@@ -99,9 +97,9 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsTerms: 
 };
 
 /**
- * Renders the removal of lists, and of maps that become empty. The CUE field `<map>Gone` has the keys to remove from a
- * map: a list's key if the list exists (in CUE, `x != _|_`), and the key of an inner map if all of that map's keys are
- * removed. For instance, with the names of fields shortened:
+ * Renders the removal of the lists that the template names, and of maps that become empty. The CUE field `<map>Gone`
+ * has the keys to remove from a map: those of such lists, if the pod has them (in CUE, `x != _|_`), and those of inner
+ * maps that lose all their keys. For instance, with the names of fields shortened:
  *
  *     nodeAffinityGone: [
  *       if nodeAffinity.preferred != _|_ {"preferred"},
@@ -110,10 +108,10 @@ const renderSetting = (termLists: TermList[], parents: ParentMap[], keepsTerms: 
  */
 const renderRemoval = (termLists: TermList[], parents: ParentMap[]) => {
   // The pod spec is the outermost map. Inner maps come first: when a map is removed, the paths in it no longer exist.
-  const maps = [{ name: "podSpec", steps: [] as string[], within: "" }, ...parents].reverse();
+  const maps = [{ name: "podSpec", steps: [] as string[], outer: "" }, ...parents].reverse();
   const goneFields = maps.map(({ name }) => {
-    // The lists and maps directly within this map; the last of a path's steps is the key there.
-    const isInMap = ({ within }: ParentMap) => within === name;
+    // The lists and maps directly in this map; the last of a path's steps is the key there.
+    const isInMap = ({ outer }: ParentMap) => outer === name;
     const goneLists = termLists
       .filter(isInMap)
       .map(({ steps }) => `if ${name}.${steps.at(-1)} != _|_ {"${steps.at(-1)}"}`);

@@ -39,11 +39,12 @@ const smallNumber = "^-?([0-9]{1,14}([.][0-9]{1,8})?|[0-9]([.][0-9]+)?E[+](1[0-3
 const noNumber = "^$";
 
 /**
- * Returns a CUE definition that computes the value of a number, or of a text that is a decimal or a quantity. It fails
- * if CUE can't calculate exactly: for a text whose digits without the point exceed 2^63-1 (then `strconv.Atoi` fails),
- * with more than nine decimals (`>=-9 & …` fails) or larger than 2^63-1 (`_largest`), and for a number that doesn't
- * match `numberPattern` (`exact`). In CUE, `a & b` is an error if a and b are different, or if a is outside of the
- * range b; `x != _|_` is true if x is no error; `[if c {x}, y][0]` is x if c is true, and otherwise y.
+ * Returns a CUE definition that computes the value of a number, or of a text that is a decimal or a quantity. In CUE,
+ * `a & b` is an error if a and b are different, or if a is outside of the range b; `x != _|_` is true if x is no error;
+ * `[if c {x}, y][0]` is x if c is true, and otherwise y. The CUE fails if it can't calculate exactly with a value:
+ * - a text whose digits, read without the point, exceed 2^63-1 (`strconv.Atoi` fails);
+ * - a text with more than nine decimals (`>=-9 & …` fails), or with a value that exceeds 2^63-1 (`<=_largest & …`);
+ * - a value that doesn't match `numberPattern` (`exact`).
  *
  * The lists have at most one element. `parts` has the groups of `_quantity`: 1 sign, 2 digits with a point, 3 suffix, 4
  * exponent. For 1.5k, `point` is ["1", "5", ""], `digits` 15, `scale` [3, 0] (1000 = 10^3 * 2^0), and `tens` 2: 3 of

@@ -20,7 +20,7 @@ import { locateReferenceInCue, renderCueLiteral, renderCueScript } from "./cue-t
  * Renders a condition as CUE for people who read the policy. The condition must be valid. The CUE decides as the
  * condition does, but fails if CUE can't decide exactly, because it compares one of these:
  *
- * - a text that is a number larger than 2^63-1, with or without its point, or with more than nine decimals;
+ * - a text that is a number with over nine decimals, or that exceeds 2^63-1, as it is or without its decimal point;
  * - numbers for which the calculation of `valueProcess` has a result of more than 24 digits;
  * - two lists or maps that differ, if both are references, and contain numbers and texts that are numbers.
  */
@@ -61,9 +61,9 @@ const renderExistence = ({ cond }: PolicyCondition): RenderedCondition => {
 };
 
 /**
- * Renders a condition that compares the tested value, `one` in the list `found`, with another, `other` in `given`. For
- * a constant 3: `given: [3]` and `hit: list.Contains([for one in found for other in given {test}], true)`. A list
- * is empty if its value doesn't exist.
+ * Renders a condition that compares two values. In the CUE, the tested value is `one`, the only element of the list
+ * `found`; the other value is `other`, the only element of `given`. A list is empty if its value doesn't exist. For a
+ * constant 3: `given: [3]` and `hit: list.Contains([for one in found for other in given {test}], true)`.
  */
 const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   const { cond, valueRef } = condition;
@@ -86,6 +86,7 @@ const renderComparison = (condition: PolicyCondition): RenderedCondition => {
   };
 };
 
+/** Renders a constant as CUE. Policies write fractions as decimals, so formatDecimal never returns undefined. */
 const renderConstant = (value: unknown): string => {
   if (isExactFraction(value)) return formatDecimal(value) ?? "";
   return Array.isArray(value) ? `[${value.map(renderConstant).join(", ")}]` : renderCueLiteral(value);
@@ -118,9 +119,10 @@ const quotedNumber = "\\x22[-+.0-9]+([eE][-+0-9]+|[numkMGTPE]|[KMGTPE]i)?\\x22";
 const numberPattern = "[:[,]-?[0-9]";
 
 /**
- * A CUE definition that compares two values; the first element of `out` counts. Lists or maps that differ may be equal
- * by value if their JSON (`text`) contains both a number and a text that is a number. CUE can't decide this, so the
- * line with `false & (…)` fails on purpose: in CUE, `false & true` is an error, and `false & false` is false.
+ * A CUE definition that compares two values; the first element of `out` counts. `(_amount & {of: x}).out` is a list of
+ * one number, the numeric value of x, or empty if x has none. Lists or maps that differ may be equal by value if
+ * their JSON (`text`) contains both a number and a text that is a number. CUE can't decide this, so the line with
+ * `false & (…)` fails on purpose: in CUE, `false & true` is an error, and `false & false` is false.
  */
 const sameDefinition = `// whether two values are equal; a number and a text are compared by value
 _same: {
@@ -156,7 +158,7 @@ const renderEquality = (constantOfOther: ConstantValue): string => {
       "{...}",
       `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
     );
-  return renderOneEqualsConstant("other", [constant]);
+  return renderSimplestEquality("other", [constant]);
 };
 
 /** Returns CUE that tests whether `one` has a type and the length of `other`, and all tests of members are true. */
@@ -165,11 +167,11 @@ const renderSameTypeAndMembers = (type: "[...]" | "{...}", memberTests: string) 
 
 /**
  * Returns CUE that tests whether `one` equals an element (in the CUE, `member`) of the list `other`. If `other` is a
- * constant, `value` has it, and the test of an element is only as complex as the types of the constant's elements need.
+ * constant (`constantOfOther`), `one` is compared by the simplest CUE that is right for the types of its elements.
  */
-const renderMembership = (value: ConstantValue): string => {
-  const constants = Array.isArray(value?.value) ? value.value : undefined;
-  const isEqual = constants ? renderOneEqualsConstant("member", constants) : renderSame("one", "member");
+const renderMembership = (constantOfOther: ConstantValue): string => {
+  const constants = Array.isArray(constantOfOther?.value) ? constantOfOther.value : undefined;
+  const isEqual = constants ? renderSimplestEquality("member", constants) : renderSame("one", "member");
   return `list.Contains([for member in other & [...] {${isEqual}}], true)`;
 };
 
@@ -177,8 +179,8 @@ const renderMembership = (value: ConstantValue): string => {
  * Returns CUE that tests whether `one` equals the CUE variable `variable`, which has one of these constants. The test
  * is as simple as the types of the constants allow. It is false for a `one` of another type, where `==` would fail.
  */
-const renderOneEqualsConstant = (variable: string, constants: unknown[]): string => {
-  // The list of amounts has the number that `one` is. It is empty if `one` is no number: then the test is false.
+const renderSimplestEquality = (variable: string, constants: unknown[]): string => {
+  // renderAmountList gives a list of one number, that of `one`, or none if `one` is no number: then the test is false.
   if (constants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
     return `list.Contains([for amount in ${renderAmountList("one")} {amount == ${variable}}], true)`;
   // A constant text such as "1000m" also equals the number 1: `renderSame` compares by value, not only as texts.
@@ -218,22 +220,23 @@ _ordered: {
 
 /**
  * Renders the test of a condition with `valueProcess` as CUE, such as `(_amount & {of: one}).out[0] > 6` for "greater
- * than 3 * 2". The number of the tested value `one` is the first element of a list. The 6 is calculated here; with a
- * referenced value instead of the constant 3, the rendered CUE calculates it.
+ * than 3 * 2". The 6 is calculated here; with a referenced value instead of the constant 3, the rendered CUE calculates
+ * it. The left side is the number of the tested value `one`, the first element of a list, multiplied by `leftFactor` if
+ * the right side would be a division. The CUE fails for numbers that don't match `exactNumberPattern`: it would round.
  */
 const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: ConstantValue): RenderedTest => {
   const { operation, operationWith = "" } = valueProcess ?? {};
   const operand = parseDecimalOrPercentage(operationWith);
   if (operand === undefined) throw new Error("condition.valueProcess.operationWith must be a number or a percentage");
   const constantNumber = value && parseDecimalOrQuantity(value.value);
-  const { leftSuffix, rightSide, exactNumberPattern } =
+  const { leftFactor, rightSide, exactNumberPattern } =
     value === undefined
       ? renderReferenceSides(String(operation), operand)
       : renderConstantSides(constantNumber && calculateWithExactFractions(constantNumber, operation, operand));
   const sign = signs[cond];
   if (sign !== undefined)
-    return { test: `${renderAmountList("one")}[0]${leftSuffix} ${sign} ${rightSide}`, exactNumberPattern };
-  const isEqual = `list.Contains([for amount in ${renderAmountList("one")} {amount${leftSuffix} == ${rightSide}}], true)`;
+    return { test: `${renderAmountList("one")}[0]${leftFactor} ${sign} ${rightSide}`, exactNumberPattern };
+  const isEqual = `list.Contains([for amount in ${renderAmountList("one")} {amount${leftFactor} == ${rightSide}}], true)`;
   // If the tested value is no number, its list of amounts is empty, and `isEqual` doesn't evaluate the right side. If
   // this is a reference, or a constant that is no number, `!= null` evaluates it, so that CUE fails if it is no number.
   const test = constantNumber === undefined ? `(${rightSide} != null && ${isEqual})` : isEqual;
@@ -241,12 +244,12 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
 };
 
 /**
- * The sides of a comparison in CUE. The left side is the tested value as a number, followed by `leftSuffix`, such as
+ * The sides of a comparison in CUE. The left side is the tested value as a number, followed by `leftFactor`, such as
  * ` * 3`, or by nothing. CUE calculates exactly only with numbers that match the regular expression
  * `exactNumberPattern`; for others, the CUE ends in an error.
  */
 interface ComparedSides {
-  leftSuffix: string;
+  leftFactor: string;
   rightSide: string;
   exactNumberPattern?: string | undefined;
 }
@@ -257,37 +260,37 @@ interface ComparedSides {
  * allowed.
  */
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
-  // If the constant is no number, the rendered CUE fails once there is data to compare, as kinitiras does.
-  if (wanted === undefined) return { leftSuffix: "", rightSide: "(other & number)" };
+  // The constant is `other` in the CUE. If it is no number, `&` fails once there is data to compare, as in kinitiras.
+  if (wanted === undefined) return { leftFactor: "", rightSide: "(other & number)" };
   const text = formatDecimal(wanted);
-  if (text !== undefined) return { leftSuffix: "", rightSide: text };
+  if (text !== undefined) return { leftFactor: "", rightSide: text };
   const { numerator, denominator } = wanted;
   return {
-    leftSuffix: ` * ${denominator}`,
+    leftFactor: ` * ${denominator}`,
     rightSide: String(numerator),
     exactNumberPattern: buildExactCueFactorPattern(String(denominator).length),
   };
 };
 
 /**
- * Returns the right side of a comparison, a referenced value with which CUE calculates, and what follows the left side
- * (`leftSuffix`). CUE rounds results of more than 24 digits, so `exactNumberPattern` allows only numbers for which the
- * result has fewer: the more digits the operand has, the fewer digits they may have.
+ * Renders both sides of a comparison with a referenced value (`other`) plus, minus, times or divided by a number, the
+ * `operand`. CUE rounds results of more than 24 digits, so `exactNumberPattern` allows only numbers for which the
+ * result has no more: the more digits `operand` has, the fewer digits the tested and the referenced value may have.
  */
-const renderReferenceSides = (sign: string, operand: ExactFraction): ComparedSides => {
+const renderReferenceSides = (operator: string, operand: ExactFraction): ComparedSides => {
   const amount = `${renderAmountList("other")}[0]`;
   const text = formatDecimal(operand) ?? "";
-  if (sign === "+" || sign === "-")
+  if (operator === "+" || operator === "-")
     return {
-      leftSuffix: "",
-      rightSide: `${amount} ${sign} (${text})`,
+      leftFactor: "",
+      rightSide: `${amount} ${operator} (${text})`,
       exactNumberPattern: buildExactCueSummandPattern(text),
     };
   const exactNumberPattern = buildExactCueFactorPattern(text.replace(/[-.]/g, "").length);
-  if (sign === "*") return { leftSuffix: "", rightSide: `${amount} * (${text})`, exactNumberPattern };
+  if (operator === "*") return { leftFactor: "", rightSide: `${amount} * (${text})`, exactNumberPattern };
   // `a < b / c` is rendered as `a * c < b`, because a division might be inexact in CUE. With a negative c, it is
   // `a * -c < -b`, because a factor below 0 would reverse the `<`.
   return text.startsWith("-")
-    ? { leftSuffix: ` * ${text.slice(1)}`, rightSide: `-(${amount})`, exactNumberPattern }
-    : { leftSuffix: ` * ${text}`, rightSide: amount, exactNumberPattern };
+    ? { leftFactor: ` * ${text.slice(1)}`, rightSide: `-(${amount})`, exactNumberPattern }
+    : { leftFactor: ` * ${text}`, rightSide: amount, exactNumberPattern };
 };

@@ -116,14 +116,14 @@ podSpec: (null | {...}) & [
 	null,
 ][0]`;
 
-/** Returns CUE that defines the first container and these lists of its resources. Each is null if it is absent. */
-export const renderFirstContainerAsCue = (...lists: string[]): string =>
+/** Returns CUE that defines the first container and these fields of its resources, such as limits; null if absent. */
+export const renderFirstContainerAsCue = (...fields: string[]): string =>
   [
     "// of the first container",
     renderNullableCueField("containers", "podSpec.containers", "[...]"),
     renderNullableCueField("container", "containers[0]", "{...}"),
     renderNullableCueField("resources", "container.resources", "{...}"),
-    ...lists.map((list) => renderNullableCueField(list, `resources.${list}`, "{...}")),
+    ...fields.map((field) => renderNullableCueField(field, `resources.${field}`, "{...}")),
   ].join("\n");
 
 /** Renders the JSON pointer of a pod spec's field as a CUE text. The CUE field `place` is the path of the pod spec. */

@@ -10,31 +10,31 @@ import {
   renderNullableCueField,
 } from "./cue-text.ts";
 
-/** Renders a template of labels or annotations as CUE. */
+/** Renders a template of labels or annotations as CUE, in which `metadata` and this map are null if they are absent. */
 export const renderMetadataAsCue = (template: OverrideTemplate): string => {
   const { type, operation } = template;
   if (operation === "remove")
     return renderCueScript(
       ["object: data.object"],
-      [renderMapsOrNull(type), renderRemoval(type, getUnescapedKey(template))],
+      [renderNullableMaps(type), renderRemoval(type, getUnescapedKey(template))],
     );
   const constants = renderConstants(template);
   const { valueRef } = template;
   if (constants.length > 0 || valueRef === undefined)
-    return renderCueScript(["object: data.object"], [renderMapsOrNull(type), renderPatches(type, constants)]);
+    return renderCueScript(["object: data.object"], [renderNullableMaps(type), renderPatches(type, constants)]);
   const { input, place } = locateReferenceInCue(valueRef);
   return renderCueScript(
     ["object: data.object", input],
     [
-      renderMapsOrNull(type),
+      renderNullableMaps(type),
       // The first element of `[if c {x}, y]` is x if c is true, else y. Numbers are converted in lower case, because
       // CUE writes 1E+21 where Postern writes 1e+21.
       `// the referenced value, if it exists
 found: [if ${place} != _|_ {${place}}]
 // as a text; numbers and booleans are converted
 texts: [for value in found {[if (value & string) != _|_ {value}, strings.ToLower("\\(value)")][0]}]`,
-      // Without a text, nothing is added: the loop also stands before the operations that add missing maps (the third
-      // argument).
+      // Without a text, nothing is added: the loop over `texts` (the third argument) also stands before the operations
+      // that add `metadata` and the map of labels or annotations where these are null.
       renderPatches(
         type,
         [renderCuePatchOperation("add", renderPath(type, getUnescapedKey(template)), "text", "for text in texts")],
@@ -47,7 +47,7 @@ texts: [for value in found {[if (value & string) != _|_ {value}, strings.ToLower
 /**
  * Renders the CUE fields `metadata` and `labels` (or `annotations`, by `type`); each is null if the object lacks it.
  */
-const renderMapsOrNull = (type: string) =>
+const renderNullableMaps = (type: string) =>
   [
     renderNullableCueField("metadata", "object.metadata", "{...}"),
     renderNullableCueField(type, `metadata.${type}`, "{...}"),

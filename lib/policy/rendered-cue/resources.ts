@@ -28,7 +28,7 @@ const renderPath = (list: string, name: string) =>
 const renderRemoval = (list: string, name: string) =>
   renderCuePatchOperation("remove", renderPath(list, name), undefined, `if ${renderCuePath(list, [name])} != _|_`);
 
-/** Renders a template of resources as CUE. */
+/** Renders a template of resources as CUE. As in kinitiras, its names are steps of JSON pointers: `~1` is a slash. */
 export const renderResourcesTemplateAsCue = ({ operation, resources = {} }: OverrideTemplate): string => {
   const lists = (["requests", "limits"] as const).filter((list) => Object.keys(resources[list] ?? {}).length > 0);
   const operations = lists.flatMap((list) => {
@@ -74,7 +74,7 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
   const multiplied = factors.map(({ factor, name }) => {
     return { name, field: factor.replace("Factor", ""), times: formatFactor(resourcesOversell[factor]) };
   });
-  // Matches the limits that CUE multiplies exactly by each of the factors. A factor is a text such as "0.25".
+  // Pattern of limits that CUE multiplies by each factor, such as "0.25", without rounding. For others, the CUE fails.
   const exactLimit = buildExactCueFactorPattern(Math.max(...multiplied.map(({ times }) => times.length - "0.".length)));
   // As in kinitiras, a disk limit of 0 sets no request.
   const operations = multiplied.map(({ name, field, times }) =>
@@ -107,15 +107,15 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
 
 const cpuRequest = renderCuePath("requests", ["cpu"]);
 
-/** Returns CUE for a list with the amount of a resource; empty if it is absent, and an error if it is no quantity. */
-const renderAmountAt = (list: string, name: string): string => {
-  const place = renderCuePath(list, [name]);
+/** Returns CUE for a list of one amount, or none if the resource is absent. `[0]` fails if its value is no quantity. */
+const renderAmountAt = (resourceMap: string, name: string): string => {
+  const place = renderCuePath(resourceMap, [name]);
   return `[if ${place} != _|_ if ${place} != null {${renderAmountList(place)}[0]}]`;
 };
 
 /**
- * Returns CUE for a limit multiplied by a factor: in thousandths of a CPU, or in whole units of other resources. Halves
- * are rounded away from zero. The CUE field `isIdle` is true if the present CPU request is "0", which stays 0. For the
+ * Returns CUE for a new request: a limit multiplied by a factor, in thousandths of a CPU or whole units of other
+ * resources, halves rounded away from zero. A present CPU request "0" stays 0: the CUE field `isIdle` is true. For the
  * CPU and the factor 0.5, returns `"\\([if isIdle {0}, math.Round(limit * 1000 * 0.5)][0])m"`; the `[0]` takes the
  * first element: 0 if `isIdle` is true, else the product.
  */

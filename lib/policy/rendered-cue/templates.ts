@@ -16,7 +16,7 @@ const renderers = {
 
 /**
  * Renders an override template as CUE for people who read the policy. The template must be valid. The CUE changes an
- * object as the template does. But it fails if a field has a wrong type, or if CUE can't multiply a limit exactly,
- * because the limit is larger than 2^63-1, with or without its point, or has more than nine decimals.
+ * object as the template does. But it fails if a field has a wrong type, or if CUE can't multiply a resource limit
+ * exactly, for instance because it has over nine decimals, or exceeds 2^63-1, as it is or without its decimal point.
  */
 export const renderTemplateAsCue = (template: OverrideTemplate): string => renderers[template.type](template);

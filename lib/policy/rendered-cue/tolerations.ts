@@ -42,8 +42,8 @@ const renderAddition = (tolerations: readonly Toleration[]) => [
 
 /**
  * Renders the removal of the tolerations that the template identifies. In the CUE, `meant` lists the keys, or keys and
- * values, that identify tolerations; `_meant` tests whether this list (`by`) identifies a toleration (`of`); and `gone`
- * has the indexes of the tolerations to remove.
+ * values, that identify tolerations; `_meant` tests whether this list (`by`) has those of a toleration (`of`); and
+ * `gone` has the indexes of the tolerations to remove.
  */
 const renderRemoval = (tolerations: readonly Toleration[]) => [
   `// by their key, or by key and value
@@ -80,10 +80,10 @@ const renderStep = (
 }`;
 
 /**
- * Renders one step for each toleration of the template. A step replaces tolerations in the list `before` by this one
- * (`by`): those whose key, or key and value, is in the list `meant`, except those of its other tolerations (`others`).
- * `hits` has true for each one that is replaced: `(_meant & {of: toleration, by: meant}).out` tests whether its key, or
- * key and value, is in `meant`. If none is replaced, `by` is prepended, unless `before` has it.
+ * Renders one step for each toleration of the template, which is `by` in the CUE. `meant` lists its key, or its key and
+ * value. The step replaces by it the tolerations in `before` with this key, or key and value, except those that equal
+ * the template's other tolerations (`others`). `hits` has true for each one that is replaced: `(_meant & …).out` tests
+ * whether `meant` has its key, or key and value. If none is replaced, `by` is prepended, unless `before` has it.
  */
 const renderReplacement = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
@@ -122,8 +122,8 @@ const listIdentities = ({ key, operator = "", value }: Toleration): object[] => 
 };
 
 /**
- * CUE (`_meant`) that tests whether a list (`by`) identifies a toleration (`of`): it contains the toleration's key, as
- * `{key: …}`, or its key and value, as `{key: …, value: …}`. In CUE, `{keyOnly, value: …}` is `keyOnly` with a value.
+ * CUE (`_meant`) that tests whether a policy means a toleration (`of`): the policy's list `by` has its key
+ * as `{key: …}`, or its key and value as `{key: …, value: …}`. In CUE, `{keyOnly, value: …}` is `keyOnly` with a value.
  */
 const identityTestDefinition = `_meant: {
 	of: _

@@ -8,6 +8,7 @@ import { parseConstant } from "./constants.ts";
 
 const rows = readRows<{ name: string; condition: object; message: string }[]>(import.meta.filename);
 
+/** Reports whether a condition is met that compares the tested value `data` (undefined if missing) with `value`. */
 const isMet = (cond: string, data: unknown, value: unknown, rest: Partial<PolicyCondition> = {}) =>
   isConditionMet({ cond: cond as PolicyCondition["cond"], ...rest }, data === undefined ? undefined : { value: data }, {
     value,

@@ -13,7 +13,7 @@ const isFloat = (value: unknown) => parseFloatText(value) !== undefined;
 const parseFloatText = (value: unknown): ExactFraction | undefined =>
   typeof value === "string" ? parseDecimal(value) : undefined;
 
-/** How a value is checked that a policy's author writes in a field of a constant, as in `value: { string: "a" }`. */
+/** How to check the value in a field of a policy's constant, such as the "a" in `value: { string: "a" }`. */
 interface ConstantField {
   /** The words of an error message after "must be". */
   expected: string;
