@@ -134,7 +134,8 @@ export const evaluatePass = (
 
 /**
  * The value of the CEL variable `variables` in one pass, which is the evaluation of a list of expressions. The
- * variables of a policy are members of it. Each is evaluated when an expression first reads it.
+ * variables of a policy are members of it. Each is evaluated when an expression first reads it. `isTyped` reports
+ * whether upstream holds a map or a list as a typed Go value, which can't be compared with values of other types.
  */
 class ComposedVariables extends FieldObject {
   readonly type = types.struct("kubernetes.variables");

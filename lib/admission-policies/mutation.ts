@@ -6,7 +6,7 @@ import {
   applyJsonPatchAsApiServer,
   escapeAsGo,
   FailedPatchTest,
-  madeNull,
+  nullFromExpression,
   parsePatchOperations,
 } from "../core/json-patch.ts";
 import { Failure, getErrorMessage } from "../failure.ts";
@@ -29,7 +29,7 @@ export class MutationError extends Error {}
 export const applyPatchValue = (patch: Value, object: JsonMap, kind: GroupVersionKind): JsonMap => {
   const operations = parsePatchOperations(`[${isList(patch) ? toArray(patch).map(formatOperation) : ""}]`).map(
     // As in upstream, a null that an expression made equals no value in a `test`, not even a null in the object.
-    (operation) => (operation.value === null ? { ...operation, value: madeNull } : operation),
+    (operation) => (operation.value === null ? { ...operation, value: nullFromExpression } : operation),
   );
   let patched: unknown;
   try {
@@ -60,7 +60,7 @@ const formatOperation = (operation: Value): string => {
   return `{${members.join(",")}}`;
 };
 
-/** Formats an operation's value as JSON. A message in field `a` of an `Object.spec` must have type `Object.spec.a`. */
+/** Formats an operation's value as JSON. A typed object in field `a` of an `Object.spec` must be an `Object.spec.a`. */
 const formatOperand = (value: Value): string => {
   if (value instanceof StructValue) requireTypesNamedByPath(value, value.type.name);
   const json = convert(toOperand, value, "JSONPath valueExpression evaluated to a type that could not marshal to JSON");
@@ -69,8 +69,8 @@ const formatOperand = (value: Value): string => {
 };
 
 /**
- * Throws if a message in a value has a type whose name isn't the path to the message, such as `Object.spec` for the
- * field `spec`. `rootType` is the name that the type of the whole value must have, the beginning of all paths.
+ * Throws if a typed object in a value, such as `Object.spec{…}`, doesn't have its path as the name of its type: in the
+ * field `spec`, it must be `Object.spec`. `rootType` is the type that the whole value must have: all paths begin so.
  */
 const requireTypesNamedByPath = (value: Value, rootType: string): void => {
   const faults = findTypeNameFaults(value, [rootType]);
@@ -97,7 +97,7 @@ export const applyConfigurationValue = (
   kind: GroupVersionKind,
   customKinds: readonly object[],
 ): JsonMap => {
-  // The whole must be an `Object{…}`, a message in its field `spec` an `Object.spec{…}`, and so on.
+  // `configuration` must be an `Object{…}`, a typed object in its field `spec` must be an `Object.spec{…}`, and so on.
   requireTypesNamedByPath(configuration, "Object");
   const json = convert(toPatch, configuration, "invalid return type");
   const schema = findSchema(kind, customKinds);

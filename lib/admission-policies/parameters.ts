@@ -18,7 +18,7 @@ export const guessParamResource = ({ apiVersion = "", kind = "" }: ParamKind): R
   return { ...splitApiVersion(apiVersion), resource: toPlural(kind) };
 };
 
-/** Returns the value of `params` for mutations: upstream leaves out apiVersion and kind of kinds with typed clients. */
+/** Returns `params` for mutations: without its fields apiVersion and kind if upstream reads it with a typed client. */
 export const toMutationParameter = (params: Value, { apiVersion = "" }: ParamKind = {}): Value => {
   if (!typedGroups.includes(splitApiVersion(apiVersion).group)) return params;
   const { apiVersion: _, kind: __, ...parameter } = toMap(params);

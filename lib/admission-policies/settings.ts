@@ -27,7 +27,7 @@ export const findSettingsFault = ({ policies, reads }: PolicySettings): string |
     : `must name a group, a resource and perhaps a version in reads[${wrongRead}], for instance example.com, limits, v1`;
 };
 
-/** Returns the resources of the policies' parameters. */
+/** Returns the resources of policies' parameters: guessed from each paramKind, and, for irregular plurals, `reads`. */
 const listParameterResources = ({ policies, reads }: PolicySettings): ResourceType[] => {
   const kinds = policies.flatMap((object) => (isPolicy(object) && object.spec.paramKind) || []);
   return [...kinds.map(guessParamResource), ...reads];

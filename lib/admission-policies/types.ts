@@ -13,7 +13,7 @@ export type PolicySpec = Pick<
 /** The fields that the specs of both kinds of bindings have. */
 export type BindingSpec = Pick<MutatingAdmissionPolicyBindingSpec, "policyName" | "matchResources" | "paramRef">;
 
-/** A policy or a binding that upstream's validation accepts. Absent fields have upstream's defaults. */
+/** A policy or a binding that upstream's validation accepts. An absent field stands for its default in upstream. */
 interface NamedObject<Spec> {
   readonly kind: string;
   readonly metadata: { readonly name: string };

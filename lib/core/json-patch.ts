@@ -47,8 +47,8 @@ class JsonScalar {
   }
 }
 
-/** A null that doesn't equal any value in `test`. In upstream's Go code, this is a null that no JSON parser read. */
-export const madeNull: unknown = new JsonScalar(null, "null");
+/** A null that an expression made. It equals no value in `test`: in upstream's Go code, no JSON parser has read it. */
+export const nullFromExpression: unknown = new JsonScalar(null, "null");
 
 /**
  * A reviver for JSON.parse. It replaces each string, number and boolean by a JsonScalar, which has the JSON text

@@ -101,7 +101,7 @@ const findParamKindFaults = ({ apiVersion = "", kind = "" }: ParamKind, path: Fi
 
 const allOperations = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
-/** Returns a fault for each operation that this kind of policies doesn't support. Upstream's text has no index. */
+/** Returns a fault for each operation that this kind of policies doesn't support. */
 const findUnsupportedOperationFaults = (
   { resourceRules = [] }: MatchResources = {},
   supported: readonly string[] = allOperations,
@@ -109,10 +109,11 @@ const findUnsupportedOperationFaults = (
 ): FieldFault[] =>
   supported === allOperations
     ? []
-    : resourceRules.flatMap(({ operations = [] }, index) =>
-        operations.flatMap((operation, at) =>
+    : resourceRules.flatMap(({ operations = [] }, ruleIndex) =>
+        operations.flatMap((operation, operationIndex) =>
+          // Upstream's sentence names a path without indexes, so the fault gets its own path, with indexes, afterwards.
           findChoiceFaults([...path, "resourceRules", "operations"], operation, supported).map((fault) => {
-            return { ...fault, path: [...path, "resourceRules", index, "operations", at] };
+            return { ...fault, path: [...path, "resourceRules", ruleIndex, "operations", operationIndex] };
           }),
         ),
       );

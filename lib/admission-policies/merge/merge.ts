@@ -47,10 +47,10 @@ const throwFaults = (stage: string, faults: readonly Fault[]): void => {
 const isScalar = (value: unknown) => ["string", "number", "bigint", "boolean"].includes(typeof value);
 
 /**
- * Returns the part of a type that a value must match. As in upstream, a value that matches none is reported as a wrong
- * map if the type allows maps.
+ * Returns the shape that a value must have: its own if the type allows it, and else, as in upstream, the first of map,
+ * scalar and list that the type allows.
  */
-const choosePart = (type: ValueType, value: unknown): "map" | "scalar" | "list" => {
+const chooseShape = (type: ValueType, value: unknown): "map" | "scalar" | "list" => {
   if (isJsonMap(value) && hasMembers(type)) return "map";
   if (Array.isArray(value) && type.items !== undefined) return "list";
   if (isScalar(value) && type.scalar) return "scalar";
@@ -64,16 +64,16 @@ const choosePart = (type: ValueType, value: unknown): "map" | "scalar" | "list" 
  */
 const findFaults = (types: Types, reference: TypeReference, value: unknown, isLive: boolean): Fault[] => {
   const type = resolveType(types, reference);
-  const part = choosePart(type, value);
+  const shape = chooseShape(type, value);
   if (value === null) return [];
-  if (part === "scalar") return findScalarFaults(type.scalar, value);
-  if (part === "list" && Array.isArray(value)) return findElementFaults(types, type, value, isLive);
-  if (part === "map" && isJsonMap(value)) return findMemberFaults(types, type, value, isLive);
-  return [{ path: "", message: `expected ${part}, got &{${formatGo(value)}}` }];
+  if (shape === "scalar" && type.scalar) return findScalarFaults(type.scalar, value);
+  if (shape === "list" && Array.isArray(value)) return findElementFaults(types, type, value, isLive);
+  if (shape === "map" && isJsonMap(value)) return findMemberFaults(types, type, value, isLive);
+  return [{ path: "", message: `expected ${shape}, got &{${formatGo(value)}}` }];
 };
 
 /** Returns the fault of a value that should be a scalar, with upstream's text. */
-const findScalarFaults = (scalar: ValueType["scalar"], value: unknown): Fault[] => {
+const findScalarFaults = (scalar: NonNullable<ValueType["scalar"]>, value: unknown): Fault[] => {
   const type = typeof value === "bigint" ? "number" : typeof value;
   const isValid = scalar === "any" ? isScalar(value) : type === scalar;
   if (isValid) return [];
@@ -83,7 +83,7 @@ const findScalarFaults = (scalar: ValueType["scalar"], value: unknown): Fault[] 
     boolean: () => `expected boolean, got &{${formatGo(value)}}`,
     any: () => `expected any scalar, got &{${formatGo(value)}}`,
   };
-  return [{ path: "", message: messages[scalar ?? "any"]() }];
+  return [{ path: "", message: messages[scalar]() }];
 };
 
 /** Returns the faults of a list and its elements. */
@@ -182,15 +182,16 @@ const findAtomics = (types: Types, reference: TypeReference, value: unknown, pat
 
 /**
  * Merges a value of the patch into the live value. Undefined stands for an absent value. As in upstream, a null in the
- * patch keeps the live map or list, unless that is empty or atomic.
+ * patch keeps the live map or list, unless that is empty or atomic. For null, `chooseShape` returns the first of map,
+ * scalar and list that the type allows.
  */
 const merge = (types: Types, reference: TypeReference, live: unknown, patch: unknown): unknown => {
   if (patch === undefined) return live;
   const type = resolveType(types, reference);
-  const part = choosePart(type, patch);
-  if (part === "map" && !type.isAtomic && isJsonMap(live) && Object.keys(live).length > 0)
+  const shape = chooseShape(type, patch);
+  if (shape === "map" && !type.isAtomic && isJsonMap(live) && Object.keys(live).length > 0)
     return isJsonMap(patch) ? mergeMembers(types, type, live, patch) : live;
-  if (part === "list" && type.keys && Array.isArray(live) && live.length > 0)
+  if (shape === "list" && type.keys && Array.isArray(live) && live.length > 0)
     return Array.isArray(patch) ? mergeElements(types, type, live, patch) : live;
   return patch;
 };
@@ -241,11 +242,12 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
       merged.push(live[liveIndex]);
       liveIndex++;
     } else if (liveName !== undefined && patchName !== undefined && nextShared && liveName !== nextShared) {
-      // Both lists have this element, but another one comes before it in the patch. It is added at its place there.
+      // Both lists have this element, but in the patch, another one comes first. It is added when the patch reaches it:
+      // live [a, x, b] and patch [b, a] give [x, b, a].
       liveIndex++;
     } else {
-      // The next element of the patch is added: only the patch has it, or its live element was skipped above. A live
-      // element that was added already is skipped; any other waits until the patch reaches it.
+      // The next element of the patch is added: only the patch has it, or its live element was skipped above. The live
+      // element is skipped only if its name repeats that of a merged one; else it waits until the patch reaches it.
       if (liveName !== undefined && mergedNames.has(liveName)) liveIndex++;
       if (patchName !== undefined) addMerged(patchName);
       patchIndex++;

@@ -21,8 +21,8 @@ import { formatGo, formatGoSyntax, GoValue, isJsonMap } from "./go-values.ts";
 
 /**
  * Converts the value of an ApplyConfiguration to a patch, as upstream does: to JSON, with GoValues for the parts that
- * upstream leaves in their Go type, such as durations. Such parts are also lists and maps in a list or a map that the
- * expression builds: `[[1]]` becomes `[GoValue]`. Throws an EvaluationError for a value that has no form in JSON.
+ * upstream leaves in their Go type, such as durations. Of nested lists and maps that an expression builds, upstream
+ * converts only the outer one: `[[1]]` becomes `[GoValue]`. Throws an EvaluationError if a value has no form in JSON.
  */
 export const toPatch = (value: Value): unknown => {
   if (value instanceof Optional) return value.value === undefined ? null : toPatch(value.value);
@@ -34,8 +34,8 @@ export const toPatch = (value: Value): unknown => {
 export const toOperand = (value: Value): unknown => toJson(value, (message) => toProtobuf(toPatch(message)));
 
 /**
- * Converts the result of `toPatch` as upstream does, through a protobuf message: all numbers become doubles. A GoValue
- * (a value such as a duration, which `toPatch` leaves unconverted) becomes its `operand`; without one, it is an error.
+ * Converts the result of `toPatch` as upstream does, through protobuf: all numbers become doubles. A GoValue, which
+ * `toPatch` left unconverted, becomes `operand`, its JSON in a patch (base64 for bytes); without one, it is an error.
  */
 const toProtobuf = (value: unknown): unknown => {
   if (typeof value === "bigint") return Number(value);

@@ -28,7 +28,7 @@ export interface ValueType {
   readonly base?: string;
 }
 
-/** The predefined types. In a value of the type `unknown`, lists are atomic, and maps are merged by their members. */
+/** The predefined types. Lists are atomic, because no type has `keys`; maps of `unknown` are merged by members. */
 const commonTypes: Readonly<Record<string, ValueType>> = {
   string: { scalar: "string" },
   number: { scalar: "number" },

@@ -19,9 +19,9 @@ const listsWrittenEmpty =
   /\.(?:containers|verbs|paths|monitors|sources|nodeSelectorTerms|drivers|admissionReviewVersions|limits)$|^(?:(?:Cluster)?Role\.rules|EndpointSlice\.(?:endpoints|ports|addresses)|FlowSchema\.(?:subjects|apiGroups|resources|namespaces|nonResourceURLs)|(?:Cron)?Job\.rules|StorageClass\.values|CSINode\.topologyKeys)$/;
 
 /**
- * Returns an object of a built-in kind in the form in which Go writes it after a mutation: without fields that are
- * empty lists or Go maps, such as labels, but with empty structs, such as `emptyDir: {}`. An empty map and an empty
- * struct are both `{}` in JSON: names of fields tell them apart (see `mapFields`), because bundles have no schemas.
+ * Returns an object of a built-in kind as Go writes it after a mutation: without fields that are empty lists or Go
+ * maps, such as labels, but with empty structs, such as `emptyDir: {}`. Empty maps and structs are both `{}` in JSON:
+ * names of fields tell them apart (see `mapFields`), because the bundle of a Lambda function has schemas of few kinds.
  * Parts that the mutation didn't change are kept; `before` is the object before the mutation.
  */
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>
