@@ -130,7 +130,7 @@ export const requireTexts = (value: unknown, field: string): Record<string, stri
 };
 
 /** Returns a list; undefined if the value is absent or null. Throws if it is anything else. */
-export const requireList = (value: unknown, field: string): unknown[] | undefined => {
+export const readListIfSet = (value: unknown, field: string): unknown[] | undefined => {
   if (value === undefined || value === null) return undefined;
   if (!Array.isArray(value)) throw new Error(`${field} must be a list`);
   return value;

@@ -61,7 +61,7 @@ describe("override policies of the cases measured with kinitiras", () => {
         assert.deepEqual(normalizeObjectForComparison(object), normalizeObjectForComparison(expect.object));
       if (policyCase.operation === "DELETE") assert.deepEqual([patch, applied], [[], []]);
       assert.deepEqual(applyPatch(request.object, patch), object);
-      // Every change belongs to an applied rule.
+      // If the object was changed, an applied rule has `sources`: its parts that changed the object.
       assert.ok(applied.some(({ sources }) => sources.length > 0) || patch.length === 0);
     });
 });

@@ -1,5 +1,5 @@
 import { applyPatch, createDraft } from "../core/patch.ts";
-import { readOptionalMap, requireList } from "../json.ts";
+import { readListIfSet, readOptionalMap } from "../json.ts";
 import type { KubernetesObject, Patch } from "../review.ts";
 import { applyOriginOverriders } from "./overriders/origins.ts";
 import { applyPolicyPatch } from "./overriders/plaintext.ts";
@@ -62,7 +62,7 @@ export const applyPolicies = async ({
 
 const isClusterPolicy = ({ kind }: OverridePolicy) => kind === "ClusterOverridePolicy";
 
-/** Applies the override policies one after another, and returns the rules that were applied. */
+/** Applies override policies in order. Returns the applied rules: `sources` are their parts that changed the object. */
 const applyAll = async (
   policies: OverridePolicy[],
   request: PolicyRequest,
@@ -86,7 +86,7 @@ const applyRule = async (
   request: PolicyRequest,
   capabilities: PolicyCapabilities,
 ): Promise<OverrideRulePart[]> => {
-  // The policy may come from a cluster: readOptionalMap and requireList throw if a field of it has a wrong type.
+  // The policy may come from a cluster: readOptionalMap and readListIfSet throw if a field of it has a wrong type.
   readOptionalMap(overriders, "overriders");
   const { object, dryRun = false } = request;
   const { template, cue, plaintext, origin } = overriders ?? {};
@@ -101,7 +101,7 @@ const applyRule = async (
     if (applyPolicyPatch(object, await evaluateOverrideScript(cue, object, capabilities, { dryRun })))
       sources.push("cue");
   }
-  if (requireList(plaintext, "plaintext") && applyPolicyPatch(object, plaintext ?? [])) sources.push("plaintext");
-  if (requireList(origin, "origin") && applyOriginOverriders(object, origin ?? [])) sources.push("origin");
+  if (readListIfSet(plaintext, "plaintext") && applyPolicyPatch(object, plaintext ?? [])) sources.push("plaintext");
+  if (readListIfSet(origin, "origin") && applyOriginOverriders(object, origin ?? [])) sources.push("origin");
   return sources;
 };

@@ -73,14 +73,14 @@ const getSelectors = ({ spec }: KinitirasPolicy): unknown => toMap(spec).resourc
 
 /**
  * Returns a selector's key in the index: its kind and name; without a name, its kind and the first of `matchLabels`,
- * such as `v1 Pod app=web`. Different selectors may have the same key, so findPolicies evaluates the selectors it
- * finds.
+ * such as `v1 Pod app=web`. Selectors may have the same key, so findPolicies evaluates the selectors that it finds.
  */
 const buildSelectorKey = (selector: JsonMap): string => {
   const kind = formatKind(selector);
   const { name, labelSelector } = selector;
   if (typeof name === "string" && name !== "") return `${kind} ${name}`;
   const labels = toMap(toMap(labelSelector).matchLabels);
+  // A selector with a name that isn't a text selects nothing: it needs no label in its key.
   const [key] = (name ?? "") === "" ? Object.keys(labels) : [];
   return key === undefined ? kind : `${kind} ${key}=${toText(labels[key])}`;
 };

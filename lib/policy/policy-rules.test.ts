@@ -50,7 +50,7 @@ describe("the policies of a rule", () => {
   it("listPolicies doesn't mix clusters with the same settings, even if a cluster lacks a policy kind", async () => {
     const noSettings = { ...policySettings, policies: [] };
     const rejectAll = async () => Promise.reject(new Error("404"));
-    // `discover` returns undefined: the cluster serves no policy kinds.
+    // `discover` is called only after `list` failed. It returns undefined if the cluster doesn't serve the kind.
     const withoutKinds = { ...buildReader({}), list: rejectAll, discover: async () => undefined };
     const firstCluster = buildReader({ clusteroverridepolicies: [a], overridepolicies: [] });
     const secondCluster = buildReader({ clusteroverridepolicies: [b], overridepolicies: [ofNamespace] });
@@ -65,7 +65,8 @@ describe("the policies of a rule", () => {
       ...secondCluster,
       list: (place: ResourceType) => (place.resource === "overridepolicies" ? secondCluster.list(place) : rejectAll()),
     };
-    // A copy of a reader stands for a further cluster, of which nothing is cached.
+    // A copy of a reader stands for a further cluster, of which nothing is cached. In both calls, the first list is the
+    // same empty array, under which a result is cached: the second call must not get the result of the first.
     const clusterPolicyResources = overridePolicyResources.slice(0, 1);
     assert.deepEqual(await listFrom({ ...withoutKinds }, clusterPolicyResources), []);
     assert.deepEqual(await listFrom({ ...withOneKind, discover: async () => undefined }), [ofNamespace]);

@@ -48,11 +48,11 @@ export interface PolicySettings {
 /** The default settings of the rules that evaluate policies. */
 export const policySettings: PolicySettings = {
   policies: [],
-  inCluster: true,
-  intercept: [],
+  inCluster: true, // policies in the cluster apply, too
+  intercept: [], // no requests besides those that policies select
   objectSelector: {},
-  reads: [],
-  scripts: true,
+  reads: [], // no further resources that references may read
+  scripts: true, // policies may contain scripts in CUE
   metrics: false,
   http: defaultHttpSettings,
 };
@@ -140,8 +140,8 @@ export const listPolicies = async (
 
 /**
  * The policies of the settings and of the cluster, joined into one list, so that buildPolicyIndex indexes it once. The
- * cluster has a list for each kind of policies. A WeakMap has one key: the first of them. The entry is used as long as
- * the lists of all kinds, and the list of the settings, are those from which it was made.
+ * key can be only one list: the cluster's list of the first kind of policies. The entry is used as long as the lists
+ * of all kinds (`ofCluster`), and the list of the settings, are those from which it was made.
  */
 const joinedPolicies = new WeakMap<
   readonly KubernetesObject[],

@@ -47,9 +47,9 @@ export const checkTolerations: ValueCheck = checkEachListElement(
 const effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /**
- * Returns the faults of the tolerations in the field `place`, in the words of Kubernetes' validation. To limit the time
- * and the length of the messages, it checks only the first 100 tolerations, and only the first characters of long
- * texts.
+ * Returns the faults of the tolerations in the field `place`, in the words of Kubernetes' validation, which reports a
+ * wrong value as a fault of `operator`. To limit the time and the length of the messages, it checks only the first 100
+ * tolerations, and only the first characters of long texts.
  */
 export const findTolerationFaults = (tolerations: readonly Toleration[], place: string): string[] =>
   tolerations.slice(0, 100).flatMap((toleration, index) => {

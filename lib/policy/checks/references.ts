@@ -45,7 +45,7 @@ const checkHeaderValue: ValueCheck = createTextCheck((value) =>
   /^[\t\x20-\x7e\x80-\xff]*$/.test(value) ? undefined : "must not hold line breaks or control characters",
 );
 
-/** Checks the headers of an HTTP reference. */
+/** Checks the headers of an HTTP reference. To limit the time, it checks only the first 1000 names. */
 const checkHeader: ValueCheck = (value, at, faults) => {
   checkEachMapValue(checkHeaderValue)(value, at, faults);
   for (const name of Object.keys(toMap(value)).slice(0, 1000))

@@ -59,6 +59,7 @@ const warnOfSelectors = (policy: KinitirasPolicy, warn: AddWarning) => {
       const expressionPath = `${at}.fieldSelector.matchExpressions[${index}]`;
       if (!labelOperators.includes(operator))
         warn(`${expressionPath}.operator is ${quoteValue(operator)}, so it selects nothing`);
+      // The list may also be in `values`, its name in kinitiras' documentation; then the expression needs no `value`.
       else if (operator === "In" && !("values" in expression) && !expression.value?.length)
         warn(`${expressionPath}.value is empty, so it selects nothing`);
     }
@@ -142,7 +143,7 @@ const warnOfTemplate = (
     const fault =
       findLabelKeyFault(type === "labels" ? key : key.toLowerCase()) ??
       (type === "labels" && typeof entryValue === "string" ? findLabelValueFault(entryValue) : undefined);
-    // `fault` says what is wrong with one key or value: "one must be no more than 63 bytes".
+    // `fault` is the end of the sentence, for instance "must be no more than 63 bytes".
     if (fault) warn(`${at}.${place} makes ${type} that Kubernetes refuses: one ${fault}`);
   }
 };

@@ -4,8 +4,8 @@ import {
   getOrCreateMap,
   getOwn,
   type JsonMap,
+  readListIfSet,
   readOptionalMap,
-  requireList,
   setMemberToCopy,
 } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
@@ -46,7 +46,7 @@ export const changeAffinity = (podSpec: JsonMap, { operation, affinity }: Overri
 
 const findList = (root: JsonMap, { parents, key }: AffinityList): unknown[] | undefined => {
   const parent = parents.reduce<JsonMap | undefined>((map, step) => readOptionalMap(getOwn(map, step), step), root);
-  return requireList(getOwn(parent, key), key);
+  return readListIfSet(getOwn(parent, key), key);
 };
 
 const getOrCreateParent = (root: JsonMap, { parents }: AffinityList): JsonMap =>

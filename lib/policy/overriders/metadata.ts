@@ -38,7 +38,7 @@ export const hasNonEmptyConstant = (constant: PolicyConstant | null | undefined)
     typeof value === "object" ? Object.keys(value ?? {}).length > 0 : value !== undefined,
   );
 
-/** Returns the annotations or labels to set: from the constant, or else the referenced value under the key `path`. */
+/** Returns the annotations or labels to set: the constant's, or else the referenced value with template.path as key. */
 const buildMembers = (template: OverrideTemplate, referenced: FoundValue | undefined): JsonMap => {
   const { value, valueRef } = template;
   if (hasNonEmptyConstant(value) && value) return buildConstantMembers(template, value);
@@ -50,8 +50,8 @@ const buildMembers = (template: OverrideTemplate, referenced: FoundValue | undef
 };
 
 /**
- * Returns the annotations or labels that a constant sets: one for a scalar, several for a stringMap. All keys are steps
- * of JSON pointers, as upstream writes them into a JSON patch.
+ * Returns the annotations or labels that a constant sets: one for a scalar, several for a stringMap. In keys, `~1`
+ * means a slash, because kinitiras writes them into paths of a JSON patch; requireKey decodes the key of a scalar.
  */
 const buildConstantMembers = (template: OverrideTemplate, constant: PolicyConstant): JsonMap => {
   const { string, integer, float, boolean, stringSlice, integerSlice, floatSlice, stringMap } = constant;

@@ -7,8 +7,8 @@ import {
   isMap,
   isText,
   type JsonMap,
+  readListIfSet,
   readOptionalMap,
-  requireList,
   requireTexts,
   setMemberToCopy,
 } from "../../json.ts";
@@ -28,10 +28,10 @@ interface FieldChange {
  * Applies origin overriders in place, and reports whether anything changed. As in kinitiras, each overrider is computed
  * from the original object, not from the result of earlier overriders. If two set the same field, the last one wins.
  */
-export const applyOriginOverriders = (object: KubernetesObject, origins: readonly OriginOverrider[]): boolean => {
-  const changes = origins.map((origin, index) => {
+export const applyOriginOverriders = (object: KubernetesObject, overriders: readonly OriginOverrider[]): boolean => {
+  const changes = overriders.map((overrider, index) => {
     try {
-      return computeChange(object, origin);
+      return computeChange(object, overrider);
     } catch (error) {
       throw new Error(`origin[${index}]: ${getErrorMessage(error)}`, { cause: error });
     }
@@ -43,23 +43,23 @@ export const applyOriginOverriders = (object: KubernetesObject, origins: readonl
 };
 
 /** Returns the change of an overrider to an object; undefined if the object has no metadata or no pod spec. */
-const computeChange = (object: KubernetesObject, origin: OriginOverrider): FieldChange | undefined => {
-  if (!isMap(origin)) throw new Error("an overrider must be a map");
-  const { type }: OriginOverrider = origin;
+const computeChange = (object: KubernetesObject, overrider: OriginOverrider): FieldChange | undefined => {
+  if (!isMap(overrider)) throw new Error("an overrider must be a map");
+  const { type }: OriginOverrider = overrider;
   if (!Object.hasOwn(computations, type))
     throw new Error(`type must be one of ${Object.keys(computations).join(", ")}`);
   const allowsOnlyReplace = allowsOnlyReplaceOperation(type);
   // An overrider may leave out `operation` if its type allows only `replace`, or if it has `replace: true`, which
   // replaces the whole field.
-  const operation = origin.operation ?? (allowsOnlyReplace || origin.replace === true ? "replace" : undefined);
+  const operation = overrider.operation ?? (allowsOnlyReplace || overrider.replace === true ? "replace" : undefined);
   if (operation !== "replace" && (allowsOnlyReplace || (operation !== "add" && operation !== "remove")))
     throw new Error("unsupported operator type error");
   const isOfMetadata = type === "annotations" || type === "labels";
   const parent = isOfMetadata ? readOptionalMap(object.metadata, "metadata") : findPodSpec(object);
-  return parent && computations[type](parent, origin);
+  return parent && computations[type](parent, overrider);
 };
 
-type ComputeChange = (parent: JsonMap, origin: OriginOverrider) => FieldChange;
+type ComputeChange = (parent: JsonMap, overrider: OriginOverrider) => FieldChange;
 
 /** Returns a function that replaces a field by the overrider's value, or by `defaultValue` if there is no value. */
 const createReplacement =
@@ -69,8 +69,8 @@ const createReplacement =
     expected: string,
     defaultValue?: unknown,
   ): ComputeChange =>
-  (parent, origin) => {
-    const value = origin[key] ?? defaultValue;
+  (parent, overrider) => {
+    const value = overrider[key] ?? defaultValue;
     if (value !== undefined && !isValid(value)) throw new Error(`${key} must be ${expected}`);
     return { parent, key, value };
   };
@@ -78,26 +78,26 @@ const createReplacement =
 /** Returns a function that replaces, adds or removes entries of a map of texts. */
 const createTextMerge =
   (key: "annotations" | "labels" | "nodeSelector"): ComputeChange =>
-  (parent, origin) => {
-    const texts = requireTexts(origin[key], key);
+  (parent, overrider) => {
+    const texts = requireTexts(overrider[key], key);
     const present = readOptionalMap(getOwn(parent, key), key);
     const toChange = (value: JsonMap | undefined) => ({ parent, key, value });
-    if (origin.replace === true) return toChange(texts);
-    if (origin.operation !== "remove") return toChange(texts || present ? { ...present, ...texts } : undefined);
+    if (overrider.replace === true) return toChange(texts);
+    if (overrider.operation !== "remove") return toChange(texts || present ? { ...present, ...texts } : undefined);
     const kept = Object.entries(present ?? {}).filter(([name]) => !Object.hasOwn(texts ?? {}, name));
     return toChange(present && Object.fromEntries(kept));
   };
 
 /** Replaces, adds or removes tolerations. An added toleration replaces one with the same identity. */
-const mergeTolerations: ComputeChange = (parent, origin) => {
-  const tolerations = requireList(origin.tolerations, "tolerations");
+const mergeTolerations: ComputeChange = (parent, overrider) => {
+  const tolerations = readListIfSet(overrider.tolerations, "tolerations");
   if (tolerations?.every(isMap) === false) throw new Error("tolerations must be maps");
-  const present = requireList(getOwn(parent, "tolerations"), "tolerations") ?? [];
+  const present = readListIfSet(getOwn(parent, "tolerations"), "tolerations") ?? [];
   const identities = new Set(tolerations?.map(identifyToleration));
   const others = present.filter((toleration) => !identities.has(identifyToleration(toleration)));
   const toChange = (value: unknown[] | undefined) => ({ parent, key: "tolerations", value });
-  if (origin.replace === true) return toChange(tolerations);
-  if (origin.operation !== "remove")
+  if (overrider.replace === true) return toChange(tolerations);
+  if (overrider.operation !== "remove")
     return toChange(tolerations || present.length > 0 ? [...(tolerations ?? []), ...others] : undefined);
   return toChange(others.length > 0 ? others : undefined);
 };
@@ -110,7 +110,7 @@ const identifyToleration = (toleration: unknown): string => {
 
 /** Returns the container with the index `containerCount`. */
 const requireContainer = (podSpec: JsonMap, { containerCount = 0 }: OriginOverrider): JsonMap => {
-  const containers = requireList(getOwn(podSpec, "containers"), "containers") ?? [];
+  const containers = readListIfSet(getOwn(podSpec, "containers"), "containers") ?? [];
   if (containers.length === 0) throw new Error("containers not found in pod spec");
   if (!Number.isInteger(containerCount) || containerCount < 0)
     throw new Error("containerCount must be a whole number from 0 on");
@@ -121,18 +121,18 @@ const requireContainer = (podSpec: JsonMap, { containerCount = 0 }: OriginOverri
   return container;
 };
 
-const replaceResources: ComputeChange = (podSpec, origin) => {
-  const value = readOptionalMap(origin.resourceRequirements, "resourceRequirements") ?? {};
-  return { parent: requireContainer(podSpec, origin), key: "resources", value };
+const replaceResources: ComputeChange = (podSpec, overrider) => {
+  const value = readOptionalMap(overrider.resourceRequirements, "resourceRequirements") ?? {};
+  return { parent: requireContainer(podSpec, overrider), key: "resources", value };
 };
 
 /** The only resources of a container that `resourcesOversell` can multiply. */
 export const multipliableResources = ["cpu", "memory", "storage", "ephemeral-storage"];
 
 /** Multiplies the requests and limits of a container by the overrider's factors. */
-const multiplyResources: ComputeChange = (podSpec, origin) => {
-  const parent = requireContainer(podSpec, origin);
-  const factors = readOptionalMap(origin.resourcesOversell, "resourcesOversell");
+const multiplyResources: ComputeChange = (podSpec, overrider) => {
+  const parent = requireContainer(podSpec, overrider);
+  const factors = readOptionalMap(overrider.resourcesOversell, "resourcesOversell");
   const resources = cloneDeep(readOptionalMap(getOwn(parent, "resources"), "resources"));
   for (const list of ["requests", "limits"]) {
     const quantities = readOptionalMap(getOwn(resources, list), `resources.${list}`) ?? {};

@@ -1,4 +1,4 @@
-import { getOwn, isSame, type JsonMap, lookUp, readOptionalMap, requireList, setMemberToCopy } from "../../json.ts";
+import { getOwn, isSame, type JsonMap, lookUp, readListIfSet, readOptionalMap, setMemberToCopy } from "../../json.ts";
 import type { KubernetesObject } from "../../review.ts";
 
 const templatePath = ["spec", "template", "spec"];
@@ -23,7 +23,7 @@ export const findPodSpec = (object: KubernetesObject): JsonMap | undefined => {
 
 /** Prepends each element that a list lacks, one after another, so that the last one comes first. Reports any change. */
 export const prependMissingElements = (parent: JsonMap, key: string, terms: readonly unknown[]): boolean => {
-  const present = requireList(getOwn(parent, key), key) ?? [];
+  const present = readListIfSet(getOwn(parent, key), key) ?? [];
   const missing: unknown[] = [];
   for (const term of terms) if (![...missing, ...present].some((element) => isSame(element, term))) missing.push(term);
   return missing.length > 0 && setMemberToCopy(parent, key, [...missing.reverse(), ...present]);

@@ -5,8 +5,8 @@ import {
   getOwn,
   isTextOrNumber,
   type JsonMap,
+  readListIfSet,
   readOptionalMap,
-  requireList,
   setMemberToCopy,
   unescapeJsonPointerStep,
 } from "../../json.ts";
@@ -85,7 +85,7 @@ export const applyOversellToFirstContainer = (
 };
 
 const findFirstContainer = (podSpec: JsonMap): JsonMap | undefined =>
-  readOptionalMap(requireList(podSpec.containers, "spec.containers")?.[0], "spec.containers[0]");
+  readOptionalMap(readListIfSet(podSpec.containers, "spec.containers")?.[0], "spec.containers[0]");
 
 const getQuantities = (container: JsonMap, list: string): JsonMap | undefined =>
   readOptionalMap(getOwn(readOptionalMap(getOwn(container, "resources"), "resources"), list), `resources.${list}`);

@@ -1,10 +1,10 @@
-import { applyToEach, getOwn, isMap, isSame, type JsonMap, requireList, setMemberToCopy } from "../../json.ts";
+import { applyToEach, getOwn, isMap, isSame, type JsonMap, readListIfSet, setMemberToCopy } from "../../json.ts";
 import type { OverrideTemplate } from "../types.ts";
 import { prependMissingElements } from "./pod-spec.ts";
 
 /** Applies a template of tolerations to a pod spec in place, and reports whether anything changed. */
 export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: OverrideTemplate): boolean => {
-  const newTolerations = requireList(tolerations, "template.tolerations") ?? [];
+  const newTolerations = readListIfSet(tolerations, "template.tolerations") ?? [];
   if (newTolerations.length === 0) throw new Error("template.tolerations must have at least one element");
   if (!newTolerations.every(isMap)) throw new Error("template.tolerations must be maps");
   const present = listTolerations(podSpec);
@@ -16,17 +16,18 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
   }
   if (present.length === 0) return setMemberToCopy(podSpec, "tolerations", newTolerations);
   if (operation === "add") return prependMissingElements(podSpec, "tolerations", newTolerations);
-  return applyToEach(newTolerations, (toleration) => replaceToleration(podSpec, toleration, newTolerations));
+  // Each new one replaces those that it matches, but no copy of another new one. If it replaces none, it is added.
+  return applyToEach(newTolerations, (toleration) => replaceMatchesOrAdd(podSpec, toleration, newTolerations));
 };
 
 const listTolerations = (podSpec: JsonMap): unknown[] =>
-  requireList(getOwn(podSpec, "tolerations"), "tolerations") ?? [];
+  readListIfSet(getOwn(podSpec, "tolerations"), "tolerations") ?? [];
 
 /**
  * Replaces the pod's tolerations that match `toleration`, or adds it if none matches. A toleration of the pod that is
  * equal to another of `newTolerations` is not replaced.
  */
-const replaceToleration = (podSpec: JsonMap, toleration: JsonMap, newTolerations: JsonMap[]): boolean => {
+const replaceMatchesOrAdd = (podSpec: JsonMap, toleration: JsonMap, newTolerations: JsonMap[]): boolean => {
   const present = listTolerations(podSpec);
   const isReplaced = (podToleration: unknown) =>
     matches(toleration, podToleration) &&
