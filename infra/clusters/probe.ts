@@ -69,7 +69,7 @@ export const probeEndpoint = async (
     const request = { method: "POST", headers, agent: attempt === 1 ? agent : false, ...(ca && { ca }) };
     const deadline = Date.now() + timeoutSeconds * 1000;
     const answer = await sendRequest(`${url}?timeout=${timeoutSeconds}s`, request, body, deadline).catch(
-      requireUnansweredError,
+      requireUnansweredError, // The result is the error if no answer came; other errors are thrown.
     );
     const milliseconds = Math.round(performance.now() - start);
     const fault = findAnswerFault(answer, toMap(toMap(review).request).uid);

@@ -21,6 +21,7 @@ export default {
     "Writes a bundle of each rule that is on into the folder dist/. deploy does this itself; run build before npx osls package.",
   options: {
     config: commonCommandOptions.config,
+    // A bundle is the code of a Lambda function. Without --to, build also writes files with which osls deploys it.
     to: {
       type: "string",
       value: "FOLDER",

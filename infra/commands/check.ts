@@ -286,8 +286,8 @@ const checkOptions = (options: ParsedOptions, words: readonly string[]): void =>
     );
 };
 
-/** Ends the process after code of a rule was ended: the object that it evaluated has no result. */
-const endCheck = (sentence: string): void => {
-  writeNote(sentence);
+/** Ends the process after a rule's code ran too long and was stopped: the object that it evaluated has no result. */
+const endCheck = (stopReason: string): void => {
+  writeNote(stopReason);
   process.exit(3);
 };

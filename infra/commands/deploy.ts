@@ -150,7 +150,7 @@ const parseWave = (options: ParsedOptions): number => {
   return number;
 };
 
-/** Reads --write, a folder for entries that are written, not applied, and --key-from, a placeholder for their key. */
+/** Reads --write, a folder for entries that aren't applied, and --key-from, a text that tools replace by their key. */
 const parseWrite = (options: ParsedOptions): Pick<DeploymentJob, "write" | "keyPlaceholder"> => {
   const [write, keyFrom] = [options.text("write"), options.text("key-from")];
   if (keyFrom !== undefined && write === undefined) throw new Complaint("--key-from needs --write");

@@ -93,8 +93,8 @@ const buildExplanation = ({ phases, rule, ...listed }: CatalogueRule) => {
     ],
     guards: rule.guards === true,
     suggests: rule.suggest !== undefined,
-    // `since` has values of the rule by the minor version of Kubernetes from which on they hold, the first from "1.0".
-    // From each other version on, the rule behaves differently than before.
+    // Each key of `since` is a minor version of Kubernetes from which on the rule uses other data. The first is "1.0".
+    // From each later key on, the rule behaves differently than before.
     ...(rule.since && { differsFrom: Object.keys(rule.since).slice(1) }),
     ...(rule.variants && { entries: listEntryNames({ ...listed, phases, rule }) }),
     ...(rule.upstreamPlugin && {

@@ -68,13 +68,13 @@ export default {
       writeJson({
         target: target.name,
         kubernetes: target.kubernetes,
-        source: target.pluginSummary,
+        source: target.pluginSummary, // a text: which plugins are on in the target, and the pages that say so
         plugins: outcomes,
       });
     else writeOutput(text);
-    const open = outcomes.filter(({ outcome }) => outcome === "open");
-    for (const { plugin, reason } of open) writeNote(toOneLine(`${plugin}: ${reason}`));
-    return open.length > 0 ? 3 : 0;
+    const unfinished = outcomes.filter(({ outcome }) => outcome === "open"); // The user must do a part of the work.
+    for (const { plugin, reason } of unfinished) writeNote(toOneLine(`${plugin}: ${reason}`));
+    return unfinished.length > 0 ? 3 : 0;
   },
 } satisfies Command;
 

@@ -88,9 +88,10 @@ const run = async (
   const terms = { sides, rules, cluster: options.text("cluster"), useRecordedSettings: settings !== undefined };
   const results = replayAll(readRecordings(words), terms);
   const names = [sides[0].name, sides[1].name] as const;
+  const maxPrintedPerRule = options.number("most") ?? 0; // The option's default is 20. With 0, no reviews are printed.
   const counts = await (options.text("output") === "json"
     ? writeReplayJson(results, names)
-    : writeReplayText(results, names, options.number("most") ?? 0));
+    : writeReplayText(results, names, maxPrintedPerRule));
   if (Object.values(counts).every((count) => count === 0)) {
     const suggestions = rules
       .filter((rule) => !ruleNames.includes(rule))

@@ -107,7 +107,7 @@ const testPolicies = async (policyFiles: string[], caseFiles: string[], options:
     return 1;
   }
   const { catalogue, broken, names } = await readAllRules();
-  reportBroken(broken, () => false); // Broken rules are reported, but none is needed.
+  reportBroken(broken, () => false); // Prints why rules can't be loaded. No rule counts as needed, so the tests go on.
   const [config, cluster] = [options.text("config"), options.text("cluster")];
   const setups =
     config === undefined && cluster === undefined

@@ -51,10 +51,10 @@ const compare = async (
   const versions = [installed, await installVersion(version, scratch)] as const;
   const names = clusters.map(([name]) => name);
   const { bundles, ...found } = await compareVersions(versions, names, scratch);
-  const inspecting = clusters.flatMap(([, cluster]) => findRulesInspectingCluster(catalogue, cluster));
+  const clusterDependentRules = clusters.flatMap(([, cluster]) => findRulesInspectingCluster(catalogue, cluster));
   // If the new version can't build the project, there are no bundles. Entries and answers are not compared then.
   const canBuild = bundles !== undefined;
-  const notes = canBuild ? listNotes(inspecting, recordings) : [];
+  const notes = canBuild ? listNotes(clusterDependentRules, recordings) : [];
   const hasAnswers = canBuild && recordings.length > 0;
   // The JSON stays open for the answers, which `compareAnswers` writes one after the other.
   await writeToOutput(
@@ -69,8 +69,8 @@ const compare = async (
 };
 
 /** Returns a sentence for each thing that isn't compared. */
-const listNotes = (inspecting: readonly CatalogueRule[], recordings: readonly string[]): string[] => {
-  const names = [...new Set(inspecting.map(({ name }) => name))];
+const listNotes = (clusterDependentRules: readonly CatalogueRule[], recordings: readonly string[]): string[] => {
+  const names = [...new Set(clusterDependentRules.map(({ name }) => name))];
   return [
     ...(names.length > 0
       ? [`entries of ${names.join(", ")} that depend on objects in the cluster are not compared`]

@@ -13,10 +13,11 @@ const isRuleName = (word: string, hasPathsBefore: boolean): boolean =>
   /^[A-Za-z][A-Za-z0-9-]*$/.test(word) &&
   (existsSync(join(packageRoot, "functions", word)) || hasPathsBefore || isNoFile(word));
 
-/** An option that names rules, for `readListOption`. After it, paths may follow if none stand before it. */
+/** An option that names rules, for `readListOption`. The first word after it that is no rule name is a path. */
 export const rulesOption = {
   type: "string",
   multiple: true,
   value: "RULE",
+  // A name that is also a file or folder is a path, unless Postern has such a rule, or a path stands before the option.
   isValue: (word, hasPathsBefore) => word.split(",").every((name) => isRuleName(name, hasPathsBefore)),
 } satisfies Omit<CommandOption, "says">;
