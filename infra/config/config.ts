@@ -47,7 +47,7 @@ export interface PolicySupport {
 
 /** The content of postern.yaml. */
 export interface PosternConfig {
-  /** The general section `rules`, by rule name. These configs apply to a cluster that functions don't know yet. */
+  /** The general section `rules`, by rule name. Functions use it for clusters that are added after their deployment. */
   rules: Map<string, RuleConfig>;
   clusters: Map<string, ClusterConfig>;
   /** The clusters of earlier releases that postern.yaml doesn't name any more. Functions refuse their keys. */

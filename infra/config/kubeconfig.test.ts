@@ -118,7 +118,7 @@ describe("a kubeconfig of a service", () => {
       /rules\.asking\.settings\.backend\.kubeconfig .*none/,
     ));
 
-  it("a kubeconfig is refused beside settings of its service, also if only one is a cluster's", async () => {
+  it("a general kubeconfig is refused beside settings of its service, even those of only one cluster", async () => {
     await writeKubeconfig("a", {});
     const written = { service: { url: "https://c.example" } };
     const sentence = /settings\.service must be left out, because backend\.kubeconfig names a kubeconfig$/m;

@@ -46,8 +46,8 @@ const unnamedCluster = "local";
 
 /**
  * Returns the kubeconfigs in the variable KUBECONFIG and the context for a cluster; undefined if the variable is not
- * set. The context must have the cluster's name. If postern.yaml names no clusters, the current context is used unless
- * there is a context "local".
+ * set. Without `context`, it is the context with the cluster's name. If postern.yaml names no clusters, the cluster is
+ * `unnamedCluster` ("local"), and the current context is used if no context has this name.
  */
 export const readKubeconfigVariable = (cluster: string, context?: string): KubeconfigChoice | undefined => {
   const files = (process.env.KUBECONFIG ?? "").split(delimiter).filter(Boolean);
@@ -221,7 +221,8 @@ const readContext = async ({ files, context: chosen, preferredContext, isNamedBy
       `would ignore auth-provider in ${user.file}; use a user with a token${mayRunExec ? ", exec" : ""} or a client certificate`,
     );
   const caText = await readText(cluster, "certificate-authority");
-  const ca = caText === undefined ? undefined : await readCertificatesFromPemOrFile(caText, "");
+  const noFolder = ""; // `caText` isn't the path of a file, but the file's text: PEM or its base64.
+  const ca = caText === undefined ? undefined : await readCertificatesFromPemOrFile(caText, noFolder);
   return { cluster, user, caText, ca };
 };
 

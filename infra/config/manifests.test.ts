@@ -72,7 +72,7 @@ describe("objects of a setting", () => {
     ["a pattern", '"team/*/wrong.yaml"', ["team/prod/wrong.yaml"]],
     ["a folder outside of the project", "../outside", ["../outside/wrong.yaml"]],
   ] as const)
-    it(`of ${what} are refused with the file's path from the folder of postern.yaml`, async () => {
+    it(`objects of a setting that names ${what} are refused with the path from postern.yaml's folder`, async () => {
       const project = await createTestFolder();
       const inner = join(project, "inner");
       await mkdir(inner);

@@ -36,9 +36,9 @@ export interface CatalogueAndManifestFiles {
   names: readonly string[];
   /** The folder of postern.yaml. */
   folder: string;
-  /** The manifests that settings name, by their path in postern.yaml; a text says why they can't be read. */
+  /** The manifests that settings name, by the path of the file or folder; or a text that says why it can't be read. */
   manifestsByPath: ManifestsByConfigPath;
-  /** The url, ca and more in the kubeconfigs that settings name, by their path in postern.yaml; a text as above. */
+  /** The url, ca and more in kubeconfigs that settings name, by the file's path; or a text that says why it can't be read. */
   serviceSettingsByPath: ServicesByConfigPath;
   /** Returns the file and the line of a path in postern.yaml. */
   findPlace(path: ConfigPath): string;
@@ -348,9 +348,9 @@ const readExempt = (
 };
 
 /**
- * Fills settings of a rule from kubeconfigs that other settings name. The rule's `kubeconfigs` has both: its keys are
- * settings with the file of a kubeconfig, its values are settings that the kubeconfig fills with url, ca and more.
- * `mergedSettings` has `sectionSettings`, which are those of one section of postern.yaml, and the general settings.
+ * Fills settings of a rule from kubeconfigs. Each key of the rule's `kubeconfigs` is a setting that names the file of a
+ * kubeconfig; its value is the setting that gets the url, ca and more in this file. `mergedSettings` has
+ * `sectionSettings`, which are those of one section of postern.yaml, and the general settings.
  */
 const fillSettingsFromKubeconfigs = (
   { kubeconfigs = {}, settings = {} }: Rule,
@@ -366,6 +366,7 @@ const fillSettingsFromKubeconfigs = (
       complain([filledSetting], `must be left out, because ${fileSetting} names a kubeconfig`);
     // A kubeconfig that only the general section names has already filled the setting there.
     if (getSetting(sectionSettings, fileSetting) === undefined) continue;
+    // Each kubeconfig was read before, unless the caller has only the text of postern.yaml.
     const settingsOrFault = serviceSettingsByPath.get(file) ?? `${file} is not read here`;
     if (typeof settingsOrFault === "string") complain(fileSetting.split("."), settingsOrFault);
     else filled = { ...filled, [filledSetting]: { ...Reflect.get(settings, filledSetting), ...settingsOrFault } };

@@ -94,6 +94,7 @@ export const createConfigShape = (
       editorKeywords: { minProperties: 1, propertyNames: { pattern: dnsLabel.source } },
     },
     stages: {
+      // A command for a stage that is listed here refuses to run in another account or region than the stage's.
       ...allowNull(createMapShape({}, stageShape)),
       description: "the account and the region of stages, by the name of the stage; commands refuse others",
       editorKeywords: { propertyNames: { pattern: stagePattern.source } },

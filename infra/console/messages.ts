@@ -11,7 +11,7 @@ export interface ReviewRow
   /** The time of the answer, in milliseconds since 1970. */
   at: number;
   milliseconds: number;
-  /** The verdicts of a group's members that were called, by their names. */
+  /** If `rule` is the name of a group of rules: the verdicts of its rules that were called, by their names. */
   members?: Record<string, string>;
 }
 

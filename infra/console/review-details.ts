@@ -72,7 +72,8 @@ const listConditions = (
   const setup = clusterConfig?.rules.get(rule) ?? config.rules.get(rule);
   if (catalogueRule === undefined || setup === undefined) return {};
   const group = config.groups.find(({ members }) => phase === "mutate" && members.includes(catalogueRule));
-  // The gateway doesn't know whether the entries in the cluster are hardened.
+  // The gateway doesn't know whether the cluster's entries are hardened: whether rules that guard security have the
+  // failurePolicy Fail there. Conditions of hardened entries may differ from those listed here.
   const isHardened = false;
   const entries = group ? [] : buildRuleWebhookEntries(catalogueRule, phase, setup, isHardened);
   const entry = group

@@ -11,7 +11,7 @@ import { toSentence } from "../cli/complaint.ts";
 import { truncateText } from "../cli/terminal.ts";
 import type { ReviewRow } from "./messages.ts";
 
-/** An answered review in the console's memory. */
+/** An answered review in the console's memory, with an evaluation of each rule that was called: several for a group. */
 export interface KeptReview {
   row: ReviewRow;
   evaluations: RecordedReview[];
@@ -19,7 +19,7 @@ export interface KeptReview {
   bytes: number;
 }
 
-/** The reviews that the console has kept, and new ones as they come. */
+/** The reviews that the console has kept, and new ones: those of endpoints that use this `host` and `evaluate`. */
 export interface ReviewFeed {
   host: EndpointHost;
   evaluate: EvaluateRequest;

@@ -1,4 +1,4 @@
-// The text of an imported postern.yaml.
+// Builds the text of the postern.yaml that `postern import` prints.
 import type { CatalogueRule } from "../catalogue/registry.ts";
 import { formatPage } from "../catalogue/sources.ts";
 import { toOneLine } from "../cli/terminal.ts";
@@ -39,8 +39,8 @@ const failurePolicyNote =
 /** The sections at the end of postern.yaml, each with the kinds of outcomes that it lists. */
 const sections: { title: string; kinds: PluginOutcome["outcome"][] }[] = [
   { title: "Left to do", kinds: ["open"] },
-  { title: "Nothing to do", kinds: ["target", "nothing"] },
-  { title: "Off until now, and on in the target", kinds: ["stays-on"] },
+  { title: "Nothing to do", kinds: ["target", "nothing"] }, // "target": the new cluster has the plugin on, too.
+  { title: "Off until now, and on in the target", kinds: ["stays-on"] }, // It can't be turned off there.
 ];
 
 /** Returns a list of outcomes as a comment. Plugins with the same reason are on the same line. */

@@ -5,10 +5,10 @@ import { Complaint } from "../cli/complaint.ts";
 import { truncateText } from "../cli/terminal.ts";
 import { parseYamlDocuments, type YamlDocument } from "../cli/yaml-document.ts";
 
-/** A command in a text. */
+/** A command that was found in a text, for instance in a unit of systemd or in the manifest of a Pod. */
 interface FoundCommand {
   words: string[];
-  /** Reports whether the command, or the container's name, is kube-apiserver. */
+  /** True if it is kube-apiserver's command, by its words or, in the manifest of a Pod, by its container's name. */
   isApiServer: boolean;
 }
 
@@ -30,8 +30,8 @@ const toWord = (value: unknown): string => (typeof value === "object" ? "" : Str
 
 const isApiServerWord = (word: string) => /(?<![\w.=-])kube-apiserver(?![\w./-])/.test(word);
 
-/** Returns the words of the one command of kube-apiserver, or else those of the only command, one per line. */
-const formatOnlyCommand = (commands: readonly FoundCommand[], where: string): string => {
+/** Returns the words of kube-apiserver's command, or else of the single command, one per line. Throws for several. */
+const pickApiServerCommand = (commands: readonly FoundCommand[], where: string): string => {
   const ofApiServer = commands.filter(({ isApiServer }) => isApiServer);
   const [command, second] = ofApiServer.length > 0 ? ofApiServer : commands;
   if (second !== undefined)
@@ -62,7 +62,7 @@ const readUnit = (text: string, where: string): string => {
       }
     else variables.set(key, removeQuotes(value));
   }
-  const command = formatOnlyCommand(
+  const command = pickApiServerCommand(
     commands.map((words) => ({ words: [words], isApiServer: isApiServerWord(words) })),
     where,
   );
@@ -82,8 +82,8 @@ const removeQuotes = (word: string): string => word.replace(/^(["'])(.*)\1$/s, "
 /** Returns the words of kube-apiserver's command in manifests, one per line. */
 const readManifests = (text: string, where: string): string => {
   const documents = parseYamlDocuments(text, where);
-  const line = formatOnlyCommand(documents.flatMap(findCommands), where);
-  if (line !== "") return line;
+  const commandWords = pickApiServerCommand(documents.flatMap(findCommands), where);
+  if (commandWords !== "") return commandWords;
   const kinds = documents.map(({ value }) => truncateText(toWord(toMap(value).kind), 64)).join(", ");
   throw new Complaint(
     `${where} is a manifest of kind ${kinds} without flags: neither its containers have a command, nor is it kubeadm's ClusterConfiguration`,

@@ -1,4 +1,4 @@
-// Translates the flags and the AdmissionConfiguration of a self-managed API server into a postern.yaml for a target.
+// Translates flags and AdmissionConfiguration of a self-managed API server into a postern.yaml for another cluster.
 import { join } from "node:path";
 import type { SettingsMistake } from "#lib/settings.ts";
 import { type CatalogueRule, readCatalogue } from "../catalogue/registry.ts";
@@ -23,7 +23,7 @@ export const importApiServer = async (
   // Settings decide which rules read the cluster, so the text without this comment is read first.
   const document = parseConfigDocument(format([]), "postern.yaml");
   /**
-   * Reports mistakes in a rule's settings at their lines in the plugin's configuration, which the user can correct. The
+   * Throws for mistakes in a rule's settings at their lines in the plugin's configuration, which users can correct. The
    * first three keys of a path, such as `rules`, `pod-security` and `settings`, aren't in that configuration.
    */
   const complain = (mistakes: readonly SettingsMistake[]) => {
@@ -33,7 +33,7 @@ export const importApiServer = async (
         .get(plugin)
         ?.complain(ruleMistakes.map((mistake) => ({ ...mistake, path: mistake.path.slice(3) })));
     }
-    document.complain(mistakes);
+    document.complain(mistakes); // Throws for mistakes outside of configurations, with their lines in postern.yaml.
   };
   const file = join(process.cwd(), "postern.yaml");
   const { clusters } = await readConfigDocument({ ...document, complain }, file, catalogue);
