@@ -14,7 +14,7 @@ import { webAssembly } from "./webassembly.ts";
 import type { KubernetesWorkerData, MessageFromKubernetesWorker, MessageToKubernetesWorker } from "./worker.ts";
 
 export interface KubernetesOptions extends ServerOptions {
-  /** The folder with the packed module. */
+  /** The folder with the compressed module, which is API server code as WebAssembly. */
   packed: string;
   /** The folder to unpack it to; the user's cache if it is left out. */
   cache?: string;

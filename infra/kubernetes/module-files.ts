@@ -66,6 +66,7 @@ export const unpackModule = async (packed: string, cache: string = userCache): P
   if (!existsSync(folder)) {
     const draft = chooseDraft(folder);
     await mkdir(draft, { recursive: true }).catch((error: Error) => {
+      // The user can set the variable XDG_CACHE_HOME to choose another cache.
       throw new Complaint(`the cache can't be written, XDG_CACHE_HOME names another one: ${error.message}`, 3);
     });
     try {

@@ -37,8 +37,8 @@ const isHost: IsReplaceable = (text) =>
 const isUrlPath: IsReplaceable = (text) => /^(?:\/[-a-z0-9]{1,50}){1,5}$/.test(text);
 
 /**
- * Accepts amounts of CPU as an API server writes them: two of them are equal only if their texts are equal. Excludes
- * "1", because each answer also has it as resourceVersion, which must stay "1" in the answer for another amount.
+ * Accepts amounts of CPU as an API server writes them, so that equal amounts have equal texts. Excludes "1", which each
+ * answer also has as its resourceVersion: an answer isn't reused if a replaceable text is in it at a fixed place, too.
  */
 const isCpu: IsReplaceable = (text) => text !== "1" && /^[1-9]\d{0,2}m?$/.test(text);
 const isBytes: IsReplaceable = (text) => /^[1-9]\d{0,2}[KMGT]i$/.test(text);
@@ -60,7 +60,7 @@ const resources = { requests: amounts, limits: amounts };
  * as one text, so that similar requests may have different numbers of variables.
  */
 const envVariables = {};
-/** The fields of containers whose texts may differ between similar requests, each with the test that both must pass. */
+/** The fields of containers whose texts may differ between similar requests, with the test that each text must pass. */
 const containers = {
   "*": {
     name: isName,
@@ -133,7 +133,7 @@ interface RequestPattern {
   places: TextPlaces;
   /** The texts in `key`, which are the same in all similar requests. */
   constantTexts: ReadonlySet<string>;
-  /** The request's header, from which the uid of the answered object is made. */
+  /** The members of the request from which the uid that the object gets in the answer is computed. */
   identity: Pick<KubernetesRequest, "apiVersion" | "kind" | "namespace" | "name">;
 }
 
@@ -142,7 +142,7 @@ interface AnswerPattern {
   /** The answered object, with placeholders for the texts of the request that may differ. */
   object: unknown;
   warnings: readonly string[];
-  /** The texts that don't differ. A request that has one where texts may differ isn't answered from this pattern. */
+  /** All other texts. If a request has one of them at a placeholder, its answer may differ more: this isn't used. */
   constantTexts: ReadonlySet<string>;
 }
 
@@ -244,8 +244,8 @@ const replaceTexts = (
 };
 
 /**
- * Copies a container's list of environment variables. Neighbouring variables with only a name and a plain value become
- * one placeholder, `\0*` and the index of a text (their JSON). So requests are similar if only these variables differ.
+ * Copies a container's environment variables. Neighbours with only a name and a plain value become one placeholder:
+ * `\0*` and the index of their JSON among the request's texts. So requests in which only these differ are similar.
  */
 const replaceEnvVariables = (
   list: readonly unknown[],
@@ -305,7 +305,7 @@ export const createAnswerPatterns = () => {
       Object.assign(toMap(object.metadata), { uid: computeUid(identity), creationTimestamp });
       return { object, warnings: known.warnings };
     },
-    /** Remembers an answer, unless a text that differs in similar requests is a constant text, too, or in a warning. */
+    /** Remembers an answer, unless one of `texts`, which may differ, is also at a fixed place or in a warning. */
     put(request: RequestPattern, { object, warnings }: KubernetesAnswer): void {
       const { key, texts, places } = request;
       if (object === undefined || patterns.has(key)) return;

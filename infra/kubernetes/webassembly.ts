@@ -14,7 +14,7 @@ export interface ModuleExports {
   _initialize(): void;
   /** Returns the address of a buffer of this size. */
   buffer(size: number): number;
-  /** Makes the server by the options in the buffer. */
+  /** Creates a server with the options in the buffer. Returns an error message as `answer` does, or an empty text. */
   setUp(length: number): bigint;
   /**
    * Answers the request in the buffer: a header, an object and the object that it replaces. Returns the address of the

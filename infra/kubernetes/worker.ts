@@ -14,12 +14,13 @@ export interface KubernetesWorkerData {
   options: ServerOptions;
 }
 
-/** What a worker is asked, and what it answers: an answer as the module writes it, or why there is none. */
+/** A request to the module (API server code as WebAssembly): `header` is its JSON without objects. */
 export type MessageToKubernetesWorker = readonly [
   header: string,
   object: string | Uint8Array,
   oldObject: string | Uint8Array | undefined,
 ];
+/** `ready` once the worker takes requests, or a `problem` if it can't start. Then the module's answers, as JSON. */
 export type MessageFromKubernetesWorker = { ready: true } | { answer: string } | { problem: string };
 
 const { module, imageFile, options } = workerData as KubernetesWorkerData;
@@ -31,14 +32,14 @@ const started = process.hrtime.bigint();
  * instance, saved in the first second of its clock. So the module never sees its time run backwards.
  */
 const clockStart = 1_000_000_000n;
-/** The request that is answered, and how many blocks of random bytes it got: the module makes uids from these. */
-let current: Partial<KubernetesRequest> = {};
+/** The header of the current request, and how many blocks of random bytes it got: the module makes uids from these. */
+let currentHeader: Partial<KubernetesRequest> = {};
 let usedRandomBlocks = 0;
 const fillRandom = (bytes: Uint8Array) => {
   for (let at = 0; at < bytes.length; at += 32)
-    bytes.set(computeRandomBytes(current, usedRandomBlocks++).subarray(0, bytes.length - at), at);
+    bytes.set(computeRandomBytes(currentHeader, usedRandomBlocks++).subarray(0, bytes.length - at), at);
 };
-const instance = await createInstance(
+const moduleInstance = await createInstance(
   module,
   {
     getTime: () => BigInt(Date.now()) * 1_000_000n,
@@ -49,15 +50,15 @@ const instance = await createInstance(
 );
 try {
   // The server in the image was made without options.
-  if (Object.keys(options).length > 0) instance.setUp(options);
+  if (Object.keys(options).length > 0) moduleInstance.setUp(options);
   send({ ready: true });
 } catch (error) {
   send({ problem: error instanceof Error ? error.message : String(error) });
 }
 
 parentPort?.on("message", ([header, object, oldObject]: MessageToKubernetesWorker) => {
-  current = JSON.parse(header);
+  currentHeader = JSON.parse(header); // the request without its objects
   usedRandomBlocks = 0; // So each time, a request gets the same random bytes, and its object the same uid.
-  // An error of the instance ends this worker.
-  send({ answer: instance.answer(header, object, oldObject) });
+  // An error of the module ends this worker.
+  send({ answer: moduleInstance.answer(header, object, oldObject) });
 });
