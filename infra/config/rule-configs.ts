@@ -38,7 +38,7 @@ export interface CatalogueAndManifestFiles {
   folder: string;
   /** The manifests that settings name, by the path of the file or folder; or a text that says why it can't be read. */
   manifestsByPath: ManifestsByConfigPath;
-  /** The url, ca and more in kubeconfigs that settings name, by the file's path; or a text that says why it can't be read. */
+  /** The url, ca and more in kubeconfigs that settings name, by the file's path; or why it can't be read, as a text. */
   serviceSettingsByPath: ServicesByConfigPath;
   /** Returns the file and the line of a path in postern.yaml. */
   findPlace(path: ConfigPath): string;
