@@ -127,7 +127,7 @@ export interface HttpsResponse {
   /** The response headers by name; present only if the request had `withHeaders`. */
   headers?: NodeJS.Dict<string[]>;
   trailers?: NodeJS.Dict<string[]>;
-  /** The parsed body; only if Postern evaluates the rule again to record what it reads. Rules use `parseAnswer`. */
+  /** The parsed body; only if Postern evaluates a rule again to note what members it reads. Rules use `parseAnswer`. */
   json?: unknown;
 }
 
@@ -189,8 +189,8 @@ export interface ObjectPage {
 }
 
 /**
- * The reviews that share the values in a rule's ledger, which keeps them from one review to another: those of one
- * cluster ("cluster", the default), of all clusters ("clusters"), or of one cluster in one process ("process").
+ * Which reviews share the values that a rule's ledger stores between reviews: the reviews of one cluster ("cluster",
+ * the default), of all clusters ("clusters"), or of one cluster in one process ("process").
  */
 export type LedgerReach = "cluster" | "clusters" | "process";
 
@@ -236,9 +236,10 @@ export type OpenCapabilities = (cluster: string, milliseconds: number) => Capabi
 
 /** A question that a rule declares. The rule's rights follow from its needs; `bind` makes the function that asks. */
 export interface Need<Answer> {
+  /** The capability that the need uses. Pages of a list count as "list"; "anew" and "cluster" ask nothing. */
   readonly verb: Exclude<keyof Capabilities, "anew" | "cluster" | "listPage">;
   readonly kind?: ResourceType;
-  /** Returns kinds that the need reads under these settings, besides `kind`: by name, in lists, and by discovery. */
+  /** Returns the kinds, besides `kind`, that the need may get, list and discover under these settings. */
   kinds?(settings: object): ResourceType[];
   readonly action?: AwsAction;
   /** Returns the places of tokens and keys that the need reads under these settings. */

@@ -238,7 +238,7 @@ export const rule = <
   Object = KubernetesObject,
   Settings extends object = object,
   N extends Needs = Record<never, never>,
-  Upstream extends object = Record<never, never>,
+  Upstream extends object = Record<never, never>, // the data in `since`, for one version of Kubernetes
 >(
   definition: RuleDefinition<Object, Settings, N, Upstream>,
   // The cast is safe: methods take their arguments bivariantly, and `match` gives the object the right kind.

@@ -65,7 +65,7 @@ describe("findSettingsMistakes", () => {
         found,
       ));
 
-  it("findSettingsMistakes compares list elements and values of maps with any keys by examples in `elements`", () => {
+  it("findSettingsMistakes checks list elements, and map values of any key, against examples in `elements`", () => {
     const rule = {
       settings: { names: [], labels: { "cost-center": "unknown" }, quotas: [], any: {} },
       elements: { names: "", labels: "", quotas: { hard: {}, on: true }, "quotas.*.hard": 1 },

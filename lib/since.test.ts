@@ -18,7 +18,7 @@ const versionedRule = rule({
 const host = { publicKeys: "", writeLogLine() {} };
 const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
 const match = [{ apiGroups: ["*"], apiVersions: ["*"], resources: ["*"], operations: ["*" as const] }];
-const membership = { mode: "enforce" as const, settings: {}, match, failsOpen: false, exempt: {} };
+const ruleConfigInGroup = { mode: "enforce" as const, settings: {}, match, failsOpen: false, exempt: {} };
 
 describe("data by the minor version of Kubernetes", () => {
   const rows: [minor: string | undefined, data: string][] = [
@@ -45,7 +45,7 @@ describe("data by the minor version of Kubernetes", () => {
   });
 
   const clusters = { older: { ...setup, kubernetes: "1.33" }, same: "older" };
-  const memberships = { versionedRule: membership };
+  const ruleConfigsInGroup = { versionedRule: ruleConfigInGroup };
   const endpoints = {
     rule: createLambdaHandler(
       { rules: { versionedRule }, config: { rule: "versionedRule", usual: setup, clusters } },
@@ -56,9 +56,9 @@ describe("data by the minor version of Kubernetes", () => {
         rules: { versionedRule },
         config: {
           rule: "all",
-          usual: { ...setup, settings: memberships },
-          clusters: { older: { ...clusters.older, settings: memberships }, same: "older" },
-          alone: memberships,
+          usual: { ...setup, settings: ruleConfigsInGroup },
+          clusters: { older: { ...clusters.older, settings: ruleConfigsInGroup }, same: "older" },
+          alone: ruleConfigsInGroup,
         },
       },
       host,

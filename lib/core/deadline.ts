@@ -6,7 +6,7 @@ const sendMargin = 300;
 const longestTimeout = 30_000;
 
 /** How long a caller waits for the answer to a request, in milliseconds. */
-export interface WaitingCaller {
+export interface CallerTimeout {
   /** The timeout that the request names. */
   timeout?: number | undefined;
   /** The time when the request began, since 1970. */
@@ -18,7 +18,7 @@ export interface WaitingCaller {
  * or before the process ends, which has `remaining` milliseconds, if that is earlier.
  */
 export const computeDeadline = (
-  { timeout = longestTimeout, since }: WaitingCaller,
+  { timeout = longestTimeout, since }: CallerTimeout,
   remaining = longestTimeout,
 ): number => {
   const now = Date.now();

@@ -82,7 +82,7 @@ const createCapabilities = ({ readConnections = () => ({}) }: LambdaFunction): O
     : createUnconnectedCapabilities;
 };
 
-/** Returns the host of an endpoint in Lambda. It has environment variables, and prints a log line per review. */
+/** Returns what Lambda gives an endpoint: keys and names from the environment, and a function that logs each review. */
 const createLambdaHost = (openCapabilities?: OpenCapabilities): StartingFunction["host"] => {
   const {
     POSTERN_STAGE: stage = "local",

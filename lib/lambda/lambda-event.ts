@@ -1,13 +1,13 @@
 import { isUtf8 } from "node:buffer";
-import { parseTimeout, type WaitingCaller } from "../core/deadline.ts";
+import { type CallerTimeout, parseTimeout } from "../core/deadline.ts";
 import { buildAnswerHeaders, isPhase, type ReviewHttpRequest, type ReviewToEvaluate } from "../core/endpoint.ts";
 import { createNotTextFailure, Failure } from "../failure.ts";
 import "../features.ts";
 import { isObject, type JsonMap, toMap, toText } from "../json.ts";
 import { createRecordedCapabilities } from "../recording/recorded-answers.ts";
 
-/** An HTTP request, read from a Lambda event; `answer` builds the response in that event's format. */
-export interface LambdaHttpRequest extends Omit<ReviewHttpRequest, "deadline">, WaitingCaller {
+/** An HTTP request in a Lambda event, with a timeout, not a deadline; `answer` builds the event's kind of response. */
+export interface LambdaHttpRequest extends Omit<ReviewHttpRequest, "deadline">, CallerTimeout {
   /** Empty except for load balancers, whose health checks are recognized by it. */
   userAgent: string;
   answer(code: number, json: string): unknown;

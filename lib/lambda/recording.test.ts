@@ -24,7 +24,7 @@ const labels = rule({
   },
 });
 const reads = rule({
-  summary: "Looks for what the object is called.",
+  summary: "Reads the pod with the object's name, and refuses the object if there is one.",
   match,
   needs: { pod: get("pods") },
   async mutate(object: KubernetesObject, { pod }) {
@@ -96,7 +96,7 @@ describe("a recording function", () => {
     assert.deepEqual([second.needs, second.recorded.rule], [{ objects: [pod], reads: looked }, "reads"]);
   });
 
-  it("a recording function records no dry runs, failures, direct invocations or requests without a key", async () => {
+  it("a recording function records no dry run, failure, direct invocation or request with a wrong key", async () => {
     const [dryRun, valid] = [buildEvent("both/mutate", { dryRun: true }), buildEvent("both/mutate", {})];
     const direct = { phase: "mutate", cluster: "prod", review: buildReview({}) };
     const events = [dryRun, { ...valid, body: "{}" }, direct, { ...valid, rawPath: "/prod.key/both/mutate" }, {}];

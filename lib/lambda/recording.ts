@@ -83,7 +83,7 @@ const toFraction = (uid: string): number => createHash("sha256").update(uid).dig
  */
 const writeRecording = async (
   review: RecordedReview,
-  { bucket, prefix, keep: paths }: RecordingBucketSettings,
+  { bucket, prefix, keep: unredactedPaths }: RecordingBucketSettings,
   index: number,
   deadline: number,
   put = putObject,
@@ -94,7 +94,8 @@ const writeRecording = async (
   const name = /^[A-Za-z0-9-]{1,64}$/.test(uid) ? uid : createHash("sha256").update(uid).digest("hex");
   const time = `${at.slice(0, 10)}/${at.slice(11, 23).replaceAll(":", "-")}`;
   const key = `${prefix}${cluster}/${rule}/${time}-${name}${index > 0 ? `-${index}` : ""}.yaml`;
-  await put(bucket, key, await awaitUntil(deadline, review.line(paths)), deadline);
+  const yaml = await awaitUntil(deadline, review.line(unredactedPaths));
+  await put(bucket, key, yaml, deadline);
 };
 
 /** Logs why a review was not recorded. */

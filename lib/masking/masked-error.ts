@@ -19,9 +19,9 @@ type Piece = [text: string, masking: number];
 const neverMasked = 0;
 /** For names in code, such as a function's. */
 const onlyReviewTextsMasked = 1;
-/** For messages that Postern wrote: texts of the review, and what `quotedByPostern` matches, except names. */
+/** In messages that Postern wrote, masks texts of the review and what `quotedByPostern` matches, but no names. */
 const maskedAsPostern = 2;
-/** For messages of Node or of another program: texts of the review, and what `quotedByOthers` matches. */
+/** In messages of Node or of another program, masks texts of the review and what `quotedByOthers` matches. */
 const maskedAsForeign = 3;
 
 const maxErrors = 10;
@@ -63,8 +63,9 @@ const getText = (error: Error, member: "name" | "message" | "stack"): string => 
 };
 
 /**
- * Splits a message into texts, each with how it is masked. Only a Failure has Postern's words. Messages of `errors` and
- * of their causes that it contains, unless they are Failures, too, are foreign. A cause may be a text, not an Error.
+ * Splits a message into texts, each with how it is masked. Only the message of a Failure is in Postern's words. A part
+ * of it that repeats the message of another error, which is no Failure, is foreign. Other errors are `errors` and their
+ * causes. A cause may be a text, not an Error.
  */
 const splitMessage = (error: unknown, errors: readonly Error[]): Piece[] => {
   const text = error instanceof Error ? getText(error, "message") : getErrorMessage(error);
@@ -104,8 +105,8 @@ const splitFrames = (error: Error): Piece[] => {
           ? [
               [`\n${at}`, neverMasked],
               [functionName, onlyReviewTextsMasked],
-              // If the stack doesn't begin with the error's message, this was changed, and the stack has the older one.
-              // What looks like a place may then be a line of the older message, with texts of the review.
+              // A stack that doesn't begin with the header was made before the message changed: it has the old message.
+              // What looks like a place may then be a line of the old message, with texts of the review.
               [place, beforeHeader === "" ? neverMasked : onlyReviewTextsMasked],
             ]
           : [];
@@ -132,8 +133,8 @@ const maskPieces = (pieces: readonly Piece[], subject: ErrorSubject): string => 
     listTexts([request?.object, request?.oldObject, request?.userInfo, request?.options, secrets]),
     isSecret ? 1 : undefined, // the shortest text that is masked
   );
-  // The names, and the beginning of Postern's own messages, are not masked. A name of up to three characters is,
-  // because it could be a part of any text.
+  // The names, and the beginning of Postern's own messages, are not masked. A name of up to three characters stays
+  // masked: it could be a part of any masked text, which would then show that part.
   for (const name of [...names, "the rule failed: "])
     if (name.length > 3)
       for (let at = joined.indexOf(name); at >= 0; at = joined.indexOf(name, at + 1))

@@ -31,7 +31,7 @@ const combineAmounts = (
   return combined;
 };
 
-/** Sets a resource's amount. If there is one, `combine` makes one of the two, for instance their sum. */
+/** Sets a resource's amount. If one is set already, `combine` makes a single amount of both, for instance their sum. */
 const putAmount = (
   amounts: Map<string, Quantity>,
   [resource, amount]: [string, Quantity],

@@ -20,8 +20,8 @@ const table: [
   ["excludes a value", buildSelector("NotIn", ["web"]), "app notin (web)", ["api"], ["web"]],
   ["selects a label with any value", buildSelector("Exists"), "app", ["web", ""], []],
   ["excludes a label with any value", buildSelector("DoesNotExist"), "!app", [], ["web"]],
-  ["selects nothing if its value is not a label's", { matchLabels: { app: "a,b" } }, undefined, [], ["a", "b"]],
-  ["excludes nothing if its value is not a label's", buildSelector("NotIn", ["a)"]), "", ["a"], []],
+  ["selects nothing if no label can have its value", { matchLabels: { app: "a,b" } }, undefined, [], ["a", "b"]],
+  ["excludes nothing if no label can have its value", buildSelector("NotIn", ["a)"]), "", ["a"], []],
   ["selects nothing if its operator is unknown", buildSelector("Near", ["web"]), undefined, [], ["web"]],
   ["selects nothing with In and no values", buildSelector("In"), undefined, [], ["web"]],
 ];

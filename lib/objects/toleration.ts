@@ -53,7 +53,7 @@ const createCoverage = () => {
   const ids = new Set<string>();
   /**
    * The two tolerations with the most seconds of each group: of those with the same key and effect and, with Equal, the
-   * same value. `covers` needs the second if `narrow` equals the first, and equal ones don't count.
+   * same value. If `covers` must ignore the first, because it equals the tested toleration, the second decides.
    */
   const groups = new Map<string, [GroupedToleration, GroupedToleration?]>();
   return {

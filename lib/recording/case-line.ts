@@ -49,8 +49,8 @@ const createRecording = async (
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode, kubernetes } = context;
   // Some rules copy their arguments in ways that proxies don't support. They are traced without proxies, so that no
-  // text counts as read. Errors here are dropped, because they may contain free text. After two errors, there are no
-  // answers: if the rule asks for one, the evaluation below fails with an error that contains only redacted text.
+  // text counts as read. Errors here are dropped, because they may contain free text. If both ways fail, no answers of
+  // a cluster or service are stored: if the rule asks for one, it fails below, in an error with only redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
     .catch(() => ({ reads: inactiveFieldReadTracker, repeater: createRepeaterIfNeeded(evaluation) }));

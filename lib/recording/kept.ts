@@ -25,7 +25,7 @@ const name = /^[-\w.:/*@]{1,253}$/;
 /** Reports whether an image contains a secret. The hash of a commit in its tag is none. */
 const isSecretImage = (text: string) => {
   const [, repository = "", tag = ""] = /^(.*?)(:[^/]*)?$/.exec(text) ?? [];
-  // The second argument has the names of the text. A digest or a hash is no secret if its name is `tag`.
+  // For a text named `tag`, `looksLikeToken` accepts a digest or a hash. In a repository, they look like a token.
   return looksLikeToken(repository, []) || looksLikeToken(tag, ["tag"]);
 };
 
@@ -33,7 +33,7 @@ const isSecretImage = (text: string) => {
  * Keys whose values a recording keeps, as those of `nameKeys`, but only in certain parents: in others, the values may
  * be free text. The pattern matches the keys of these parents.
  */
-const nameParentsByKey: Record<string, RegExp> = {
+const parentsWithNameIn: Record<string, RegExp> = {
   key: /^(?:tolerations|taints|match(?:Label)?Expressions|(?:secret|configMap)KeyRef|items)$/,
   value: /^(?:tolerations|taints)$/,
   values: /^match(?:Label)?Expressions$/,
@@ -44,13 +44,13 @@ const nameParentsByKey: Record<string, RegExp> = {
 };
 
 /**
- * Reports whether a field that is named `key` or `secrets` contains no secret, by the key of its parent. In the
- * parents that `nameParentsByKey.key` matches, such as `taints`, `key` is a name. In a quota, `secrets` is an amount.
+ * Reports whether a field that is named `key` or `secrets` contains no secret, by the key of its parent. In parents
+ * such as `taints`, the field `key` contains a name. In a quota, the field `secrets` contains an amount.
  */
-export const isHarmlessField = (key: string, parentKey: string): boolean =>
-  key === "key"
-    ? nameParentsByKey.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
-    : key === "secrets" && quantitiesMap.test(parentKey);
+export const isHarmlessField = (field: string, parentKey: string): boolean =>
+  field === "key"
+    ? parentsWithNameIn.key?.test(parentKey) === true || /(?:Ref(?:erence)?|[Tt]opology)$/.test(parentKey)
+    : field === "secrets" && quantitiesMap.test(parentKey);
 
 /** Matches keys whose values are one of a few fixed words, such as `phase`, so that recordings keep the values. */
 const fixedWordKey =
@@ -60,7 +60,7 @@ const fixedWord = /^[A-Za-z][A-Za-z_.-]{0,39}\d{0,2}$/;
 /** The fields that are maps with any keys. A key in such a map doesn't show whether its value is a secret. */
 const freeTextMap = /^(?:data|stringData|binaryData|annotations|parameters|volumeAttributes|extra|headers)$/;
 
-/** The keys of maps whose values are recorded if they match `label`. In `plurals`, they are plural names of kinds. */
+/** The fields with maps whose values are recorded if they match `label`. `plurals` has the plural names of kinds. */
 const labelsMap = /^(?:labels|namespaceLabels|matchLabels|selector|nodeSelector|matchFields|plurals)$/;
 /** The form of a label that may be recorded; a policy's placeholder, such as {{metadata.name}}, is allowed. */
 const label = /^[-\w./{}]{1,63}$/;
@@ -101,7 +101,8 @@ export const mayRecordText = (text: string, { key, parentKey }: TextKeyAndParent
     return quantity.test(text);
   if (fixedWordKey.test(key)) return fixedWord.test(text);
   return (
-    (nameKey.test(key) || (Object.hasOwn(nameParentsByKey, key) && nameParentsByKey[key]?.test(parentKey) === true)) &&
+    (nameKey.test(key) ||
+      (Object.hasOwn(parentsWithNameIn, key) && parentsWithNameIn[key]?.test(parentKey) === true)) &&
     isName(text, key, parentKey)
   );
 };
@@ -111,14 +112,14 @@ const parentOfNamesWithColon = /^(?:user|metadata|request|roleRef|subjects|owner
 
 /**
  * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. A
- * UUID is a token as the value of a key in `nameParentsByKey`, such as the `value` of a toleration. Elsewhere, it is
- * none: there, `looksLikeToken` gets the key `id`, whose value may be a UUID.
+ * UUID is a token under the keys of `parentsWithNameIn`, as in the `value` of a toleration. Under other keys, such as
+ * `uid`, it is an identifier: `looksLikeToken` then gets the key `id`, for which it accepts a UUID.
  */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&
   !/\/\/|:[^/]*@/.test(text) &&
   (!text.includes(":") || parentOfNamesWithColon.test(parentKey) || /^system:|^[^:]*:\d{1,5}$/.test(text)) &&
-  !looksLikeToken(text, [Object.hasOwn(nameParentsByKey, key) ? key : "id"]);
+  !looksLikeToken(text, [Object.hasOwn(parentsWithNameIn, key) ? key : "id"]);
 
 /** Matches keys of maps: a plain key, a key of managed fields (`f:…`), or a host with a port. */
 const mapKey = /^(?:(?:f:)?[-\w./]{0,253}|(?:localhost|[-\w]{1,99}\.[-\w./]{1,99}):\d{1,5})$/;

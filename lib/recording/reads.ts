@@ -63,6 +63,7 @@ export const createFieldReadTracker = (): FieldReadTracker => {
       },
       getOwnPropertyDescriptor: (_, key) => {
         const found = Reflect.getOwnPropertyDescriptor(source, key);
+        // A proxy must report members as configurable if its empty target lacks them. An empty list has a `length`.
         const isLength = Array.isArray(source) && key === "length";
         return found && { ...found, value: viewMember(found.value, true), writable: true, configurable: !isLength };
       },

@@ -37,7 +37,7 @@ export interface RecordedCapabilityAnswers {
   plurals?: Record<string, string>;
 }
 
-/** A recorded read of an object or a list. Without `namespace`, the read is in any namespace. */
+/** A recorded read of an object, or of the first `most` objects that `labels` selects. No `namespace` means any. */
 export interface RecordedRead extends Pick<ReadOptions, "most" | "labels"> {
   group: string;
   resource: string;
@@ -64,7 +64,7 @@ export const createRecordedCapabilities = (recorded: RecordedCapabilityAnswers):
   };
 };
 
-/** Answers a rule's reads and writes from the objects in a recording. */
+/** Answers reads and writes from `objects`. With `reads`, other reads fail; without, the cluster has just `objects`. */
 const createObjectCapabilities = ({
   objects = [],
   refused = [],
@@ -82,7 +82,7 @@ const createObjectCapabilities = ({
     objects.map((object) => [getObjectKey(object), freezeDeep(object)]),
   );
   const requireRecorded = (question: object) => {
-    if (reads && !reads.some((read) => contains(question, read))) throw createUnansweredFailure(question);
+    if (reads && !reads.some((read) => hasMembersOf(question, read))) throw createUnansweredFailure(question);
   };
   const findRefusal = (kind: ResourceType, { metadata }: KubernetesObject) =>
     refused.find(({ resource, name }) => resource === kind.resource && name === metadata?.name);
@@ -127,7 +127,7 @@ const createAccessCapabilities = ({
   discovery,
 }: RecordedCapabilityAnswers): Pick<Capabilities, "may" | "discover"> => ({
   may: async (access) => {
-    const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => contains(access, asked));
+    const found = may.find(({ allowed: _, reason: __, evaluationError: ___, ...asked }) => hasMembersOf(access, asked));
     if (found === undefined) throw createUnansweredFailure(access);
     return toAccessAnswer(found);
   },
@@ -138,7 +138,7 @@ const createAccessCapabilities = ({
 });
 
 const findAnswer = (question: object, recordedAnswers: { answer: HttpsResponse }[]): HttpsResponse => {
-  const found = recordedAnswers.find(({ answer: _, ...recorded }) => contains(question, recorded));
+  const found = recordedAnswers.find(({ answer: _, ...recorded }) => hasMembersOf(question, recorded));
   if (found === undefined) throw createUnansweredFailure(question);
   return found.answer;
 };
@@ -156,7 +156,7 @@ const createUnansweredFailure = (question: unknown) =>
 const omitSecrets = (name: string, value: unknown) => (/^(authorization|connect)$/i.test(name) ? undefined : value);
 
 /** Reports whether a question is the recorded one. It may have more members, such as options that aren't recorded. */
-const contains = (question: object, recordedQuestion: object): boolean =>
+const hasMembersOf = (question: object, recordedQuestion: object): boolean =>
   Object.entries(recordedQuestion).every(
     ([key, value]) => JSON.stringify(Reflect.get(question, key)) === JSON.stringify(value),
   );

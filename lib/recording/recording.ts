@@ -35,6 +35,7 @@ export interface Case {
   namespace?: string;
   user?: UserInfo;
   dryRun?: boolean;
+  /** The variant of the rule that is evaluated: one of its webhook entries, which has settings of its own. */
   variant?: string;
   /** The settings that differ from the rule's defaults. */
   settings?: object;
@@ -91,7 +92,7 @@ export interface RecordingOrigin {
   at: string;
   /**
    * True if the rule may have decided differently about the original review than the recording says: the rule read
-   * redacted text, an answer couldn't be recorded, or a script got placeholders.
+   * redacted text, an answer couldn't be recorded, or a CUE script that it ran had placeholders in place of texts.
    */
   redacted?: true;
 }

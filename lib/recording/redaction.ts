@@ -9,6 +9,7 @@ import { isBareKey, isSecretName, isSecretNumberName, isSecretVariable } from ".
 export type UnredactedPath = readonly (string | number)[];
 
 export interface RedactionOptions {
+  /** The texts that the rule read. They are not redacted, unless they seem to be secrets. */
   reads?: FieldReadTracker;
   /** True if the request is about Secrets. The objects may have no kind, so it must be stated. */
   isSecret?: boolean;
@@ -32,7 +33,7 @@ interface RedactionPosition {
   /** The last key on the path that is no index. For elements of a list, it is the key of the list. */
   key: string;
   parentKey: string;
-  /** If the value is in a list: the name of the object that contains the list, if it has one. */
+  /** The name of the list that contains the value, such as A for b in `{ name: A, values: [b] }`; "" if it has none. */
   listName: string;
   depth: number;
   /** Whether the value is in a Secret's data. */
@@ -79,7 +80,7 @@ export const createRedactor = ({
       return value.map((item, index) =>
         copyValue(item, {
           ...inner,
-          ...followPaths(at, selectElementPaths(at.paths, index)),
+          ...toUnredactedMembers(at, selectElementPaths(at.paths, index)),
           listName,
           member: String(index),
         }),
@@ -91,7 +92,7 @@ export const createRedactor = ({
       const isInSecretData = at.isInSecretData || (isOfSecret && (key === "data" || key === "stringData"));
       const place = {
         ...inner,
-        ...followPaths(at, selectMemberPaths(at.paths, key)),
+        ...toUnredactedMembers(at, selectMemberPaths(at.paths, key)),
         isInSecretData,
         isPolicy,
         member: key,
@@ -123,7 +124,7 @@ export const createRedactor = ({
 
   const redact = <T>(value: T, kept: readonly UnredactedPath[] = []): T => {
     remainingSize = maxSize;
-    return copyValue(value, { ...root, ...followPaths(root, kept) }) as T;
+    return copyValue(value, { ...root, ...toUnredactedMembers(root, kept) }) as T;
   };
 
   const redactBody = (text: string, content = parseJson(text)): string => {
@@ -163,19 +164,19 @@ const selectElementPaths = (paths: readonly UnredactedPath[], index: number): re
   });
 
 /**
- * Returns the members `paths` and `isUnredacted` for the position of a value that `container` contains. `paths` are the
- * paths from this value to unredacted ones. An empty path means this value: all of it is unredacted.
+ * Returns the members of a value's RedactionPosition that say what stays unredacted in it. `paths` lead from this value
+ * to unredacted ones: an empty path means all of this value. All of it is also unredacted if its `container` is.
  */
-const followPaths = (container: RedactionPosition, paths: readonly UnredactedPath[]) => ({
+const toUnredactedMembers = (container: RedactionPosition, paths: readonly UnredactedPath[]) => ({
   paths,
   isUnredacted: container.isUnredacted || paths.some(({ length }) => length === 0),
 });
 
-/** Returns a placeholder such as `redacted0001`. It is a valid name, label and base64. The scheme of a URL is kept. */
+/** Returns a placeholder such as `redacted0001`: a valid name, label and base64. Keeps a URL's scheme or first `/`. */
 const createPlaceholder = (text: string, number: number): string => {
   const digits = String(number).padStart(number > 9999 ? 8 : 4, "0");
-  const [scheme = ""] = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)/.exec(text) ?? [];
-  return `${scheme}redacted${digits}`;
+  const [keptStart = ""] = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)/.exec(text) ?? [];
+  return `${keptStart}redacted${digits}`;
 };
 const placeholderShape = /^(?:[a-z][a-z0-9+.-]{0,11}:\/\/|\/)?redacted(?:\d{4}|\d{8})$/;
 
@@ -210,8 +211,8 @@ const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
 const isNamedSecret = (text: string, at: RedactionPosition): boolean => {
   const { holder, parentKey: keyOfHolder, listName } = at;
   const name = getName(at);
-  // In an object, the name is its member `name`, as in `{ name, value }`, or else the object's key. In the name of a
-  // variable, a part of a word is enough, as in PGPASSFILE. In the key of an object, it is not.
+  // In an object, the name is its member `name`, as in `{ name, value }`, or else the key under which the object
+  // stands, as in `token: { value }`. In a `name`, a part of a word is enough, as in PGPASSFILE. In a key, it is not.
   if (!Array.isArray(holder)) return name === keyOfHolder ? isSecretName(name) : isSecretVariable(name);
   // In a list, the name is the argument before the text. In `{ name: PASSWORDS, values }`, `listName` is PASSWORDS.
   return (

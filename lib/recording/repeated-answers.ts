@@ -52,7 +52,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           return { ...watch(answer), json: watch(content) };
         },
         getValue: (ledgerKey, value) => {
-          // Only the value before the first change is an answer. Later values come from the rule's own changes.
+          // The rule changes a key. Only the value before its first change is an answer; later ones are the rule's own.
           if (!changed.has(ledgerKey)) answers.set(numberOf(ledgerKey), value);
           changed.add(ledgerKey);
           return value;
@@ -102,8 +102,8 @@ type Question = readonly [verb: string, ...args: unknown[]];
 
 /**
  * Returns capabilities whose calls go through `answer`. Only calls of `cue` don't, because the arguments alone
- * determine their results. In a change of the ledger, a rule gets the values that `getValue` returns for the keys: it
- * can return the value of the recorded review instead of `present`, the value in this evaluation.
+ * determine their results. When a rule changes its ledger, it gets the values that `getValue` returns for the keys.
+ * `getValue` can return the value of the recorded review instead of `present`, the value in this evaluation.
  */
 const interceptAnswers = (
   capabilities: Capabilities,
@@ -123,9 +123,9 @@ const interceptAnswers = (
       ask,
     );
   }),
-  ledger: (...ruleAndReach) => ({
+  ledger: (...ledgerArguments) => ({
     change: (keys, change, seconds) =>
-      capabilities.ledger(...ruleAndReach).change(
+      capabilities.ledger(...ledgerArguments).change(
         keys,
         (present: Parameters<typeof change>[0]) =>
           // The cast is safe: `getValue` returns a value that this key had before.

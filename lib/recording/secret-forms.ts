@@ -68,9 +68,9 @@ const seemsRandom = (text: string, names: readonly string[]): boolean => {
 };
 
 /**
- * Reports whether a name, a label or another short text begins like a known token, or seems random. `names` has the
- * keys of which the text is the value: a UUID is no token if a key is named like an identifier (`id`), and a digest is
- * none if a key is named like a checksum.
+ * Reports whether a name, a label or another short text begins like a known token, or seems random. `names` has the key
+ * of the text, if it has one: a UUID is no token if the key is named like an identifier (`id`), and a digest is none if
+ * the key is named like a checksum.
  */
 export const looksLikeToken = (text: string, names: readonly string[]): boolean =>
   tokenStart.test(text) || seemsRandom(text, names);
@@ -192,16 +192,16 @@ const wordCase = /^(?:[A-Z]+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})*)$/;
 
 /** Reports whether a part of a text looks random, such as "x7Gq2LpZ9vTk4Rb". */
 const isRandomChunk = (chunk: string, minOddity: number): boolean => {
-  const runs = findOddRuns(chunk);
-  if (runs.some(isRandomRun)) return true;
-  const joined = runs.join("");
-  // The generated name of a pod has one case, and up to three odd runs, as in web-7d9f8b6c5-x2x4z. So a text in one
-  // case needs more than three odd runs of more than three characters. One with both upper and lower case needs only 15
-  // odd characters.
+  const oddRuns = findOddRuns(chunk);
+  if (oddRuns.some(isRandomRun)) return true;
+  const joined = oddRuns.join("");
+  // Odd runs are neither words nor numbers. The generated name of a pod has one case and up to three of them, such as
+  // 7d9f8b6c5 and x2x4z in web-7d9f8b6c5-x2x4z. So a text in one case needs more than three odd runs of more than three
+  // characters. One with both upper and lower case needs only 15 odd characters.
   const hasEnoughOddRuns = hasBothCases(joined)
     ? joined.length >= 15
-    : runs.filter(({ length }) => length > 3).length > 3;
-  return hasEnoughOddRuns && computeOddity(runs) > minOddity;
+    : oddRuns.filter(({ length }) => length > 3).length > 3;
+  return hasEnoughOddRuns && computeOddity(oddRuns) > minOddity;
 };
 
 /**

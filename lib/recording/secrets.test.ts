@@ -21,7 +21,8 @@ const rules: [what: string, testedRule: Rule][] = [
     rule({
       summary: "Names the object and its images.",
       match: [],
-      // It reads the member `image` of each container and variable, in objects with a spec and in those without one.
+      // It reads `image` of each container, and of each variable, which has none: this must not reveal its value.
+      // In an object without a spec, the lists are members of the object itself.
       validate: ({ kind, metadata, ...members }: KubernetesObject) => {
         const { spec = members } = members as { spec?: object };
         const { containers = [], env = [] } = spec as { containers?: object[]; env?: object[] };

@@ -29,8 +29,8 @@ const noRequest = { fault: "the PEM block holds no PKCS #10 certificate request 
 
 const readSubject = (...names: Buffer[]) =>
   parseCertificateSubject(encodeBase64(toPem(buildCertificateRequest(...names))));
-const readCommonName = (identifier: number, ...octets: number[]) =>
-  readSubject(encodeX509NameSet(encodeX509NameAttribute("CN", encodeDer(identifier, octets))));
+const readCommonName = (derType: number, ...octets: number[]) =>
+  readSubject(encodeX509NameSet(encodeX509NameAttribute("CN", encodeDer(derType, octets))));
 const assertMalformed = (answer: object) => assert.deepEqual(answer, noRequest);
 
 describe("a certificate request", () => {
@@ -101,8 +101,8 @@ describe("a certificate request", () => {
   });
 
   it("a certificate request ignores values of types that Go doesn't read as strings", () => {
-    for (const identifier of [0x04, 0x05, 0x1b, 0x1c, 0x30, 0x2c, 0x8c])
-      assert.deepEqual(readCommonName(identifier, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
+    for (const derType of [0x04, 0x05, 0x1b, 0x1c, 0x30, 0x2c, 0x8c])
+      assert.deepEqual(readCommonName(derType, 0, 0, 0, 0x61), { subject: { commonName: "", organizations: [] } });
   });
 
   it("a certificate request fails for malformed strings", () => {

@@ -38,8 +38,8 @@ const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | und
     // Go stops if no text follows the headers. It also stops if the END line has a colon, and so was read as a header.
     const isEndLineHeader = bodyIndex > endTypeIndex;
     if (bodyIndex === text.length || isEndLineHeader) return undefined;
-    // At `endIndex` is the line feed before the END line. A body that begins after it is empty. Go accepts this after
-    // the BEGIN line; after headers, it tries the next block.
+    // `endIndex` is the index of the line feed before the END line. If the body begins after it, the body is empty. Go
+    // accepts an empty body after the BEGIN line. After headers, it skips this block, and tries the next one.
     const [hasHeaders, isEmpty] = [bodyIndex > opening.next, bodyIndex > endIndex];
     if (hasHeaders && isEmpty) continue;
     const type = opening.line.slice(0, -dashes.length);
