@@ -23,10 +23,10 @@ const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...s
 
 /** The result of a comparison: the numbers of tasks by outcome, and the unknown differences. */
 export interface Comparison {
-  /** The number of compared pairs of an expression and an object. */
-  pairs: number;
-  /** The numbers of upstream's answers with issues, with an error, and with a value. */
-  issues: number;
+  /** The number of all tasks. A task is the evaluation of one expression with one object. */
+  taskCount: number;
+  /** The numbers of tasks in which upstream doesn't compile the expression, returns an error, and returns a value. */
+  refused: number;
   errors: number;
   values: number;
   /** The number of tasks in which upstream panics. They are not compared. */
@@ -100,8 +100,8 @@ export const compare = async (
 ): Promise<Comparison> => {
   const takeBatch = (size: number) => Array.from({ length: size }, (): Task => tasks.next().value);
   const comparison: Comparison = {
-    pairs: taskCount,
-    issues: 0,
+    taskCount,
+    refused: 0,
     errors: 0,
     values: 0,
     panics: 0,
@@ -127,7 +127,7 @@ export const compare = async (
       }
       // `creation` is the error if an expression without issues can't be compiled to a program.
       const isExpressionRefused = theirs.issues !== undefined || theirs.creation !== undefined;
-      if (isExpressionRefused) comparison.issues++;
+      if (isExpressionRefused) comparison.refused++;
       else if (theirs.error === undefined) comparison.values++;
       else comparison.errors++;
       const kind = findDifferenceKind(theirs, ours);
@@ -157,16 +157,16 @@ const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly D
     repetitions,
   );
   return different.filter(({ postern }, index) => {
-    const { others = [], ...first } = answers[index] as Answer;
-    const upstreamAnswers = [first, ...others];
+    const { others: unlikeFirst = [], ...first } = answers[index] as Answer;
+    const upstreamAnswers = [first, ...unlikeFirst];
     if (upstreamAnswers.some((answer) => !findDifferenceKind(answer, postern))) return false;
-    // The keys of a large map have more orders than repetitions can show, so a similar answer is accepted: one with
-    // another order of lists, and with a cost between the lowest and the highest.
+    // If upstream's answers vary, similar ones are accepted, too, because a large map has more orders of keys than the
+    // repetitions can show: answers with another order of lists, and with a cost between the lowest and the highest.
     const costs = upstreamAnswers.map(({ cost = 0 }) => cost);
     const isCostWithin = (postern.cost ?? 0) >= Math.min(...costs) && (postern.cost ?? 0) <= Math.max(...costs);
     const reduce = (answer: Answer) => ({ ...answer, cost: 0, value: sortLists(answer.value) });
     const isSimilar = (answer: Answer) => isCostWithin && !findDifferenceKind(reduce(answer), reduce(postern));
-    return others.length === 0 || !upstreamAnswers.some(isSimilar);
+    return unlikeFirst.length === 0 || !upstreamAnswers.some(isSimilar);
   });
 };
 
@@ -411,7 +411,7 @@ if (import.meta.main) {
       tasks: generateTasks(Number(values.seed)),
     });
     const seconds = (Date.now() - start) / 1000;
-    const { differences, pairs, issues, errors, values: found, panics, undecided, known } = comparison;
+    const { differences, taskCount, refused, errors, values: found, panics, undecided, known } = comparison;
     const byKind = kinds.map((kind) => [kind, differences.filter((one) => one.kind === kind).length] as const);
     const shown = differences.filter(({ kind }) => values.kinds.split(",").includes(kind));
     for (const { cause, count, examples } of await groupDifferences(evaluator, shown))
@@ -420,8 +420,8 @@ if (import.meta.main) {
       );
     for (const [reason, count] of known) process.stdout.write(`${count} known: ${reason}\n`);
     process.stdout.write(
-      `${pairs} pairs in ${Math.round(seconds)} s: ${found} values, ${errors} errors, ${issues} refused expressions; ` +
-        `${undecided} with several answers of upstream, ${panics} panics of upstream; ` +
+      `${taskCount} pairs in ${Math.round(seconds)} s: ${found} values, ${errors} errors, ${refused} ` +
+        `refused expressions; ${undecided} with several answers of upstream, ${panics} panics of upstream; ` +
         `${differences.length} differences (${byKind.map(([kind, count]) => `${kind} ${count}`).join(", ")})\n`,
     );
     process.exitCode = differences.length > 0 ? 1 : 0;

@@ -138,20 +138,20 @@ const isLetter = (name: string) => /^[A-Z]$/.test(name);
 
 /**
  * Reports whether a pattern such as `list(T)` can stand for a type such as `list(int)`. Adds the types of the pattern's
- * letters to `bound`.
+ * letters to `boundTypes`.
  */
-const unify = (pattern: StaticType, type: StaticType, bound: Map<string, StaticType>): boolean => {
+const unify = (pattern: StaticType, type: StaticType, boundTypes: Map<string, StaticType>): boolean => {
   if (isLetter(pattern.name)) {
     const allowedTypes = letters[pattern.name];
     if (allowedTypes && !allowedTypes.includes(printType(type))) return false;
-    bound.set(pattern.name, type);
+    boundTypes.set(pattern.name, type);
     return true;
   }
   return (
     pattern.name === type.name &&
     pattern.parameters.length === type.parameters.length &&
     // Both have the same number of parameters.
-    pattern.parameters.every((one, index) => unify(one, type.parameters[index] as StaticType, bound))
+    pattern.parameters.every((one, index) => unify(one, type.parameters[index] as StaticType, boundTypes))
   );
 };
 
@@ -415,20 +415,20 @@ interface Scope {
 }
 
 const allTemplates = Object.entries(templates).map(([result, list]) => ({ result: parseType(result), list }));
-/** Templates by the type of their value. `bound` has the types that letters in a template, such as `T`, stand for. */
-const candidatesByType = new Map<string, readonly { template: string; bound: ReadonlyMap<string, StaticType> }[]>();
+/** For each type, the templates of its values. `boundTypes` has the types that letters such as `T` stand for. */
+const templatesByType = new Map<string, readonly { template: string; boundTypes: ReadonlyMap<string, StaticType> }[]>();
 
 /** Returns the templates whose value can have a type. */
 const findCandidates = (type: string) => {
-  const foundBefore = candidatesByType.get(type);
+  const foundBefore = templatesByType.get(type);
   if (foundBefore) return foundBefore;
   const parsed = parseType(type);
   const ofType = allTemplates.flatMap(({ result, list }) => {
-    const bound = new Map<string, StaticType>();
-    return unify(result, parsed, bound) ? list.map((template) => ({ template, bound })) : [];
+    const boundTypes = new Map<string, StaticType>();
+    return unify(result, parsed, boundTypes) ? list.map((template) => ({ template, boundTypes })) : [];
   });
   const bindLetter = (list: readonly string[], letter: string) =>
-    list.map((template) => ({ template, bound: new Map([[letter, parsed]]) }));
+    list.map((template) => ({ template, boundTypes: new Map([[letter, parsed]]) }));
   const candidates = [
     ...ofType,
     // The letter stands for `type` itself: T in templates for any type, C if the type's values can be compared, S if
@@ -437,18 +437,18 @@ const findCandidates = (type: string) => {
     ...(letters.C?.includes(type) ? bindLetter(orderedTemplates, "C") : []),
     ...(letters.S?.includes(type) ? bindLetter(summableTemplates, "S") : []),
   ];
-  candidatesByType.set(type, candidates);
+  templatesByType.set(type, candidates);
   return candidates;
 };
 
 /** Replaces letters in a type, as in `list(T)`, by their types. For a letter without a type, chooses one at random. */
-const replaceLetters = (type: StaticType, bound: Map<string, StaticType>, random: Random): StaticType => {
+const replaceLetters = (type: StaticType, boundTypes: Map<string, StaticType>, random: Random): StaticType => {
   if (!isLetter(type.name)) {
-    const parameters = type.parameters.map((parameter) => replaceLetters(parameter, bound, random));
+    const parameters = type.parameters.map((parameter) => replaceLetters(parameter, boundTypes, random));
     return { name: type.name, parameters };
   }
-  const typeOfLetter = bound.get(type.name) ?? parseType(random.pick(letters[type.name] ?? anyTypes));
-  bound.set(type.name, typeOfLetter);
+  const typeOfLetter = boundTypes.get(type.name) ?? parseType(random.pick(letters[type.name] ?? anyTypes));
+  boundTypes.set(type.name, typeOfLetter);
   return typeOfLetter;
 };
 
@@ -467,8 +467,8 @@ const createExpression = (random: Random, type: string, depth: number, scope: Sc
   if (scope.budget.left-- <= 0 || depth <= 0 || random.decide(0.12)) return createLeaf(random, type, scope);
   if (random.decide(scope.needsStaticTypes ? 0.001 : 0.02))
     return `dyn(${createExpression(random, type, depth - 1, scope)})`;
-  const { template, bound } = random.pick(findCandidates(type));
-  return fillTemplate(random, template, new Map(bound), depth - 1, scope);
+  const { template, boundTypes } = random.pick(findCandidates(type));
+  return fillTemplate(random, template, new Map(boundTypes), depth - 1, scope);
 };
 
 /** Characters of texts with a syntax, such as quantities or URLs, and some that no such text has. */
@@ -496,14 +496,15 @@ const changeText = (random: Random, literal: string): string => {
 };
 
 /**
- * Returns one of the texts for a use, such as "url": in 15 % of the cases an invalid one, which stands after the "|".
+ * Returns one of the texts for a use, such as "url". If the list has invalid texts (after a "|"), 15 % of the results
+ * are invalid. In 25 % of all cases, some characters of the result are then changed at random.
  */
 const pickText = (random: Random, use: string): string => {
   const list = texts[use] ?? [];
-  const end = list.indexOf("|");
-  const isAny = end < 0;
-  const valid = isAny ? list : list.slice(0, end);
-  const text = random.pick(isAny || random.decide(0.85) ? valid : list.slice(end + 1));
+  const separator = list.indexOf("|");
+  const hasInvalid = separator >= 0;
+  const valid = hasInvalid ? list.slice(0, separator) : list;
+  const text = random.pick(!hasInvalid || random.decide(0.85) ? valid : list.slice(separator + 1));
   return random.decide(0.25) ? changeText(random, text) : text;
 };
 
@@ -552,11 +553,11 @@ const createLeaf = (random: Random, type: string, scope: Scope): string => {
       return random.decide(0.5)
         ? createLeaf(random, "path", scope)
         : `dyn(${createLeaf(random, random.pick(scalars), scope)})`;
-    // The types `path` and `var` stand for a path and a variable with a value of any type.
+    // `path` and `var` stand for any path and any variable. createExpression mostly picks one, whatever the depth.
     case "path":
-      return createExpression(random, "path", 1, scope);
+      return createExpression(random, "path", /* depth */ 1, scope);
     case "var":
-      return createExpression(random, "var", 1, scope);
+      return createExpression(random, "var", /* depth */ 1, scope);
     case "duration":
     case "timestamp":
     case "quantity":
@@ -602,12 +603,12 @@ const findClosingParenthesis = (text: string, start: number): number => {
 
 /**
  * Replaces the placeholders of a template in their order. A variable that the template declares can be used in the
- * placeholders after it. `bound` has the types that letters such as `T` stand for; a new letter gets a random type.
+ * placeholders after it. `boundTypes` has the types of letters such as `T`; a new letter gets a random type.
  */
 const fillTemplate = (
   random: Random,
   template: string,
-  bound: Map<string, StaticType>,
+  boundTypes: Map<string, StaticType>,
   depth: number,
   outer: Scope,
 ): string => {
@@ -629,7 +630,7 @@ const fillTemplate = (
     }
     if (name === "text") result += pickText(random, inner ?? "");
     else if (name === "var" && inner !== undefined) {
-      const type = printType(replaceLetters(parseType(inner), bound, random));
+      const type = printType(replaceLetters(parseType(inner), boundTypes, random));
       const variable = random.pick(names);
       scope = {
         ...scope,
@@ -638,7 +639,7 @@ const fillTemplate = (
       result += variable;
     } else {
       const pattern = parseType(inner === undefined ? name : `${name}(${inner})`);
-      const type = printType(replaceLetters(pattern, bound, random));
+      const type = printType(replaceLetters(pattern, boundTypes, random));
       const expression = createExpression(random, type, depth, scope);
       // As an operand of an operator or a call, an expression keeps its meaning only in parentheses.
       const isBeforeOperator = /^[\s]*[-+*/%<>=!&|?.[]|^ in /.test(template.slice(end));
@@ -966,7 +967,7 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
   const expression = createAnyExpression();
   return {
     expression,
-    // The expression's place in a policy, such as a message: mostly one in which the names of these expressions exist.
+    // The place in a policy, such as a message: mostly one that has the variables and types that these expressions use.
     mode: chooseMode(random, [expression, ...policyVariables.map((one) => one.expression)].join(" ")),
     variables: {
       object,

@@ -140,15 +140,16 @@ const spoil = (random: Random, root: JsonMap): void => {
   else Object.defineProperty(parent, key, { value: wrong, writable: true, enumerable: true, configurable: true });
 };
 
-/** Generates a CustomResourceDefinition with a structural schema. */
+/** Generates a CustomResourceDefinition with a structural schema. It joins two sets of properties, to get more. */
 export const generateDefinition = (seed: number): object => {
   const random = createRandom(seed);
-  const properties = { ...generateProperties(random, 5), ...generateProperties(random, 5) };
+  const maxDepth = 5;
+  const properties = { ...generateProperties(random, maxDepth), ...generateProperties(random, maxDepth) };
   const schema = {
     type: "object",
     properties: {
       spec: { type: "object", properties },
-      ...(random.decide(0.5) && { status: generateSchema(random, 4) }),
+      ...(random.decide(0.5) && { status: generateSchema(random, maxDepth - 1) }),
       ...(random.decide(0.3) && { metadata: { type: "object" } }),
     },
     ...(random.decide(0.2) && { "x-kubernetes-preserve-unknown-fields": true }),

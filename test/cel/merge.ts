@@ -42,7 +42,7 @@ export interface MergeDifference {
   postern: unknown;
 }
 
-/** A kind with its schema, and the file of the schema for upstream. */
+/** A kind: its schema for Postern, and the file from which the program with upstream's packages reads the schema. */
 interface KindSchema {
   file: string;
   schema: ObjectSchema;
@@ -129,7 +129,7 @@ export interface MergeComparison {
   values: number;
   errors: number;
   /** Pairs that differ only because upstream refuses objects with fields that its schema doesn't have. */
-  known: number;
+  knownDifferences: number;
   differences: MergeDifference[];
 }
 
@@ -144,7 +144,7 @@ export const compareMerges = async (
     const builtIn = kindSchemas.slice(0, builtInKinds.length);
     const generated = kindSchemas.slice(builtInKinds.length);
     const random = createRandom(seed);
-    const comparison: MergeComparison = { values: 0, errors: 0, known: 0, differences: [] };
+    const comparison: MergeComparison = { values: 0, errors: 0, knownDifferences: 0, differences: [] };
     for (let done = 0; done < pairs; ) {
       const tasks = Array.from({ length: Math.min(500, pairs - done) }, (_, index) => {
         const { file, schema, typeMeta } = random.pick((done + index) % 2 === 0 ? builtIn : generated);
@@ -158,13 +158,14 @@ export const compareMerges = async (
       );
       for (const [index, { file, schema, patch }] of tasks.entries()) {
         const upstream = answers[index] as MergeAnswer;
+        // Upstream and Postern patch `upstream.object`: the task's object as kube-apiserver sends it to webhooks.
         const postern = applyPatch(schema, upstream.object, patch);
         if (upstream.error === undefined) comparison.values++;
         else comparison.errors++;
         if (isSameAnswer(upstream, postern)) continue;
         const { object, ...answer } = upstream;
         // In a known difference, upstream refuses a field that its schema lacks, and Postern accepts it.
-        if (listErrors(upstream).some((error) => unknownField.test(error))) comparison.known++;
+        if (listErrors(upstream).some((error) => unknownField.test(error))) comparison.knownDifferences++;
         else comparison.differences.push({ kind: file, object, patch, upstream: answer, postern });
       }
     }
@@ -185,13 +186,13 @@ if (import.meta.main) {
   const evaluator = await startEvaluator(newestMinor);
   const start = Date.now();
   const comparison = await compareMerges(evaluator, { pairs: Number(values.pairs), seed: Number(values.seed) });
-  const { differences, values: merged, errors, known } = comparison;
+  const { differences, values: merged, errors, knownDifferences } = comparison;
   const shortest = differences.toSorted((left, right) => JSON.stringify(left).length - JSON.stringify(right).length);
   for (const one of shortest.slice(0, Number(values.examples)))
     process.stdout.write(`${JSON.stringify(one, null, 1)}\n`);
   process.stdout.write(
     `${values.pairs} pairs in ${Math.round((Date.now() - start) / 1000)} s: ${merged} values, ${errors} errors, ` +
-      `${differences.length} differences, ${known} known\n`,
+      `${differences.length} differences, ${knownDifferences} known\n`,
   );
   process.exitCode = differences.length > 0 ? 1 : 0;
   await evaluator.stop();

@@ -64,8 +64,8 @@ const createCompiler = (mode: Task["mode"], minor: string): PolicyCompiler =>
     { paramKind: {} },
     {
       ...scopes[mode].options,
-      // The Go program evaluates expressions as stored ones. In these, the newest minor has the functions that a new
-      // expression may use only in the next minor; the older minors that are compared have no such functions.
+      // The Go program compiles stored expressions, which may use functions one minor earlier than new ones may. Of the
+      // compared minors, only the newest has such functions, so Postern compiles its expressions as the next minor.
       kubernetes: minor === newestMinor ? `1.${parseMinor(minor) + 1}` : minor,
     },
   );

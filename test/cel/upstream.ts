@@ -53,7 +53,7 @@ export interface UpstreamEvaluator {
   minor: string;
   /** Returns an answer for each task. Each task is evaluated `repeat` times. */
   evaluate(tasks: readonly Task[], repeat?: number): Promise<Answer[]>;
-  /** Applies patches. A patch with an error is applied `mergesPerPatch` times, to find upstream's other errors. */
+  /** Applies patches: a wrong one `mergesPerPatch` times, because each time one of its errors is reported at random. */
   merge(patches: readonly Merging[], mergesPerPatch: number): Promise<MergeAnswer[]>;
   stop(): Promise<void>;
 }
@@ -63,7 +63,7 @@ export interface UpstreamEvaluator {
  */
 export const startEvaluator = async (minor: string): Promise<UpstreamEvaluator> => {
   const { program } = await buildCelEvaluator(minor);
-  // Go collects garbage often above this limit, which only a mistake of the generator exceeds.
+  // Above 1 GiB, Go frees memory as often as it can. Only an expression that is too large by mistake needs so much.
   const env = { ...process.env, GOMEMLIMIT: "1GiB" };
   const child = spawn(program, { env, stdio: ["pipe", "pipe", "inherit"] });
   const waitingById = new Map<number, (answer: never) => void>();
