@@ -14,7 +14,8 @@ import { evaluateMatchCondition } from "../../infra/testing/cel-condition.ts";
 import { listRulesThatReplacePlugins } from "./plugins.ts";
 
 it("matchConditions let a rule be called only for requests that it refuses or changes, with exceptions", async () => {
-  // The cases of rules that reimplement a plugin and don't read the cluster. No CEL condition can recognize them.
+  // The cases in which the rule is called without effect, because no CEL condition can recognize them. Only rules that
+  // reimplement a plugin and don't read the cluster are examined.
   const casesWithoutEffect: string[] = [];
   for (const listed of listRulesThatReplacePlugins(await readCatalogue()).filter(({ rule }) => !rule.needs))
     for (const entry of await readCases(listed)) {

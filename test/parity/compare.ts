@@ -467,9 +467,9 @@ const knownDifferences: KnownDifference[] = [
 const quotaRefusal = /^(.* is forbidden: )(?:exceeded quota|failed quota|status unknown for quota): ([^:,]+)[:,]/;
 
 /**
- * Deletes audit annotations that the plugin PodSecurity wrote, but not its copy, the rule `pod-security` (`actual`).
+ * Deletes audit annotations that the plugin PodSecurity wrote but its copy, the rule `pod-security` (`actual`), didn't.
  * The API server doesn't call the rule for exempt requests and privileged namespaces. And the rule may not see invalid
- * labels of a namespace: it learns the namespace's levels from the name of the called webhook where it can.
+ * labels of a namespace: if the name of the called webhook contains the namespace's levels, it reads no labels.
  */
 const deletePluginOnlyAudit = ({ audit = {}, ...answer }: ComparableServerAnswer, actual: ComparableServerAnswer) => {
   const isOnlyOfPlugin = ([key, value]: [string, string]) =>
@@ -576,14 +576,14 @@ const listOldLines = (diff: string): [number, string][] =>
   );
 
 /**
- * Returns the new object's lines from a diff. An unchanged line that no diff shows is represented by its number.
- * `length` is the number of lines of the old object that are compared.
+ * Returns the new object's lines from a diff. An unchanged line that the diff doesn't show is taken from
+ * `oldLinesByNumber` or represented by its number. `length` is the number of lines of the old object that are compared.
  */
-const buildNewLines = (diff: string, oldLines: Map<number, string>, length: number): string[] => {
+const buildNewLines = (diff: string, oldLinesByNumber: Map<number, string>, length: number): string[] => {
   const lines: string[] = [];
   let next = 1;
   const keepUntil = (end: number) => {
-    for (; next < end; next++) lines.push(oldLines.get(next) ?? String(next));
+    for (; next < end; next++) lines.push(oldLinesByNumber.get(next) ?? String(next));
   };
   for (const hunk of parseHunks(diff)) {
     keepUntil(hunk.start);
@@ -611,8 +611,8 @@ const sortTolerations = (
 const deleteCovered = (tolerations: Toleration[]) => mergeTolerations(tolerations, []);
 
 /**
- * Replaces the 300 s that the plugin adds by the 30 s of the RuntimeClass `impatient`, as in the rule's answer. The
- * plugin runs before the RuntimeClass is applied, and its 300 s stay. The rule runs later, finds 30 s and adds none.
+ * Makes the plugin's answer comparable with the rule's: replaces its 300 s by the 30 s of the RuntimeClass `impatient`.
+ * The plugin adds 300 s before the RuntimeClass is applied, and they stay. The rule runs later, finds 30 s, adds none.
  */
 const applyRuntimeClass = (toleration: unknown, runtimeClass: string) => {
   const key = "node.kubernetes.io/not-ready";
@@ -669,7 +669,7 @@ export const comparePluginAndPortAnswers = (
   // Upstream's audit annotation may have only one of several failures; then the rule's other failures are added to it.
   const completeUpstream = (ofRule: ComparableServerAnswer) => addFailuresOfRule(wanted, ofRule, minor);
   // If several policies deny a request, upstream returns one denial at random, and so does the rule: one of `denials`.
-  // If upstream's denial is one of `denials`, too, then any of them is accepted.
+  // If upstream's denial, completed with the failures of one of `denials`, equals that one, any of them is accepted.
   const isDenialOfRule = denials.some((denial) => isSame(completeUpstream(denial), denial));
   const acceptedAnswers = [completeUpstream(actual), ...(isDenialOfRule ? denials : [])];
   if (acceptedAnswers.some((answer) => isSame(answer, actual))) return { verdict: "equal" };

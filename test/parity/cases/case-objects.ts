@@ -103,7 +103,7 @@ export const createNeededObjects = async (
     if (!reads("serviceaccounts")) await admin({ method: "POST", ...account });
     if (isTerminating(recorded)) await admin({ method: "DELETE", path: `${namespaces}/${home}` });
   }
-  lacks.push(...(await describeAnswersUnlikeCase(admin, entry)));
+  lacks.push(...(await compareRightsAndResources(admin, entry)));
 
   let last = "";
   for (const one of listPresentObjects(entry).toSorted(compareForCreation)) {
@@ -157,7 +157,7 @@ export const ensureNamespace = async (
  * Sends the API server the questions whose answers a case records, such as access reviews and discovery, and describes
  * the answers that differ from those in the case.
  */
-const describeAnswersUnlikeCase = async (admin: TestClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
+const compareRightsAndResources = async (admin: TestClusterClient, { needs = {}, user }: Case): Promise<string[]> => {
   const { refused = [], may = [], discovery = {} } = needs;
   const reviewed = may.map(async ({ user: other, allowed, reason: _, evaluationError: __, ...resourceAttributes }) => {
     const { username, groups } = other ?? user ?? { username: "jane" };

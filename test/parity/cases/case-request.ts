@@ -47,6 +47,7 @@ export const buildCaseRequest = async (
   // Objects of kinds that the API server doesn't store, such as SubjectAccessReviews, have no names.
   const isKindStored = main.verbs.includes("get");
   const isNameGenerated = statedName === undefined && generateName !== undefined;
+  // For a generated name, this is its beginning, by which the name is found in answers.
   const name = statedName ?? generateName?.replace(/-$/, "") ?? "a";
   const nameMember = isNameGenerated || !isKindStored ? {} : { name };
   const namespace = main.namespaced ? (entry.namespace ?? given.metadata?.namespace ?? defaultNamespace) : undefined;
@@ -135,9 +136,10 @@ const findResource = async (
     listings.set(prefix, listing);
     return listing.find(({ name }) => name === path);
   };
-  const found = (await find()) ?? (await createDefinition(admin, resource, kind, find));
-  // The default members are those of a new custom resource. Discovery states `group` and `version` only for a kind of
-  // another API version than the resource, such as Scale.
+  const found = await find();
+  if (!found) await createDefinition(admin, resource, kind, find);
+  // A resource that wasn't found is a new custom resource and has these members. Discovery states `group` and `version`
+  // only for a kind of another API version than the resource, such as Scale.
   const { group, version, ...rest } = { kind, namespaced: true, verbs: ["get"], ...found };
   return { ...rest, apiVersion: version === undefined ? apiVersion : [group, version].filter(Boolean).join("/") };
 };
@@ -169,8 +171,8 @@ const createDefinition = async (
       },
     },
   });
+  // If the API server refuses the definition, it refuses the case's request, too: no webhook gets the case.
   if (code === 201) await waitUntil(`${resource}.${group} is not served`, async () => (await find()) !== undefined);
-  return undefined;
 };
 
 /**
@@ -181,8 +183,7 @@ const getExistingObject = (entry: Case, subResource: string | undefined): Kubern
   const operation = getCaseOperation(entry);
   if (operation === "CREATE") return subResource === undefined ? undefined : {};
   if (operation === "CONNECT") return {};
-  // A case has its object under the name of its phase (`mutate` or `validate`). In a DELETE, that is the deleted
-  // object.
+  // A case has its object in the member of its phase (`mutate` or `validate`). In a DELETE, this is the deleted object.
   const old = operation === "DELETE" ? entry[getCasePhase(entry)] : entry.oldObject;
   if (subResource !== "scale") return old;
   // A Scale omits replicas if they are 0; for a workload, omitted replicas mean 1.

@@ -104,9 +104,9 @@ const getNamespaceLabels = (
 
 /**
  * Returns a rule without `authorizedBy`, which exempts users with a right: here every user has every right, so the rule
- * would never be called. Also removes `checkSettings`, which would refuse settings that name clusters of other cases.
+ * would never be called. Also removes `checkSettings`, which would refuse settings with clusters that this test lacks.
  */
-const adaptToSetups = (listed: CatalogueRule): CatalogueRule => {
+const omitCheckSettingsAndAuthorizedBy = (listed: CatalogueRule): CatalogueRule => {
   const { authorizedBy: _, checkSettings: __, ...rule } = listed.rule;
   return { ...listed, rule };
 };
@@ -150,7 +150,7 @@ export const serveSetups = async (
     const recording = answers.get(cluster);
     return recording ? createRecordedCapabilities(recording) : live(cluster, milliseconds);
   };
-  const listed = [...rules.map(adaptToSetups), observer.listed];
+  const listed = [...rules.map(omitCheckSettingsAndAuthorizedBy), observer.listed];
   const served = await serveTestRules(listed, JSON.stringify({ clusters }), {
     certificate,
     openCapabilities: chooseCapabilities,
@@ -195,8 +195,9 @@ const buildManifests = (
   { name, phase, variant }: CaseRulesWithSettings,
   build: (options: TestWebhookOptions) => WebhookManifests,
 ): WebhookManifests => {
-  // A setup for cases calls one variant or, for cases without a variant, the rule as if it had none. A setup without a
-  // phase, for the comparison with plugins, calls all variants. In postern.yaml, each setup is a cluster.
+  // A rule may have variants: several entries, each with settings of its own. A setup with a phase serves cases. It has
+  // the entry of one variant or, if its cases name no variant, the one entry of the rule without its variants. A setup
+  // without a phase, for the comparison with plugins, has all entries. In postern.yaml, each setup is a cluster.
   const withoutVariants = phase !== undefined && variant === undefined;
   const manifests = build({ name, cluster: name, withoutVariants }).flatMap((manifest): WebhookManifests => {
     if (phase !== undefined && manifest.kind !== getConfigurationKind(phase)) return [];

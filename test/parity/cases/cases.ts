@@ -94,10 +94,10 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
   await installKinitirasPolicyCrds(ours.admin);
-  // A setup is rules with settings. The key of the setup with the settings of a plugin server is that server's name.
+  // Setups (rules with settings): those of cases and, under each plugin server's name, one with that server's settings.
   const setups = buildWebhookSetups(all, groups);
-  const served = await serveSetups(setups, rules, binaries.minor, ours);
-  opening.defer(served.stop);
+  const setupServer = await serveSetups(setups, rules, binaries.minor, ours);
+  opening.defer(setupServer.stop);
 
   const upstream = new Map([...groups.keys()].map((group, index) => [group, others[index]?.admin]));
   const getSetup = (key: string): CaseRulesWithSettings => {
@@ -106,15 +106,15 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
     return setup;
   };
   const check = (listed: CatalogueRule, cases: Case[]): Promise<RealServerCaseResults> => {
-    const [portOfPlugin] = listRulesThatReplacePlugins([listed]);
+    const [portedRule] = listRulesThatReplacePlugins([listed]);
     const whyNotCompared =
-      portOfPlugin &&
-      (explainMissingUpstreamServer(portOfPlugin, plugins.all, binaries) ?? explainIncomparable(portOfPlugin));
-    const setupKey = portOfPlugin && whyNotCompared === undefined ? getPluginServerName(portOfPlugin) : undefined;
+      portedRule &&
+      (explainMissingUpstreamServer(portedRule, plugins.all, binaries) ?? explainIncomparable(portedRule));
+    const setupKey = portedRule && whyNotCompared === undefined ? getPluginServerName(portedRule) : undefined;
     const pluginServer = setupKey === undefined ? undefined : upstream.get(setupKey);
     const comparedPlugin =
-      portOfPlugin && setupKey !== undefined && pluginServer ? { portOfPlugin, setupKey, pluginServer } : undefined;
-    return checkRule(listed, cases, { served, minor: binaries.minor, getSetup, whyNotCompared, comparedPlugin });
+      portedRule && setupKey !== undefined && pluginServer ? { portedRule, setupKey, pluginServer } : undefined;
+    return checkRule(listed, cases, { setupServer, minor: binaries.minor, getSetup, whyNotCompared, comparedPlugin });
   };
   const running = opening.move();
   return { admin: ours.admin, check, stop: () => running.disposeAsync() };
@@ -122,7 +122,8 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
 
 /** What a check of a rule needs besides its cases. */
 interface RuleContext {
-  served: CaseSetupServer;
+  /** Answers the calls of webhooks. For each setup, it has rules with the settings of some cases. */
+  setupServer: CaseSetupServer;
   /** The minor of the API servers. */
   minor: string;
   getSetup(key: string): CaseRulesWithSettings;
@@ -132,14 +133,14 @@ interface RuleContext {
    * The plugin with which the cases are compared: the rule that reimplements it, the key of the setup with the plugin's
    * settings, and the API server with the plugin.
    */
-  comparedPlugin: { portOfPlugin: PluginPort; setupKey: string; pluginServer: TestClusterClient } | undefined;
+  comparedPlugin: { portedRule: PluginPort; setupKey: string; pluginServer: TestClusterClient } | undefined;
 }
 
 /** Sends the cases of a rule to the API server that calls the rule, and to the API server with the plugin, if any. */
 const checkRule = async (
   listed: CatalogueRule,
   cases: Case[],
-  { served, minor, getSetup, whyNotCompared, comparedPlugin }: RuleContext,
+  { setupServer, minor, getSetup, whyNotCompared, comparedPlugin }: RuleContext,
 ): Promise<RealServerCaseResults> => {
   const pluginComparison: RealServerCaseResults["pluginComparison"] = comparedPlugin && {
     equal: 0,
@@ -156,7 +157,7 @@ const checkRule = async (
     ...(whyNotCompared && { whyNotCompared }),
   };
   const setups = cases.map((entry) => getSetup(buildCaseSetupKey(listed, entry)));
-  await served.callOnly([...setups, ...(comparedPlugin ? [getSetup(comparedPlugin.setupKey)] : [])]);
+  await setupServer.callOnly([...setups, ...(comparedPlugin ? [getSetup(comparedPlugin.setupKey)] : [])]);
   for (const [index, stated] of cases.entries()) {
     const { name } = stated;
     const caseOfMinor = { ...stated, kubernetes: minor };
@@ -168,13 +169,13 @@ const checkRule = async (
     const setup = getSetup(buildCaseSetupKey(listed, caseOfMinor));
     const namespace = getCaseNamespace(listed, index);
     const prepareAnswers = async (_: TestClusterClient, stored: object) => {
-      served.setAnswers(setup, insertStoredUid(caseOfMinor.needs ?? {}, caseOfMinor.oldObject, stored));
+      setupServer.setAnswers(setup, insertStoredUid(caseOfMinor.needs ?? {}, caseOfMinor.oldObject, stored));
       // Nothing was created in the API server, so there is nothing to delete after the case.
       return async () => {};
     };
     const question = { listed, entry: caseOfMinor, namespace, labels: setup.labels };
     const finding = await checkCaseAgainstApiServer(
-      served.caseServer,
+      setupServer.caseServer,
       { ...question, prepare: prepareAnswers },
       setup.name,
     );
@@ -185,12 +186,12 @@ const checkRule = async (
     if (finding.diff === undefined) results.asStated += 1;
     else results.differences.push({ name, from: "case", diff: finding.diff });
 
-    if (!comparedPlugin || !pluginComparison || !hasPluginEquivalentSettings(comparedPlugin.portOfPlugin, caseOfMinor))
+    if (!comparedPlugin || !pluginComparison || !hasPluginEquivalentSettings(comparedPlugin.portedRule, caseOfMinor))
       continue;
     const { pluginServer, setupKey } = comparedPlugin;
     const moved = { ...question, entry: renameNamespaces(caseOfMinor, namespace) };
     const comparison = await compareCaseWithUpstreamPlugin(
-      served.caseServer,
+      setupServer.caseServer,
       pluginServer,
       moved,
       finding.buildBody,
@@ -219,8 +220,8 @@ const explainUnsendable = async (
   caseOfMinor: Case,
 ): Promise<string | undefined> => {
   const isWrong = await hasOtherOutcome(listed, caseOfMinor);
-  if (listed.rule.since && isWrong)
-    return `the case states the answer of Kubernetes ${stated.kubernetes ?? newestMinor}`;
+  const dependsOnMinor = listed.rule.since !== undefined;
+  if (dependsOnMinor && isWrong) return `the case states the answer of Kubernetes ${stated.kubernetes ?? newestMinor}`;
   // If a case is wrong even at its own time (`now`), it is sent all the same, so that the mistake is reported.
   if (!isWrong && (await hasOtherOutcome(listed, { ...caseOfMinor, now: new Date().toISOString() })))
     return "the case sets the time (`now`), and the rule answers otherwise at the time of the test";
@@ -230,10 +231,11 @@ const explainUnsendable = async (
     : undefined;
 };
 
-/** Reports whether a rule decides otherwise than the case states, or needs an answer that the case doesn't have. */
+/** Reports whether a rule decides otherwise than the case states, or reads something that the case doesn't record. */
 const hasOtherOutcome = (listed: CatalogueRule, entry: Case): Promise<boolean> =>
   evaluateCase(listed, entry, buildReview(listed, entry)).then(
     (decision) => describeCaseDifferences(entry, decision).length > 0,
+    // After any other error, the case is sent all the same, so that the error is reported.
     (error: unknown) => error instanceof UnansweredFailure,
   );
 

@@ -88,9 +88,9 @@ const checkCaseWith = async (
 };
 
 /**
- * Returns an answer with the stored object or, if validation refused the object (code 422), as the last mutating
- * webhook, an observer, saw it. managedFields are dropped, because they list only fields that the client sent: in the
- * expected object, the client sends all of them; in the case's object, the rule adds some.
+ * Returns an answer whose body is the stored object or, if validation refused that object (code 422), the object that
+ * the last mutating webhook, which only observes, got. managedFields are dropped, as they list only fields that the
+ * client sent: in the expected object, the client sends all of them; in the case's object, the rule adds some.
  */
 const toStored = ({ seen, ...turn }: SentCaseWithReviews): ComparableServerAnswer => {
   const { answer } = turn;
@@ -120,8 +120,8 @@ const findAddedFieldThatExplains = async (
   withRule: SentCaseWithReviews,
 ): Promise<string | undefined> => {
   const phase = getCasePhase(entry);
-  // The review that the rule got, as the observer saw it. The observer is called after a mutating rule, so it sees what
-  // such a rule got only in the request that was sent without the rule.
+  // The review that the rule got, as the observer (a webhook) saw it. The observer is called after a mutating rule and
+  // sees its changes. So for such a rule, this is the review of the same request when it was sent without the rule.
   const received = phase === "mutate" ? withoutRule.seen.mutate : withRule.seen.validate;
   const review = buildReview(listed, entry);
   if (entry.becomes || !received) return;

@@ -8,8 +8,8 @@ import { buildTestRule, type WebhookManifests } from "../rule-server.ts";
 import { deleteWithFinalizers, type RequestWithAnswer } from "../sequence-sender.ts";
 import { buildCaseRequest, type CaseRequest } from "./case-request.ts";
 
-// The extra fields of a request's user have the name of the setup to call, and an id by which the observer finds the
-// reviews of this request.
+// Members of `extra` in a request's user: the name of the setup (rules with settings) whose webhooks are called, and a
+// unique word, the request's id, by which the observer (a webhook that stores reviews) finds those of this request.
 const [setupKey, requestIdKey] = ["postern-setup", "postern-word"];
 const buildExtraExpression = (key: string) => `request.userInfo.?extra[?"${key}"].orValue([])`;
 

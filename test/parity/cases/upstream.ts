@@ -69,8 +69,8 @@ export const explainIncomparable = ({ rule }: PluginPort): string | undefined =>
 export const getPluginServerName = ({ name, rule }: PluginPort): string => {
   // A rule that must have exemptions reimplements a plugin that refuses everything.
   if (rule.exemptionRequired) return `plugins-${name}`;
-  // An API server calls validating plugins one after another, and webhooks in parallel. If two plugins
-  // refuse a request, the messages may differ. So these two plugins are not in the server of most plugins.
+  // The plugins of these two rules refuse requests that other plugins refuse, too. Validating plugins are called one
+  // after another, webhooks in parallel, so the messages may differ. So these two are not in most plugins' server.
   if (["namespace-lifecycle", "pod-resize-validator"].includes(name)) return "plugins-namespace-lifecycle";
   // The server plugins-namespace-auto-provision has ServiceAccount, which would refuse a kubelet's pod before
   // NodeRestriction does, and Priority, which from Kubernetes 1.37 on also sets the priority of pod groups.
@@ -119,7 +119,7 @@ export const buildUpstreamServerOptions = (
   return { ...options, late: { enable: ports.map(({ rule }) => rule.upstreamPlugin.plugin), fill } };
 };
 
-/** Known differences between rules and plugins that only cases show. The README of each rule lists its own. */
+/** Intended differences between rules and plugins that only cases show, not generated requests. rules.md lists them. */
 const knownCaseDifferences: {
   rule: string;
   reason: string;
@@ -196,7 +196,8 @@ export const compareCaseWithUpstreamPlugin = async (
   // A case in which the plugin itself fails is left out if the rule answers as the case states.
   const pluginFailure = code === 500 && isRuleAsStated ? `the plugin answers 500: ${message}` : undefined;
   const [ourLacks = [], upstreamLacks = []] = [ours.admin, upstream].map((one) => lacks.get(one));
-  // An object that couldn't be created is such a reason. But objects that both servers lack explain no difference.
+  // Objects that couldn't be created may be the reason that the rule doesn't answer as stated. They explain different
+  // answers of both servers only if the servers lack different objects.
   const isExplainedByLack = comparison.verdict !== "different" || !isDeepStrictEqual(ourLacks, upstreamLacks);
   const missingObject = isExplainedByLack ? (ourLacks[0] ?? upstreamLacks[0]) : undefined;
   const leftOut = missingObject ?? pluginFailure ?? (varies ? "upstream's answers vary" : undefined);
