@@ -148,7 +148,7 @@ describe("findVariantSettings", () => {
   const ruleConfig = { variants: { strict: { limit: 2, deep: { a: 1 } } } };
   const settings = { limit: 1, deep: { a: 0, b: 0 }, list: [{}] };
 
-  it("findVariantSettings applies what a variant of the rule changes, or of the cluster if it has variants", () => {
+  it("findVariantSettings applies the rule's variant, or the cluster's variant if the cluster has variants", () => {
     const variantSettings = { limit: 2, deep: { a: 1, b: 0 }, list: [{}] };
     for (const clusterWithoutVariants of [undefined, {}])
       assert.deepEqual(findVariantSettings(ruleConfig, clusterWithoutVariants, "strict", settings), variantSettings);

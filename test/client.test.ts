@@ -52,8 +52,8 @@ const completeObject = (
 const explainExclusion = (listed: CatalogueRule, entry: Case): string | undefined => {
   const { rule, settings } = applyCaseSettingsAndVariant(listed.rule, entry);
   const phase = getCasePhase(entry);
-  if (Object.keys(selectPhase(rule.authorizedBy, phase, settings) ?? {}).length > 0)
-    return "only an API server can evaluate it";
+  const conditionsOnUserRights = selectPhase(rule.authorizedBy, phase, settings) ?? {};
+  if (Object.keys(conditionsOnUserRights).length > 0) return "only an API server can evaluate it";
   if (getCaseOperation(entry) === "CONNECT") return "it connects";
   return undefined;
 };

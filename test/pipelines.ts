@@ -21,7 +21,7 @@ export interface GitHubJob {
   concurrency: { group: string; "cancel-in-progress": boolean };
   steps: GitHubStep[];
 }
-export interface GitHub {
+export interface Workflow {
   permissions: Record<string, string>;
   env?: Record<string, string>;
   jobs: Record<string, GitHubJob>;
@@ -64,7 +64,7 @@ const listPlainVariables = (env: Record<string, string> = {}) =>
   Object.fromEntries(Object.entries(env).filter(([, value]) => !value.includes("${{")));
 
 /** Returns a job's steps as a script. A step that checks out another repository becomes a link to $CHECKED_OUT. */
-export const toGitHubScript = ({ env, jobs }: GitHub, job: string): Script => {
+export const toGitHubScript = ({ env, jobs }: Workflow, job: string): Script => {
   const replaceCheckout = ({ uses = "", ...step }: GitHubStep): GitHubStep => {
     const checkoutFolder = uses.startsWith("actions/checkout@") ? step.with?.path : undefined;
     return checkoutFolder === undefined ? step : { run: `ln -s "$CHECKED_OUT" "${checkoutFolder}"` };

@@ -47,8 +47,8 @@ const compile = (policy: ValidatingPolicy, kubernetes?: string): CompiledPolicy 
     ),
     annotations: auditAnnotations.map(({ valueExpression }) => compiler.compile(valueExpression, [string, nullType])),
   };
-  // Doesn't search JSON.stringify(policy), which reads all members in a loop. A recording of a review redacts the texts
-  // that a loop reads before the rule reads them by name, such as `message`. A replay would then answer differently.
+  // Doesn't search JSON.stringify(policy), which reads all members in a loop. If a loop has read a text, such as a
+  // `message`, before the rule reads it by name, a recording redacts the text, and a replay would answer differently.
   const texts = [...parts.variables.values(), ...parts.validations, ...parts.messages, ...parts.annotations];
   const usesNamespace = texts.some((part) => part?.text.includes("namespaceObject"));
   return { ...parts, usesNamespace, error: compiler.errors[0] };

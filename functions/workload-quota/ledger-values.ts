@@ -18,7 +18,7 @@ import {
 import type { Quota } from "./settings.ts";
 
 /**
- * How much of a quota objects consume: `used` by objects that were read from the cluster after their last change, and
+ * What objects consume of a quota: `used` by objects that were read from the cluster after their last change, and
  * `reserved` by all other objects.
  */
 export interface QuotaShare {

@@ -60,8 +60,8 @@ const openCluster = (objects: Objects, ledger: Record<string, unknown> = {}) => 
 };
 
 /**
- * Returns the values of a ledger in which one object has a reservation of 9 cpu: under its own key, the quota's
- * sum, and under the key `part`, the reservation. Its phase "seen" says that the object was found in the cluster.
+ * Returns the values of a ledger in which one object has a reservation of 9 cpu: `key` has the quota's sum,
+ * and `part` has the object's reservation. Its phase "seen" says that the object was found in the cluster.
  */
 const reserve = (object: string, reservation: Partial<Reservation>, cluster = "east") => {
   const { key, part } = locate("q", cluster, object);

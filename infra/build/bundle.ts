@@ -113,6 +113,7 @@ const computeBudget = (
   recordingBuckets: RecordingBucketSettingsByRule,
   { inputs }: Metafile,
 ) => {
+  // Needs are what a rule asks or runs besides the review, such as reads of a cluster. Its settings may use none.
   let kilobytes = declaresNeeds(listed) ? budgets.unusedNeeds : budgets.withoutNeeds;
   if (usesNeeds) kilobytes = budgets.usedNeeds;
   if (hasNeed(listed, "cue")) kilobytes = budgets.scripts;

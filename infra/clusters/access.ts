@@ -55,13 +55,13 @@ export const resolveClusterConnection = async (
   }: ClusterCredentialOptions,
 ): Promise<ClusterConnection> => {
   if (kubeconfig !== undefined) {
-    const chosen = { files: [resolveConfigPath(kubeconfig, ".")], isNamedByUser: true, context, preferredContext };
+    const chosen = { files: [resolveConfigPath(kubeconfig, ".")], mayRunExec: true, context, preferredContext };
     return connectByKubeconfig(chosen, `--kubeconfig ${kubeconfig}`);
   }
   const connectPath = `clusters.${name}.connect`;
   if (connect?.kubeconfig !== undefined) {
     const files = [resolveConfigPath(connect.kubeconfig, folder)];
-    return connectByKubeconfig({ files, isNamedByUser: false, context: context ?? connect.context }, connectPath);
+    return connectByKubeconfig({ files, mayRunExec: false, context: context ?? connect.context }, connectPath);
   }
   const kubeconfigVariable = readKubeconfigVariable(name, context);
   if (context !== undefined && kubeconfigVariable === undefined)

@@ -202,7 +202,7 @@ const buildConnection = async (connect: ClusterConnectConfig, folder: string): P
   if (kubeconfig !== undefined)
     return readKubeconfig({
       files: [resolveConfigPath(kubeconfig, folder)],
-      isNamedByUser: false,
+      mayRunExec: false,
       context: connect.context,
     });
   if (server === undefined)

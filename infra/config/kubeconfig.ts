@@ -34,8 +34,8 @@ interface Kubeconfig {
 interface KubeconfigChoice {
   /** The files. They are merged: if two files have an entry of the same name, the first one counts. */
   files: readonly string[];
-  /** True if the user named the files by an option or a variable. Only then, programs in them (`exec`) may run. */
-  isNamedByUser: boolean;
+  /** Whether programs in the files (`exec`) may run: only if the user names the files by an option or a variable. */
+  mayRunExec: boolean;
   context?: string | undefined;
   /** The context to use if it exists and `context` isn't set. If it doesn't exist, the current context is used. */
   preferredContext?: string | undefined;
@@ -54,7 +54,7 @@ export const readKubeconfigVariable = (cluster: string, context?: string): Kubec
   if (files.length === 0) return undefined;
   const contexts =
     cluster === unnamedCluster ? { context, preferredContext: cluster } : { context: context ?? cluster };
-  return { files: [...new Set(files.map((file) => resolve(file)))], isNamedByUser: true, ...contexts };
+  return { files: [...new Set(files.map((file) => resolve(file)))], mayRunExec: true, ...contexts };
 };
 
 /** Reads a kubeconfig as kubectl does. Throws if it has something that Postern doesn't support, such as proxy-url. */
@@ -112,7 +112,7 @@ const toHeaderText = (text: string): string => Buffer.from(text).toString("latin
 const readCredentials = async (
   user: NamedEntry,
   target: Pick<ExecTarget, "cluster" | "server" | "caText">,
-  { isNamedByUser }: KubeconfigChoice,
+  { mayRunExec }: KubeconfigChoice,
 ): Promise<ClusterCredentialSource> => {
   const { content, file } = user;
   const { token, tokenFile, username, password, exec } = content;
@@ -138,7 +138,8 @@ const readCredentials = async (
   if (Object.keys(credentials).length > 0 || username) return credentials;
   if (exec === undefined)
     throw new Error(`finds neither a token nor a client certificate for the user "${user.name}" in ${file}`);
-  if (!isNamedByUser)
+  // A file that `connect` in postern.yaml names may have credentials, but no program to run.
+  if (!mayRunExec)
     throw new Error(
       `would run a program for a token, by exec in ${file}; give this file by --kubeconfig, or by KUBECONFIG and without connect`,
     );
@@ -161,7 +162,7 @@ const requireHeaderSafe = (text: string, file: string): string => {
  * the place of a token and of a key: a file, or an ARN.
  */
 export const readServiceKubeconfig = async (file: string): Promise<Record<string, string>> => {
-  const { cluster, user, ca = "" } = await readContext({ files: [file], isNamedByUser: false });
+  const { cluster, user, ca = "" } = await readContext({ files: [file], mayRunExec: false });
   const { content } = user;
   const impersonation = ["as", "as-uid", "as-groups", "as-user-extra"].filter((key) => content[key] !== undefined);
   if (impersonation.length > 0) throw new Error(`would ignore ${impersonation.join(", ")} in ${file}`);
@@ -196,7 +197,7 @@ const isInAws = (name: string) => !("file" in parseCredentialPlace(name));
  * Returns the cluster and the user of a kubeconfig's context. Throws if Postern doesn't support them. The messages of
  * errors have no subject, because callers add one, such as `--kubeconfig FILE`.
  */
-const readContext = async ({ files, context: chosen, preferredContext, isNamedByUser }: KubeconfigChoice) => {
+const readContext = async ({ files, context: chosen, preferredContext, mayRunExec }: KubeconfigChoice) => {
   const config = mergeKubeconfigs(await readKubeconfigs(files));
   const find = (entries: NamedEntry[], name: unknown) => entries.find((entry) => entry.name === name);
   const wanted = chosen ?? (find(config.contexts, preferredContext) ? preferredContext : config.currentContext);
@@ -214,8 +215,7 @@ const readContext = async ({ files, context: chosen, preferredContext, isNamedBy
     throw new Error(
       `would trust any server, by insecure-skip-tls-verify in ${cluster.file}; name its certificate-authority`,
     );
-  // Postern runs the credential program that `exec` names only if the user named the kubeconfig.
-  const mayRunExec = isNamedByUser;
+  // Postern runs the credential program that `exec` names only if the user named the kubeconfig (`mayRunExec`).
   if (user.content["auth-provider"] !== undefined)
     throw new Error(
       `would ignore auth-provider in ${user.file}; use a user with a token${mayRunExec ? ", exec" : ""} or a client certificate`,

@@ -196,6 +196,7 @@ const buildPattern = (
   const key = exactJson.stringify([{ ...header, ...address }, isSet ? { ...pattern, metadata: others } : pattern]);
   const texts = [...indexes.keys()];
   const size = texts.reduce((sum, { length }) => sum + length, key.length);
+  // A placeholder stands for a whole text, not for a part of a name that is joined from two texts, such as POD-VOLUME.
   // A text with \0 could be mistaken for a placeholder.
   const isAmbiguous = [...constantTexts].some((text) => text.includes("\0"));
   const isExcluded = size > maxRequestCharacters || hasJoinedNames.test(key) || isAmbiguous;

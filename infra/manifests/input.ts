@@ -14,7 +14,7 @@ export interface ManifestInput {
   faults: ManifestFault[];
   /** Files in folders that were left out because they have no manifest. */
   filesWithoutManifest: string[];
-  /** Those in folders, if the option `chartsAndKustomizations` is set. */
+  /** The charts and kustomizations in folders; none, unless the option `chartsAndKustomizations` is set. */
   chartsAndKustomizations: ChartsAndKustomizations;
 }
 

@@ -136,8 +136,8 @@ export const countSerialCalls = async (catalogue: CatalogueRule[], cluster: Clus
 };
 
 /**
- * Returns a function that evaluates rules without needs in this process. For other rules, for validating phases and for
- * refused requests, it admits the object, so that all later entries are called and counted.
+ * Returns a function that evaluates, in this process, rules without `needs` (such as reads of a cluster). For other
+ * rules, validating phases and refused requests, it admits the object: all later entries are then called and counted.
  */
 const createRuleCaller = (catalogue: CatalogueRule[], cluster: ClusterConfig): ImitatedServerFunctions["call"] => {
   const pure = catalogue.filter(({ rule }) => !rule.needs);

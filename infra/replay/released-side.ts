@@ -17,7 +17,7 @@ export const openReleasedVersion = async (
   const isLive = releaseOrLive === "live";
   const release = isLive ? newest : requireRelease(releases, releaseOrLive);
   const configs = new Map(
-    Object.entries(release.rules).map(([functionName, { share: config }]) => [functionName, config]),
+    Object.entries(release.rules).map(([functionName, { share: posternYamlPart }]) => [functionName, posternYamlPart]),
   );
   const versions = new Map<string, Promise<string>>();
   const findVersion = (functionName: string): Promise<string> => {

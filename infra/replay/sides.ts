@@ -71,8 +71,8 @@ export const createReplaySideOfVersion = (version: ReplayableVersion): ReplaySid
     });
     if (!("answer" in result)) return result;
     const answer = parseReplayedReviewOutcome(result.answer, entry, review.request.uid);
-    // Only an answer with a decision (`made`) gets a mode, and only the version's own mode: with recorded settings,
-    // `configured` doesn't have it.
+    // An answer without a decision (`made`) gets no mode. With recorded settings, an answer gets none either, because
+    // the mode in `configured` isn't the version's own.
     return "made" in answer && !useRecordedSettings ? { ...answer, mode: configured.mode } : answer;
   },
 });

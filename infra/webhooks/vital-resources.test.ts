@@ -19,7 +19,7 @@ const rows = readRows<{ matches: [name: string, match: Partial<RequestMatch>[], 
 
 const buildRequest = (group: string, path: string, operation: Operation): AdmissionRequest => {
   const [resource = "", subResource] = path.split("/");
-  // The cast is safe: entries and their conditions of exemptions read no other fields.
+  // The cast is safe: webhook entries, and their conditions that exempt requests, read only these fields.
   return {
     operation,
     resource: { group, version: "v1", resource },

@@ -73,7 +73,7 @@ export async function* findInvocations<B extends AnyBinding>(
     return isMatch;
   };
 
-  // If the request came to the policy's own webhook entry, the API server has evaluated the policy's namespaceSelector.
+  // With `variant`, the request came to the policy's own webhook entry: an API server checked its namespaceSelector.
   const constraints = variant === undefined ? matchConstraints : { ...matchConstraints, namespaceSelector: {} };
   if (!(await attempt(undefined, () => matches(constraints)))) return;
   const kind = paramKind && (await attempt(undefined, () => findParamKind(paramKind, discover)));

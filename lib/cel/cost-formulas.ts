@@ -11,8 +11,8 @@ export const getActualSize = (value: Value): number =>
   value instanceof LibraryObject ? value.size : (findSize(value) ?? 1);
 
 /** Returns the size from which the costs of CEL's own functions are computed; of an optional, its value's size. */
-export const getInnerSize = (value: Value): number => {
-  if (value instanceof Optional && value.value !== undefined) return getInnerSize(value.value);
+export const getCostSize = (value: Value): number => {
+  if (value instanceof Optional && value.value !== undefined) return getCostSize(value.value);
   // An optional may contain an error, although the type Value excludes errors.
   return (value as unknown) instanceof EvaluationError ? 1 : getActualSize(value);
 };
@@ -22,4 +22,4 @@ export const countReading = ([text = null]: readonly Value[]): number => countTr
 export const countReadingTwice = ([text = null]: readonly Value[]): number => countTraversal(2 * getActualSize(text));
 
 /** Returns the cost of one of CEL's own functions that reads its first argument once. */
-export const countStandardReading = ([value = null]: readonly Value[]): number => countTraversal(getInnerSize(value));
+export const countStandardReading = ([value = null]: readonly Value[]): number => countTraversal(getCostSize(value));

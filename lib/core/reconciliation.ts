@@ -4,13 +4,14 @@ import type { ReconcileContext, Rule } from "../rule.ts";
 import { bindNeeds } from "./capabilities.ts";
 import { type EndpointConfig, findClusterSetup } from "./endpoint.ts";
 
-/** Calls a rule's `reconcile` for one cluster. */
+/** Calls a rule's `reconcile` for one cluster. Returns what it finished, in a sentence for the log. */
 export const reconcileCluster = async (
   rule: Rule,
-  name: string,
+  ruleName: string,
   capabilities: Capabilities,
   context: Pick<ReconcileContext<object, Needs>, "settings" | "readTime" | "until">,
-): Promise<string | undefined> => rule.reconcile?.({ ...bindNeeds(rule.needs ?? {}, capabilities, name), ...context });
+): Promise<string | undefined> =>
+  rule.reconcile?.({ ...bindNeeds(rule.needs ?? {}, capabilities, ruleName), ...context });
 
 /**
  * Calls a rule's `reconcile` for one cluster after another, until `end`. For each cluster, reports what the rule

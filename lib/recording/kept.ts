@@ -71,7 +71,7 @@ export const isRecordableFieldPath = (text: string): boolean => /^[-\w./~[\]"]{1
 const image =
   /^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::\d{1,5})?\/)?[a-z0-9]+(?:[._-]+[a-z0-9]+|\/[a-z0-9]+)*(?::\w[\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$/;
 
-/** The keys of maps with amounts. In any other place, a text of digits may be a secret code. */
+/** Keys of maps with amounts (`unseen`: workload-quota's ledger). Elsewhere, a text of digits may be a secret code. */
 const quantitiesMap =
   /^(?:requests|limits|capacity|allocatable|hard|used|unseen|default|defaultRequest|max|min|maxLimitRequestRatio|overhead|podFixed|allocatedResources)$/;
 /** The keys in such a map whose values are amounts. */

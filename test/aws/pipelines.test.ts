@@ -11,7 +11,6 @@ import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { needs } from "../parts.ts";
 import {
   type CodeBuild,
-  type GitHub,
   type GitLabJob,
   readPipeline,
   readPipelineText,
@@ -20,6 +19,7 @@ import {
   toCodeBuildScript,
   toGitHubScript,
   toGitLabScript,
+  type Workflow,
 } from "../pipelines.ts";
 import { readRows } from "../rows.ts";
 import { type Account, openAccount } from "./account.ts";
@@ -27,7 +27,7 @@ import { type Account, openAccount } from "./account.ts";
 // The pipelines of infra/pipelines/ run existing commands with the rights that they need, and never run typed input.
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-interface Workflow extends GitHub {
+interface DeployWorkflow extends Workflow {
   on: { push: object; workflow_dispatch: { inputs: Record<string, { type: string; options?: string[] }> } };
   env: Record<string, string>;
 }
@@ -37,7 +37,7 @@ interface GitLab {
   default: { image: string; timeout: string };
 }
 
-const github = await readPipeline<Workflow>("github");
+const github = await readPipeline<DeployWorkflow>("github");
 const gitlab = await readPipeline<GitLab & Record<string, GitLabJob>>("gitlab");
 const deployProject = await readPipeline<CodeBuild>("codebuild");
 const checkProject = await readPipeline<CodeBuild>("manifests/codebuild");

@@ -130,7 +130,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   return units;
 };
 
-/** Measures reviews' DynamoDB capacity units, and charges at several rates, through a proxy with DynamoDB's limits. */
+/** Measures reviews' DynamoDB capacity units, and charging quotas at several rates, by a proxy with AWS's limits. */
 const measure = async (seconds: number): Promise<QuotaMeasurement> => {
   const tool = findDynamoDb();
   if ("missing" in tool) return { missing: tool.missing };

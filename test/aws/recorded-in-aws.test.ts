@@ -203,6 +203,7 @@ describe("a function that records into a bucket", await needs("moto"), () => {
       [200, 200],
     );
     assert.deepEqual(unrecorded, ["s3 answers 404, NoSuchBucket", "s3 answers 404, NoSuchBucket"]);
+    // For each of the two events, the function logs a line for the answer and a line for the failed recording.
     assert.equal(lines, 4);
   });
 });

@@ -16,7 +16,7 @@ import { createTestSigner } from "../parity/test-key.ts";
 /** Sends a review to a function in its own environment, which answers one review at a time. */
 export type SendReview = (request: Omit<AdmissionRequest, "uid">) => Promise<keyof AnswerCounts>;
 
-/** Reads a rule of the catalogue; returns a function that creates Lambda functions of the rule with given settings. */
+/** Reads a rule of the catalogue. Returns a function that opens, in this process, a stand-in for a Lambda function. */
 export const openRuleForRates = async (name: string) => {
   const { publicKey, segment } = createTestSigner(1);
   const listed = await readRule(join(getFunctionsFolder(), name), name);

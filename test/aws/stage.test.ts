@@ -662,7 +662,7 @@ describe("lists of releases", () => {
       buildRelease(1, { rules: { a: buildVersion("10") } }),
     ];
     assert.deepEqual(listReleasedVersions(listed, "a"), ["10", "9"]);
-    // All versions of release 4 come before version 9, which only release 2 has.
+    // Release 4 has withdrawn version 10, so 10 is last. Its other versions, 12 and 7, come before the older 9.
     const later = buildRelease(4, { rules: { a: buildVersion("12", { earlier: ["10", "7"] }) }, withdrawn: ["a@10"] });
     assert.deepEqual(listReleasedVersions([later, ...listed], "a"), ["12", "7", "9", "10"]);
     assert.deepEqual(listReleasedVersions(listed, "b"), ["1"]);

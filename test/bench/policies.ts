@@ -160,18 +160,18 @@ export const measureAgainstKinitirasEngine = async (program: string, rounds: num
   }));
 };
 
-/** Returns the cases with rules of one kind that both engines evaluate alike and without a cluster, with this kind. */
+/** Returns pairs: a kind, and a case with only such rules, which both engines evaluate alike without a cluster. */
 const listComparableCases = (): [ruleKind: string, question: Omit<KinitirasBenchQuestion, "rounds">][] =>
   kinitirasCaseTables.cases.flatMap((policyCase) => {
     const { policies, object, operation } = policyCase;
     const kinds = new Set(policies.flatMap(listRuleKinds));
     const [kind = ""] = kinds;
-    const isComparable = operation === "CREATE" && kinds.size === 1 && kind in kindTitles && isPlain(policyCase);
+    const isComparable = operation === "CREATE" && kinds.size === 1 && kind in kindTitles && isAlike(policyCase);
     return isComparable && object ? [[kind, { policies, object, operation }]] : [];
   });
 
 /** Reports whether Postern and kinitiras answer alike, without error, cluster and HTTP (`processing` in a script). */
-const isPlain = ({ expect, deviation, http, cluster, policies }: PolicyCase): boolean =>
+const isAlike = ({ expect, deviation, http, cluster, policies }: PolicyCase): boolean =>
   expect.policy === "accepted" &&
   !expect.error &&
   !deviation &&

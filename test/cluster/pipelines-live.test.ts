@@ -10,11 +10,11 @@ import { requireBinaries } from "../control-plane/binaries.ts";
 import { getObjectApiPath } from "../control-plane/client.ts";
 import { bootCluster, type TestCluster } from "../control-plane/cluster.ts";
 import { needs } from "../parts.ts";
-import { type GitHub, type GitLabJob, readPipeline, runBash, toGitHubScript, toGitLabScript } from "../pipelines.ts";
+import { type GitLabJob, readPipeline, runBash, toGitHubScript, toGitLabScript, type Workflow } from "../pipelines.ts";
 import { readRows } from "../rows.ts";
 
 // Tests the nightly job `live` of the pipelines. It fails if there is a new denial, or if something can't be read.
-const github = toGitHubScript(await readPipeline<GitHub>("github"), "live");
+const github = toGitHubScript(await readPipeline<Workflow>("github"), "live");
 const { live: gitlabJob = {} } = await readPipeline<Record<string, GitLabJob>>("gitlab");
 const gitlab = toGitLabScript(gitlabJob, { LIVE: gitlabJob.variables?.LIVE ?? "" });
 const { config, objects, newcomer } = readRows<{ config: string; objects: object[]; newcomer: object }>(

@@ -16,6 +16,7 @@ const writeCommand = async (file: string, text: string) => {
   await chmod(join(folder, file), 0o755);
 };
 before(async () => {
+  // These commands stand in for installed programs, and print old versions. python3 is asked for the version of moto.
   await writeCommand("old/python3", "5.2.1");
   await writeCommand("old/cfn-lint", "cfn-lint 1.40.0");
   const suites = [

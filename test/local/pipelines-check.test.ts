@@ -9,7 +9,6 @@ import { type Checkout, openCheckout, type ProgramOutput } from "../checkout.ts"
 import { createTestFolder } from "../folders.ts";
 import {
   type CodeBuild,
-  type GitHub,
   type GitLabJob,
   readPipeline,
   runBash,
@@ -17,6 +16,7 @@ import {
   toCodeBuildScript,
   toGitHubScript,
   toGitLabScript,
+  type Workflow,
 } from "../pipelines.ts";
 import { readRows } from "../rows.ts";
 
@@ -38,9 +38,9 @@ const { config, admitted, denied, assumed, undecided, workload, unreadable, with
   Record<FileName, string>
 >(import.meta.filename);
 
-const ownGitHub = await readPipeline<GitHub>("github");
+const ownGitHub = await readPipeline<Workflow>("github");
 const ownGitLab = await readPipeline<Record<string, GitLabJob>>("gitlab");
-const manifestsGitHub = await readPipeline<GitHub>("manifests/github");
+const manifestsGitHub = await readPipeline<Workflow>("manifests/github");
 const manifestsGitLab = (await readPipeline<Record<string, GitLabJob>>("manifests/gitlab"))["check manifests"] ?? {};
 const codebuild = toCodeBuildScript(await readPipeline<CodeBuild>("manifests/codebuild"));
 
@@ -113,7 +113,7 @@ describe("the pipelines' checks", { concurrency: 2 }, () => {
   };
 
   /** Runs the check as a GitHub job does, after its checkouts. */
-  const runGitHubCheck = async (folder: string, workflow: GitHub, variables: Record<string, string> = {}) => {
+  const runGitHubCheck = async (folder: string, workflow: Workflow, variables: Record<string, string> = {}) => {
     const env = {
       CHECKED_OUT: checkout.folder,
       GITHUB_WORKSPACE: folder,

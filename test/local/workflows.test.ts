@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { findActionlint } from "../actionlint/actionlint.ts";
 import { createTestFolder } from "../folders.ts";
 import { needs } from "../parts.ts";
-import { type GitHub, readPipeline, runBash, toGitHubScript } from "../pipelines.ts";
+import { readPipeline, runBash, toGitHubScript, type Workflow } from "../pipelines.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const workflows = [
@@ -39,7 +39,7 @@ describe("the workflows for GitHub", await needs("actionlint"), () => {
 });
 
 describe("the workflow of a release", async () => {
-  const release = await readPipeline<GitHub>("../../.github/workflows/release");
+  const release = await readPipeline<Workflow>("../../.github/workflows/release");
   const folder = await createTestFolder();
   const bin = join(folder, "bin");
   const calls = join(folder, "calls");

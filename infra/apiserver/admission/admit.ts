@@ -128,7 +128,8 @@ const validate = async (run: AdmissionRun, hooks: readonly DefaultedWebhookEntry
   const createView = () => createConvertibleRequestObjects(run.attributes, run.context.convert);
   let view = createView();
   for (const hook of hooks) {
-    const step = createSkippedTraceStep(hook, 0, calls.length);
+    // Until it is called, a hook counts as skipped. `round` is 0: only mutating hooks can be called a second time.
+    const step = createSkippedTraceStep(hook, { round: 0, index: calls.length });
     run.steps.push(step);
     // Selectors and conditions see the object in the request's version, not in the version that another hook asked for.
     if (view.latest.kind !== run.attributes.kind) view = createView();

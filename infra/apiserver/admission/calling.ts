@@ -29,8 +29,7 @@ export interface AdmissionRun {
 /** Creates the trace entry of a hook; until the hook is called, its outcome is `skipped`. */
 export const createSkippedTraceStep = (
   { phase, name, configuration, isPlugin, policy }: DefaultedWebhookEntry,
-  round: 0 | 1,
-  index: number,
+  { round, index }: Pick<HookTraceStep, "round" | "index">,
 ): HookTraceStep => {
   const step: HookTraceStep = { hook: name, configuration, phase, round, index, outcome: "skipped", warnings: [] };
   if (isPlugin) step.isPlugin = true;

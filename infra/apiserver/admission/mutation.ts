@@ -62,7 +62,7 @@ export const runMutatingWebhooks = async (
       // Like the API server, matches every hook in the second round. A hook that isn't called again may thus refuse.
       const isCalled = round === 0 || isBuiltInPlugin(hook) || state.reinvocations.has(hook.identity);
       if (!isCalled && !("refusal" in match)) continue;
-      const step = createSkippedTraceStep(hook, round, index);
+      const step = createSkippedTraceStep(hook, { round, index });
       run.steps.push(step);
       if ("skipped" in match) step.why = match.skipped;
       else if ("unsupported" in match) markUndecided(run, step, match.unsupported);

@@ -25,6 +25,7 @@ interface DefaultsOfMinors {
   /** What the API server does with the object: decodes a webhook's patch, or stores it; by default, reads a request. */
   step?: "patch" | "storage";
   given: object;
+  /** The members that the result must have, by minor version of Kubernetes, such as "1.37" or "the newest". */
   minors: Record<string, object>;
 }
 

@@ -123,7 +123,7 @@ export const findMoreGeneral = (first: Type, second: Type): Type => (isAsGeneral
 
 /**
  * Reports whether the first type is the same as the second one, or has dyn where the second one has another type. As in
- * upstream, a type parameter counts as dyn, and the types of two types, such as type(int), count as the same.
+ * upstream, a type parameter counts as dyn, and types such as type(int) and type(string) count as the same.
  */
 const isAsGeneral = (first: Type, second: Type): boolean => {
   if (first.kind === "dyn" || first.kind === "parameter") return true;

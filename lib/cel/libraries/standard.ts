@@ -1,4 +1,4 @@
-import { countTraversal, getInnerSize } from "../cost-formulas.ts";
+import { countTraversal, getCostSize } from "../cost-formulas.ts";
 import { type Evaluate, type FunctionDeclaration, member, type Overload, overload } from "../functions.ts";
 import { requireHashable } from "../program/evaluation.ts";
 import { StructValue } from "../structs.ts";
@@ -214,21 +214,20 @@ const isMatch = (text: Value, pattern: Value): boolean => {
   return compilePattern(pattern).test(text);
 };
 
-// Reading a text or bytes costs a tenth of its size (countTraversal). getInnerSize returns the size of a value; of an
-// optional, the size of the value in it.
-
+// Reading a text or bytes costs a tenth of its size (countTraversal). getCostSize returns the size that determines
+// the cost of a value; of an optional, the size of the value in it.
 const countShorter: Overload["cost"] = ([left = null, right = null]) =>
-  countTraversal(Math.min(getInnerSize(left), getInnerSize(right)));
+  countTraversal(Math.min(getCostSize(left), getCostSize(right)));
 const countBoth: Overload["cost"] = ([left = null, right = null]) =>
-  countTraversal(getInnerSize(left) + getInnerSize(right));
-const countReadingSecond: Overload["cost"] = ([, value = null]) => countTraversal(getInnerSize(value));
+  countTraversal(getCostSize(left) + getCostSize(right));
+const countReadingSecond: Overload["cost"] = ([, value = null]) => countTraversal(getCostSize(value));
 /** Returns the cost of `in`: upstream charges 1 for each element of a list. */
-const countElements: Overload["cost"] = ([, list = null]) => getInnerSize(list);
+const countElements: Overload["cost"] = ([, list = null]) => getCostSize(list);
 const countSearch: Overload["cost"] = ([text = null, part = null]) =>
-  countTraversal(getInnerSize(text)) * countTraversal(getInnerSize(part));
+  countTraversal(getCostSize(text)) * countTraversal(getCostSize(part));
 /** Returns the cost of `matches`. Upstream estimates that each part of a pattern has four characters. */
 const countMatching: Overload["cost"] = ([text = null, pattern = null]) =>
-  countTraversal(getInnerSize(text) + 1) * countTraversal(getInnerSize(pattern), 0.25);
+  countTraversal(getCostSize(text) + 1) * countTraversal(getCostSize(pattern), 0.25);
 
 // Type parameters with upstream's names: A and B in CEL's own library, K and V in the library of optionals.
 const [one, other] = [parameter("A"), parameter("B")];

@@ -1,4 +1,4 @@
-import { countTraversal, getInnerSize } from "../cost-formulas.ts";
+import { countTraversal, getCostSize } from "../cost-formulas.ts";
 import type { Evaluate, FunctionDeclaration, Overload } from "../functions.ts";
 import { toNative } from "../structs.ts";
 import type { Type } from "../types.ts";
@@ -93,7 +93,7 @@ const countComparison = (left: Result, right: Result): number => {
     const length = Math.min(left.length, right.length);
     if (length <= 10) return Math.min(length, 1);
   }
-  return countTraversal(Math.min(getInnerSize(toArgument(left)), getInnerSize(toArgument(right))));
+  return countTraversal(Math.min(getCostSize(toArgument(left)), getCostSize(toArgument(right))));
 };
 
 /** Returns the function of `or` or `orValue`. It evaluates the second operand only if the first one is empty. */

@@ -144,9 +144,9 @@ _same: {
 const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "other": ${right}}).out`;
 
 /**
- * Returns CUE that tests whether `one` equals `other`. If `other` is a constant list or map, each of its members is
- * compared with the member of `one` (renderSame), and `one` must have its type and length. In CUE, `x != _|_` is true
- * if x exists, and `[if c {x}, false][0]` is x if c is true, else false.
+ * Returns CUE that tests whether the variables `one` and `other` are equal. If `other` is a constant list or map, each
+ * of its members is compared with the member of `one` (renderSame), and `one` must have its type and length. In CUE,
+ * `x != _|_` is true if x exists, and `[if c {x}, false][0]` is x if c is true, else false.
  */
 const renderEquality = (constantOfOther: ConstantValue): string => {
   if (constantOfOther === undefined) return renderSame("one", "other");

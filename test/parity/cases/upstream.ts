@@ -110,8 +110,8 @@ export const buildUpstreamServerOptions = (
         const moved = renameNamespaces(entry, caseNamespace);
         for (const namespace of listCaseNamespaces(moved)) await ensureNamespace(as("admin"), namespace);
         const request = await buildCaseRequest(listed, moved, caseNamespace, as("admin"));
-        // A PriorityClass would affect other cases, so it is created only while its case is sent. A rule that reads
-        // PriorityClasses matches no other kind without a namespace.
+        // A PriorityClass would affect other cases, so it is created only while its case is sent. If a rule reads
+        // PriorityClasses, they are the only objects without a namespace in its cases.
         const isPriorityClass = request.namespace === undefined && readsResource(listed.rule, "priorityclasses");
         if (!isPriorityClass) await prepareCaseObjectOrGetRefusal(as("admin"), request, {});
       }

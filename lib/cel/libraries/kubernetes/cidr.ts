@@ -79,12 +79,12 @@ const mask = ({ ip, prefixLength }: Cidr) => {
 };
 
 /**
- * Returns the cost of comparing the bytes of two addresses, both with the network's size. If the overload's `id` ends
+ * Returns the cost of comparing the bytes of two addresses, which count as equally long. If the overload's `id` ends
  * with `_string`, the second argument is a text, and the cost of parsing it is added.
  */
 const countIpTest = ([cidr = null, other = null]: readonly Value[], _: Value, id?: string): number =>
   countTraversal(2 * getActualSize(cidr)) + (id?.endsWith("_string") ? countTraversal(getActualSize(other)) : 0);
-/** Adds the cost of masking the network (`countReading`), and 1 for comparing the lengths of the prefixes. */
+/** Adds the cost of masking the network, which reads its bytes once more, and 1 for comparing the prefixes' lengths. */
 const countCidrTest: FunctionCost = (args, result, id) => countIpTest(args, result, id) + countReading(args) + 1;
 
 /** The functions of Kubernetes' CEL library for IP ranges. */
