@@ -221,8 +221,8 @@ const readContext = async ({ files, context: chosen, preferredContext, mayRunExe
       `would ignore auth-provider in ${user.file}; use a user with a token${mayRunExec ? ", exec" : ""} or a client certificate`,
     );
   const caText = await readText(cluster, "certificate-authority");
-  const noFolder = ""; // `caText` isn't the path of a file, but the file's text: PEM or its base64.
-  const ca = caText === undefined ? undefined : await readCertificatesFromPemOrFile(caText, noFolder);
+  const ca =
+    caText === undefined ? undefined : selectCertificates(caText, `the certificate-authority of ${cluster.file}`);
   return { cluster, user, caText, ca };
 };
 
