@@ -54,7 +54,7 @@ export default rule({
         if (fault !== undefined) return 0;
         return allowed ? getNumberOrDefault(imagePolicy.allowTTL, 300) : getNumberOrDefault(imagePolicy.denyTTL, 30);
       },
-      isLasting: true, // a cached answer is enough for a refusal: the service isn't asked again before it
+      isLasting: true, // the rule may refuse because of a cached answer, without asking the service again
     }).then(parseImageReviewAnswer, toUnreachableServiceOutcome);
 
     if (answer.fault !== undefined)

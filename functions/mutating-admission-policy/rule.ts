@@ -25,7 +25,8 @@ export default rule<KubernetesObject, MutatingPolicySettings, typeof needs, { ty
     worthwhile:
       "API servers from Kubernetes 1.36 on evaluate MutatingAdmissionPolicies themselves. The rule is for older clusters, for clusters whose version lacks a CEL function, and for fleets that keep policies in one place.",
   },
-  // `upstream` in `mutate`, from each Kubernetes version on: the CEL variables that API servers handle as Go structs.
+  // `mutate` gets the value for the cluster's Kubernetes version as `upstream`. From 1.37 on, API servers handle some
+  // CEL variables (`typedVariables`) as Go structs.
   since: { "1.0": { typedVariables: [] }, "1.37": { typedVariables: typedInput } },
   match: (settings) => listPolicyMatches(settings, mutatingOperations),
   variants: (settings) =>

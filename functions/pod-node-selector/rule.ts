@@ -29,7 +29,7 @@ export default rule({
   },
   since: labelUnitSince, // messages call the unit of a label's length "characters", from Kubernetes 1.35 on "bytes"
   needs: {
-    // For new labels, the Namespace is read without the cache, because a pod always keeps its node selector.
+    // To add labels to a pod's node selector, the Namespace is read without the cache, because the pod keeps them.
     current: get("namespaces", { maxAge: 0 }),
     recent: get("namespaces"),
   },

@@ -49,13 +49,13 @@ const checks: readonly PodSecurityCheck[] = [
   seccompProfileRestricted,
 ];
 
-/** The rule's `since`: the newest version of the standards, from each Kubernetes version on that changed a check. */
+/** The rule's `since`: for each Kubernetes version that changed a check, the newest version of the standards it has. */
 export const newestStandards: Since<{ newestVersion: string }> & { readonly "1.0": { newestVersion: string } } = {
   "1.0": { newestVersion: "1.0" }, // for all versions before the first change
   ...Object.fromEntries(
     [...new Set(checks.flatMap(({ since }) => Object.keys(since)))]
       .sort((left, right) => left.localeCompare(right, "en", { numeric: true }))
-      .map((version) => [version, { newestVersion: version }]),
+      .map((version) => [version, { newestVersion: version }]), // the standards have Kubernetes' versions
   ),
 };
 

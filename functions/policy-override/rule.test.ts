@@ -112,11 +112,12 @@ describe("the metrics of override policies", () => {
     await change({ metrics: true, ...settings }, { count: (added) => void counts.push(...added) }).catch(() => {});
     return counts.map(({ metric, labels }) => [metric.replace("kcloudlabs_", ""), ...Object.values(labels)]);
   };
+  // One policy rule changes labels by a `template` (from `addLabel`) and by `origin`, which upstream doesn't count.
   const policies = [
     buildPolicy("cap", { ...addLabel("a"), origin: [{ type: "labels", operation: "add", labels: { b: "c" } }] }),
   ];
 
-  it("metrics count policy rules that match or change the object, but not changes by origin overriders", async () =>
+  it("metrics count a policy rule's match and its change by `template`, but not its change by `origin`", async () =>
     assert.deepEqual(await countMetrics({ policies }), [
       ["override_policy_matched_count", "cap", "/v1/Pod"],
       ["override_policy_override_count", "cap", "/v1/Pod"],

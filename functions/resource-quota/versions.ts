@@ -24,7 +24,7 @@ export interface QuotaGates {
 
 /** The gates of the oldest version of Kubernetes. */
 const oldest: QuotaGates = {
-  countsLargestPodSum: false,
+  countsLargestPodSum: false, // sums up the largest amount (of spec and status) of each container in a pod
   hasPodLevelResources: false,
   hasVolumeAttributesClasses: false,
   countsDevices: false,

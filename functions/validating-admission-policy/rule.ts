@@ -30,7 +30,8 @@ export default rule<
     worthwhile:
       "API servers from Kubernetes 1.30 on evaluate ValidatingAdmissionPolicies themselves. The rule is for clusters whose version lacks a CEL function, for clusters whose plugin is turned off, and for fleets that keep policies in one place.",
   },
-  // `upstream`, from each Kubernetes version on: the most failures in a refusal, and CEL variables that are Go structs.
+  // `validate` gets the value for the cluster's Kubernetes version as `upstream`. From 1.37 on, API servers list up to
+  // 50 failures in a refusal, not only 1, and handle some CEL variables (`typedVariables`) as Go structs.
   since: { "1.0": { mostFailures: 1, typedVariables: [] }, "1.37": { mostFailures: 50, typedVariables: typedInput } },
   match: (settings) => listPolicyMatches(settings, ["*"]),
   variants: (settings) =>

@@ -89,6 +89,7 @@ export const findChange = async (
   if (typeof measure === "string")
     return isSame(getValue(after, "spec"), getValue(before, "spec")) ? undefined : measure;
   const oldMeasure = typeof oldMeasureOrFault === "string" ? nothing : oldMeasureOrFault;
+  // A user's update that adds an owner is charged like growth, or the object would no longer be counted by itself.
   const grows = isMore(measure, oldMeasure) || (isOwned && !wasOwned);
   if (!grows && !isMore(oldMeasure, measure)) return undefined;
   // A controller's update of an object that it owned before is no reason to count the object separately from its owner.

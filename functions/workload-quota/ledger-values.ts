@@ -28,7 +28,7 @@ export interface QuotaShare {
 
 /**
  * A whole quota. `clusters` has the shares of the clusters that were read, and `used` is the sum of what these use.
- * `reserved` is the rest of what the quota has charged: what these clusters reserve, and all of the other clusters.
+ * `reserved` is the rest of the quota's charges: what these clusters reserve, and all that other clusters are charged.
  */
 export interface QuotaState extends QuotaShare {
   hard: Amounts;
@@ -100,10 +100,10 @@ const findSmallest = (all: readonly Quota["hard"][]): Amounts => {
 
 /**
  * Returns the values for `keys` with which `postern check` reviews an object that it has already counted: without the
- * object's reservations, so that the review charges the object anew. An object that has none was counted with its
- * owner. So that it isn't charged, it gets a larger reservation from `reserve`: a review charges only what exceeds it.
+ * object's reservations, so that the review charges the object anew. An object without any was counted with its owner:
+ * so that it isn't charged, `reserve` reserves more than it uses. A review charges only what exceeds the reservation.
  */
-export const takeOut = (
+export const undoCount = (
   keys: readonly string[],
   values: readonly (Kept | undefined)[],
   object: string,

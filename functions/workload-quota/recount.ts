@@ -152,7 +152,7 @@ export const recount = async (context: RecountContext): Promise<string | undefin
     const hasEnded = progress.kind === kinds.length; // the last kind was read
     const newState = hasEnded ? endRecount(state, progress, readTime()) : { ...state, place: progress };
     const oldState = state;
-    // If another call was faster, `change` returns its state, and this call ends. Equal corrections do no harm.
+    // If another call was faster, `change` returns its state, and this call ends. To correct values twice is harmless.
     [state] = await ledger.change<Recounts>([key], ([stored]) => [isSame(stored, oldState) ? newState : stored]);
     if (failure) throw failure;
     if (hasEnded) return formatResult(progress);
@@ -363,8 +363,8 @@ const mayHaveOwnerIn = (names: ReadonlySet<string>, object: string, { owner, isC
 
 /**
  * Lists, by object, corrections of reservations in a part (of 64) of the ledger that differ from the cluster's objects.
- * If the quota counts only some users, `reservedNames` are the names of all objects with reservations. No object says
- * who created it: one without a reservation is then charged only if it may have a deleted owner among these.
+ * If the quota counts only some users, `reservedNames` has the objects with reservations: these users created them.
+ * Objects don't say that, so one without a reservation is charged only if one of these, now deleted, may have owned it.
  */
 const listCorrections = (
   ledgerPart: Kept | undefined,
@@ -409,7 +409,7 @@ const listCorrections = (
 const findReadTime = ({ began, ranges }: Slice, object: string): number | undefined => {
   const [group = "", resource = "", namespace, name] = object.split("/");
   const plural = toPlural({ group, resource });
-  // The settings no longer count kinds without a key: the caller removes their reservations that had lapsed by `began`.
+  // Kinds that `ranges` lacks are no longer counted: the caller removes their reservations that had lapsed by `began`.
   if (!ranges.has(plural)) return began;
   const range = ranges.get(plural); // undefined if no page of the kind was read
   const position = `${namespace}/${name}`;

@@ -187,7 +187,7 @@ export const hasMore = (amounts: Amounts, others: Amounts): boolean =>
 
 /**
  * Returns how much an object uses of each resource, such as `requests.cpu`: of those that a quota's `hard` names, and
- * of those that only its reservation names, which a version of the rule with another `hard` of the quota has made.
+ * of those in the object's reservation, because a version of the rule with another `hard` may have made it.
  */
 export const measureReservation = (
   measure: Measure,
@@ -372,7 +372,7 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
 };
 
 /**
- * Corrects the reservation `before` of an object that was read and uses `seen` (undefined: the object is gone), unless
+ * Corrects an object's reservation `before` after a read, which found the measure `seen` (undefined: no object), unless
  * another review has changed it since then. If it has lapsed, it gets what the object uses. If not, an admitted write
  * may not be stored yet: the reserved amounts stay, and `unseen` becomes these amounts less what the object uses.
  */

@@ -70,7 +70,7 @@ const quotaName = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 const path = /^([A-Za-z0-9_-]+|\*)(\.([A-Za-z0-9_-]+|\*))*$/;
 /** Matches `1%` to `100%`. */
 const share = /^([1-9][0-9]?|100)%$/;
-/** The most quotas. A ledger change has at most 100 values: here two for each quota, and up to 10 for other objects. */
+/** The most quotas. A ledger change may have 100 values: 2 a quota, 10 to correct lapsed reservations, 10 spare. */
 export const mostQuotas = 40;
 
 /** Returns the end of an error message, such as `, not 3`; an empty text if there is no value. */

@@ -27,7 +27,7 @@ export const createQuotaUse = async (
   const listed = catalogue.find(({ name }) => name === workloadQuotaName);
   const setup = rules.get(workloadQuotaName);
   if (!listed || !setup || setup.mode === "off") return undefined;
-  const { listCharged, takeOut, toStored } = await import("../../../functions/workload-quota/ledger-values.ts");
+  const { listCharged, undoCount, toStored } = await import("../../../functions/workload-quota/ledger-values.ts");
   // The rule's checkSettings has checked them.
   const { quotas, controllers, ...rest } = setup.settings as WorkloadQuotaSettings;
   const ledger = createMemoryLedger();
@@ -104,7 +104,7 @@ export const createQuotaUse = async (
           // The casts are safe: the ledger only has values of this rule.
           const before = kept as readonly (Kept | undefined)[];
           const object = counted && toObjectPath(counted);
-          const given = object ? takeOut(keys, before, object, (quota) => reserveForExisting(object, quota)) : before;
+          const given = object ? undoCount(keys, before, object, (quota) => reserveForExisting(object, quota)) : before;
           const after = change(given as T[]) as readonly (Kept | undefined)[];
           result = after as T[];
           charged = listCharged(keys, after, given);
