@@ -111,10 +111,10 @@ export const runInStage = async <T>(
 };
 
 /** Opens a stage, but only in the account and region that postern.yaml names for this stage. */
-const openPinnedStage = async (name: string, worksWithoutAws: boolean): Promise<AwsStage> => {
+const openPinnedStage = async (name: string, commandWorksWithoutAws: boolean): Promise<AwsStage> => {
   const stage = createAwsStageClients(name);
   const pin = await readStagePin(name);
-  if (worksWithoutAws) return openStageInEmergency(stage, pin);
+  if (commandWorksWithoutAws) return openStageEvenWithoutAws(stage, pin); // checks account and region if AWS answers
   // Throws if there are no access keys, so that this is reported once, and not by several of the calls of AWS below.
   await stage.readAwsKeys();
   const region = await stage.readRegion();
@@ -128,7 +128,7 @@ const openPinnedStage = async (name: string, worksWithoutAws: boolean): Promise<
  * Returns a stage for a command that must work without AWS. If AWS doesn't answer, account and region come from
  * postern.yaml, or are "", and the outputs of the stack are empty.
  */
-const openStageInEmergency = async (stage: AwsStage, pin: StagePin | undefined): Promise<AwsStage> => {
+const openStageEvenWithoutAws = async (stage: AwsStage, pin: StagePin | undefined): Promise<AwsStage> => {
   const { name, stack } = stage;
   const region = await stage.readRegion().catch(() => pin?.region ?? "");
   if (pin) requirePinned(name, pin, "region", region);
@@ -137,7 +137,7 @@ const openStageInEmergency = async (stage: AwsStage, pin: StagePin | undefined):
     .readStageIdentity()
     .catch(() => ({ partition: getPartition(region), account, region, stage: name }));
   if (pin) requirePinned(name, pin, "account", identity.account);
-  const late = () => wait(emergencyMilliseconds, {}, { ref: false });
+  const late = () => wait(awsAnswerMilliseconds, {}, { ref: false });
   return {
     ...stage,
     readStageIdentity: async () => identity,
@@ -145,8 +145,8 @@ const openStageInEmergency = async (stage: AwsStage, pin: StagePin | undefined):
   };
 };
 
-/** In an emergency, a command waits at most so many milliseconds for AWS. */
-const emergencyMilliseconds = 10_000;
+/** A command that must work without AWS waits at most so many milliseconds for an answer of AWS. */
+const awsAnswerMilliseconds = 10_000;
 
 /** Runs `act`, and rethrows errors of AWS as complaints. */
 export const rethrowAwsErrorsAsComplaints = async <T>(act: () => Promise<T>): Promise<T> => {

@@ -91,7 +91,7 @@ describe("a function's version", () => {
     assert.ok(!("LimiterSchedule" in (await writeTestDeployment()).Resources));
   });
 
-  it("a function's version has the reserved concurrency of its rule, or none", async () => {
+  it("a function reserves as much concurrency as the setting `reserved` of its rule, or none", async () => {
     const read = async (bundle: Partial<RuleBundle>) => (await writeTestDeployment(bundle)).lambda?.reservedConcurrency;
     assert.deepEqual([await read({}), await read({ reserved: 5 })], [undefined, 5]);
   });

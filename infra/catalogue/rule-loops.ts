@@ -10,9 +10,9 @@ const loopLimit = 10_000;
 /**
  * Watches whether code of the project's rules, or of the catalogues of these rules, blocks this thread for longer than a
  * function may run, as an endless loop does. Such code is ended, and `handleEnd` gets a sentence about it; promises that
- * wait for its result are never settled. Without `handleEnd`, the process is killed if a test runs; first it prints an
- * EndedTest, with the names of the test from `setRunning`. `noteProgress` says that another evaluation begins: several
- * evaluations may block the thread for longer. The watch goes on, and keeps the process alive, until `stop` is called.
+ * wait for its result are never settled. Without `handleEnd`, in a process of tests, the process is killed after it has
+ * printed an EndedTest with the test from `setRunning`; if no test runs, nothing is ended. `noteProgress` says that
+ * another evaluation begins: several may block the thread for longer. The watch keeps the process alive until `stop`.
  */
 export const watchForLoops = (
   rules: readonly { folder: string }[],

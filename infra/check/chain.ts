@@ -38,7 +38,7 @@ interface ObjectSource {
   readPolicies(): Promise<{ objects: KubernetesObject[]; unreadable: string[] }>;
   /** The requests that create the objects that exist before the check; absent if only a cluster knows these. */
   creationsBefore?: readonly AdmissionRequest[];
-  /** Returns the checked objects of a kind. They count as existing if a rule's webhook entries depend on objects. */
+  /** Returns the checked objects of a kind: rules that build webhook entries from cluster objects use these, too. */
   listCheckedObjects?(kind: ResourceType): KubernetesObject[];
   /** Returns the requests that create what a namespace contains by now; the use of its quotas is counted from these. */
   listCreations?(namespace: string): readonly AdmissionRequest[];
@@ -114,7 +114,7 @@ export const assembleChain = async (options: ChainOptions, source: ObjectSource,
     cel: await createConditionEvaluator(rules, isLive || hasConditions),
     getHookName: (hook, message) => rules.findRuleName(hook, message) ?? hook,
     findSuggestion: rules.findSuggestion,
-    unevaluated: {
+    unevaluatedPolicies: {
       hooks: unevaluated.hooks,
       findMatching: (...request) => [...unevaluated.findMatching(...request), ...rules.unknown],
     },

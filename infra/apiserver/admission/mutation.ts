@@ -38,7 +38,7 @@ interface MutationResult {
 /**
  * Calls the hooks one after the other, each with the object that the previous hook left. If a webhook or a policy
  * changed the object, all built-in plugins and the earlier webhooks and policies with reinvocationPolicy IfNeeded are
- * called once more. A change in this second round counts as a change for the webhooks after it.
+ * called once more. If a hook changes the object in this second round, those after it with IfNeeded are called again.
  */
 export const runMutatingWebhooks = async (
   run: AdmissionRun,
@@ -161,8 +161,8 @@ interface PatchResult {
 
 const notApplied: PatchResult = { isApplied: false, isChanged: false };
 
-/** Whether a patch that can't be parsed is a failure of the hook; otherwise it ends the request. */
-const undecodablePatch: Since<{ isFailure: boolean }> = { "1.0": { isFailure: false }, "1.34": { isFailure: true } };
+/** By Kubernetes version, whether a patch that can't be parsed is the hook's failure; otherwise it ends the request. */
+const patchFaultSince: Since<{ failsHook: boolean }> = { "1.0": { failsHook: false }, "1.34": { failsHook: true } };
 
 /**
  * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. The patched JSON
@@ -187,9 +187,10 @@ const applyResponsePatch = async (
   try {
     operations = parsePatchOperations(patch);
   } catch (error) {
-    const { isFailure } = mergeSince(undecodablePatch, run.context.kubernetes);
+    // From Kubernetes 1.34 on, the failure policy of the hook applies to such a patch. Before, it ends the request.
+    const { failsHook } = mergeSince(patchFaultSince, run.context.kubernetes);
     const text = getErrorMessage(error);
-    return isFailure ? failHook(`received undecodable patch in webhook response: ${text}`) : endRequest(text);
+    return failsHook ? failHook(`received undecodable patch in webhook response: ${text}`) : endRequest(text);
   }
   if (operations.length === 0) return notApplied;
   const { object: before } = view.latest;

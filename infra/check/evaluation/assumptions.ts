@@ -74,8 +74,8 @@ export const restrictToManifests = (
     const what = `what ${resource} "${name}" contains; that ${mayBeInInput}`;
     const content = plugin === undefined || isStrict ? undefined : assumedContents[resource];
     if (content === undefined) {
-      // Any outcome is uncertain: no content is assumed with `isStrict`, for a resource without assumed content, or for
-      // a rule that isn't a plugin's, because it reads an object for its content.
+      // If no content is assumed, both outcomes are uncertain. None is assumed with `isStrict`, for a resource that
+      // `assumedContents` lacks, or for a rule (which has no `plugin`), because a rule reads an object for its content.
       tell(isStrict ? whether : what);
       return undefined;
     }

@@ -236,7 +236,7 @@ const suggestField = (
  */
 const mayConcern = (
   { object }: Manifest,
-  { chain, unevaluated, requestOptions, noteAssumption }: ObjectEvaluationEnvironment,
+  { chain, unevaluatedPolicies, requestOptions, noteAssumption }: ObjectEvaluationEnvironment,
 ): boolean => {
   const { group, version } = splitApiVersion(String(object.apiVersion));
   const operations =
@@ -246,9 +246,9 @@ const mayConcern = (
   return (
     // A kind in a group of Kubernetes may always concern a webhook entry: it may also be served in another group.
     !isCustomResourceGroup(group) ||
-    [...chain.mutating, ...chain.validating, ...unevaluated.hooks].some(
+    [...chain.mutating, ...chain.validating, ...unevaluatedPolicies.hooks].some(
       ({ rules, matchPolicy, isPlugin }) =>
-        // This ignores the plugins that evaluate policies, too, but each policy has an entry in `unevaluated`.
+        // This ignores the plugins that evaluate policies, too, but each policy has an entry in `unevaluatedPolicies`.
         !(isPlugin && ignoresPlugins) &&
         rules.some(
           (rule) =>
@@ -361,13 +361,13 @@ export const evaluateRequest = async (
   const unknownLabels = assumeNamespace(attributes, environment, assumed);
   const context = createServerContext(environment, subject);
   const trace = await runAdmissionChain(attributes, environment.chain, context);
-  const unevaluated = environment.unevaluated.findMatching(
+  const unevaluatedPolicies = environment.unevaluatedPolicies.findMatching(
     attributes,
     trace.object,
     context,
     unknownLabels !== undefined,
   );
-  const findings = await collectFindings(trace, subject, environment, unknownLabels, unevaluated);
+  const findings = await collectFindings(trace, subject, environment, unknownLabels, unevaluatedPolicies);
   const { verdict } = findings;
   if (trace.allowed && !podOfWorkload) storeOutcome(attributes, trace, environment, verdict === "undecided");
   // A cluster may count less for quotas than this check, which still counts a deleted object and an undecided one.
@@ -383,7 +383,7 @@ export const evaluateRequest = async (
     ({ hook, phase, outcome, ignored }) =>
       (outcome === "can't say" || ignored) && (phase === "mutate" || hook === "ResourceQuota"),
   );
-  if (isCountUncertain || unevaluated.length > 0 || unknownLabels !== undefined)
+  if (isCountUncertain || unevaluatedPolicies.length > 0 || unknownLabels !== undefined)
     addUncertainUse(mayBeMore, attributes.namespace);
   const changedByPlugins = findBeforeWebhooks(trace);
   // Reports show what webhooks and policies change: from `before`, as they first get the object, to `after`. If they
@@ -507,8 +507,8 @@ const assumeOld = (
 };
 
 /**
- * Adds a missing Namespace to the imitated API server, unless all objects are known. Returns why the Namespace's labels
- * aren't known, or where to see them; undefined if they are known or assumed to be absent.
+ * Adds a missing Namespace to the imitated API server, unless all objects are known. If labels aren't known, returns a
+ * text for reports: why, or where to see them (`namespaceHint`); undefined if they are known or assumed to be absent.
  */
 const assumeNamespace = (
   { namespace, resource, operation }: AdmissionAttributes,

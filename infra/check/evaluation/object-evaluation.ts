@@ -89,7 +89,7 @@ export interface ObjectEvaluationEnvironment {
   cel: CelEvaluator;
   /** Opens the cluster's authorizer for the evaluation of one object. */
   openAuthorizations?: (() => AuthorizationAnswers) | undefined;
-  /** Returns a hook's name for reports; `message` tells which member of a group refused. */
+  /** Returns a hook's name for reports. If a hook calls several rules, it is the rule that `message` begins with. */
   getHookName(hook: string, message?: string): string;
   findSuggestion(rule: string, step: HookTraceStep, at: FieldPath): Promise<string | undefined>;
   /** The options of all requests. Without an operation, an object is updated if it exists, and otherwise created. */
@@ -101,7 +101,7 @@ export interface ObjectEvaluationEnvironment {
   /** True if all existing objects are known; otherwise, namespaces that objects name are assumed to exist. */
   isStateKnown: boolean;
   /** Finds the cluster's admission policies that match a request, but can't be evaluated by the check. */
-  unevaluated: UnevaluatedAdmissionPolicyMatcher;
+  unevaluatedPolicies: UnevaluatedAdmissionPolicyMatcher;
   /** What isn't known of the use of quotas. */
   uncertainUse: UncertainUse;
   /** The end of a sentence in reports: where to see the labels of a namespace that the check doesn't know. */

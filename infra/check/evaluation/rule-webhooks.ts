@@ -50,7 +50,7 @@ export const restrictClusterToRules = (
 interface RuleSources {
   /** Returns capabilities with a time limit. They call `tell` with what isn't known of the cluster. */
   createCapabilities(tell: Tell, milliseconds: number, request?: AdmissionRequest): Capabilities;
-  /** Returns the checked objects of a kind. They count as existing if a rule's webhook entries depend on objects. */
+  /** Returns the checked objects of a kind: rules that build webhook entries from cluster objects use these, too. */
   listCheckedObjects?: ((kind: ResourceType) => KubernetesObject[]) | undefined;
 }
 
