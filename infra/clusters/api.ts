@@ -177,7 +177,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
 
 /**
  * Describes why an API server can't be reached, or refuses a request, or fails; with advice if possible. `what` is what
- * it refuses to do, for instance "to list every Secret".
+ * it refuses to do, for instance "to list every Secret", or the object that it refuses, such as "the ClusterRole a".
  */
 export const describeFailure = (
   answer: HttpsAnswer | UnansweredError,
@@ -198,8 +198,9 @@ export const describeFailure = (
   if (what !== undefined && status < 400)
     return `${server} has an answer (${status}) that is not from an API server: ${why}`;
   const remedy = status === 403 ? suggestRemedy(why) : "";
-  const verb = status >= 500 ? "fails" : "refuses";
-  if (what !== undefined) return `the API server ${verb} ${what} (${status}): ${why}${remedy}`;
+  if (what !== undefined && status >= 500)
+    return `the API server fails ${what.replace(/^the /, "to store the ")} (${status}): ${why}`;
+  if (what !== undefined) return `the API server refuses ${what} (${status}): ${why}${remedy}`;
   return `the API server answers ${status}${why === "" ? "" : `: ${why}`}${remedy}`;
 };
 
