@@ -285,7 +285,7 @@ const printCheck = async (
   }
 };
 
-/** Finds generated marks (QXZJ012345) and numbers in a text or its base64. Returns 9 characters: each number has 9. */
+/** Returns the first 9 characters of the generated marks (QXZJ012345) and numbers that a text has, also in base64. */
 const listSecretMarks = (text: string): Set<string> => {
   const found = new Set<string>();
   const search = (part: string) => {

@@ -36,9 +36,9 @@ export interface CatalogueAndManifestFiles {
   names: readonly string[];
   /** The folder of postern.yaml. */
   folder: string;
-  /** The manifests that settings name, by the path of the file or folder; or a text that says why it can't be read. */
+  /** The manifests that settings name, by the path as it stands in the setting; or a text: why it can't be read. */
   manifestsByPath: ManifestsByConfigPath;
-  /** The url, ca and more in kubeconfigs that settings name, by the file's path; or why it can't be read, as a text. */
+  /** The url, ca and more in kubeconfigs that settings name, by this path, too; or a text: why it can't be read. */
   serviceSettingsByPath: ServicesByConfigPath;
   /** Returns the file and the line of a path in postern.yaml. */
   findPlace(path: ConfigPath): string;

@@ -142,7 +142,7 @@ interface AnswerPattern {
   /** The answered object, with placeholders for the texts of the request that may differ. */
   object: unknown;
   warnings: readonly string[];
-  /** All other texts. If a request has one of them at a placeholder, its answer may differ more: this isn't used. */
+  /** All other texts. If a request has one of them at a placeholder, this pattern isn't used for it. */
   constantTexts: ReadonlySet<string>;
 }
 

@@ -125,7 +125,8 @@ const requireDeployedAndNotDisarmed = async (job: DeploymentJob, keyring: Keyrin
       1,
     );
   if (changesNothing(plan)) return;
-  // The message names the rule, stack or cluster that changes. If only keys change, it names no part.
+  // The message says why a cluster can't be read, or names the rule, stack or cluster that changes. It names no part
+  // for other changes, such as those of keys.
   const [unreadableReason] = plan.clusters.flatMap(({ unknown: whyUnreadable }) => whyUnreadable ?? []);
   const cluster = plan.clusters.find(({ differences }) => differences.length > 0)?.cluster;
   const what =

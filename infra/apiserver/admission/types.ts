@@ -46,7 +46,7 @@ export interface ImitatedServerFunctions {
   objectBeforeDefaults?: unknown;
   /** Returns an object with the API server's defaults. */
   addDefaults(object: unknown, step: ReadingStep): unknown;
-  /** Returns an object with the API server's changes after mutating webhooks; used if `store` returns no object. */
+  /** Returns an object with the API server's changes after mutating webhooks, for the trace. `store` makes more. */
   prepare(object: unknown): unknown;
   /**
    * Does all that the API server does after mutating webhooks to store an object: more changes than `prepare`, then

@@ -20,9 +20,9 @@ const filledFromObjects: Record<string, FieldPath[]> = {
 };
 
 /**
- * Returns a request whose unknown fields call `tell` when a rule reads them. With `mayCopyObject`, a rule may read all
- * fields only to copy the object that it changes. Then managedFields and the like don't call `tell`, but only a Pod's
- * fields that plugins fill in from the objects in `assumed`, such as its priority from a PriorityClass.
+ * Returns a request whose unknown fields call `tell` when a rule reads them. With `mayCopyObject`, a rule may read
+ * fields only to copy them. So fields that every object has, such as managedFields, don't call `tell` then. A Pod's
+ * fields that plugins fill in from the objects in `assumed`, such as its priority from a PriorityClass, still do.
  */
 export const hideUnknownFields = (
   request: AdmissionRequest,

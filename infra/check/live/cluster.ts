@@ -48,7 +48,7 @@ const checkNamespace = async (name: string, read: ApiGet, describeAnswer: Failur
   const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
   // A 403 is no fault: a user without the right to read the Namespace may have the right to read the objects in it.
   if ("status" in answer && [200, 403].includes(answer.status)) return;
-  const exitCode = "status" in answer ? /* wrong usage */ 2 : /* no answer */ 3;
+  const exitCode = "status" in answer ? /* answered with a fault */ 2 : /* no answer */ 3;
   throw new Complaint(`--namespace ${name}: ${describeAnswer(answer)}`, exitCode);
 };
 

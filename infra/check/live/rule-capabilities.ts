@@ -62,7 +62,7 @@ export const prepareLiveCheckCapabilities = (
 
 const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/** Returns a sender that only reads from the cluster. SubjectAccessReviews are sent, too: the cluster stores none. */
+/** Returns a sender that throws for all requests but reads and SubjectAccessReviews: a cluster doesn't store those. */
 const createReadOnlySender =
   ({ server }: ClusterConnection): typeof sendRequest =>
   async (url, options, ...rest) => {

@@ -10,7 +10,7 @@ import type { DiscoveredResource, DiscoveryResult } from "./discovery.ts";
 import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
-/** Returns an index of a cluster's kinds. If `hooks` need it, marks kinds with the same fields in all versions. */
+/** Returns a cluster's kinds. If `hooks` need it, marks custom kinds whose versions have the same fields. */
 export const readClusterKindIndex = async (
   found: DiscoveryResult,
   hooks: readonly DefaultedWebhookEntry[],
