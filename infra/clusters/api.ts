@@ -97,7 +97,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
   const fail = (answer: HttpsAnswer | UnansweredError, what?: string) =>
     new Complaint(
       `cluster ${cluster}: ${describeFailure(answer, connection, what)}`,
-      answer instanceof UnansweredError || answer.status < 400 || answer.status >= 500 ? 3 : 1,
+      answer instanceof UnansweredError || answer.status < 400 ? 3 : 1,
     );
   const send = async (path: string, request?: ApiServerRequest): Promise<HttpsAnswer> => {
     const answer = await ask(path, Number.POSITIVE_INFINITY, request).catch(requireUnansweredError);
@@ -153,7 +153,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
         contentType: "application/apply-patch+yaml",
         repeat: "unsent",
       });
-      return readObject(answer, `the ${describeObject(ref)}`);
+      return readObject(answer, `to store the ${describeObject(ref)}`);
     },
     replace: async (object, { dryRun } = { dryRun: false }) => {
       const ref = toReference(object);
@@ -161,7 +161,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
       const answer = await send(path, { method: "PUT", body: object, repeat: "unsent" });
       return answer.status === 409 || isMissingObject(answer)
         ? undefined
-        : readObject(answer, `the ${describeObject(ref)}`);
+        : readObject(answer, `to store the ${describeObject(ref)}`);
     },
     remove: async (ref) => {
       const answer = await send(`${buildPath(ref)}?propagationPolicy=Background`, {
@@ -177,7 +177,7 @@ export const createClusterApi = (cluster: string, connection: ClusterConnection)
 
 /**
  * Describes why an API server can't be reached, or refuses a request, or fails; with advice if possible. `what` is what
- * it refuses to do, for instance "to list every Secret", or the object that it refuses, such as "the ClusterRole a".
+ * it refuses to do, for instance "to list every Secret".
  */
 export const describeFailure = (
   answer: HttpsAnswer | UnansweredError,
@@ -198,9 +198,8 @@ export const describeFailure = (
   if (what !== undefined && status < 400)
     return `${server} has an answer (${status}) that is not from an API server: ${why}`;
   const remedy = status === 403 ? suggestRemedy(why) : "";
-  if (what !== undefined && status >= 500)
-    return `the API server fails ${what.replace(/^the /, "to store the ")} (${status}): ${why}`;
-  if (what !== undefined) return `the API server refuses ${what} (${status}): ${why}${remedy}`;
+  const verb = status >= 500 ? "fails" : "refuses";
+  if (what !== undefined) return `the API server ${verb} ${what} (${status}): ${why}${remedy}`;
   return `the API server answers ${status}${why === "" ? "" : `: ${why}`}${remedy}`;
 };
 

@@ -543,7 +543,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         applyWantedObjectsToCluster(api, [{ ...configuration, webhooks }], "postern"),
         expectComplaint(
-          /^cluster prod-eu: the API server refuses the ValidatingWebhookConfiguration postern \(422\): .*clientConfig\.url: .*'https' is the only allowed URL scheme/,
+          /^cluster prod-eu: the API server refuses to store the ValidatingWebhookConfiguration postern \(422\): .*clientConfig\.url: .*'https' is the only allowed URL scheme/,
         ),
       );
     });

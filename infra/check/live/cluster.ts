@@ -48,8 +48,8 @@ const checkNamespace = async (name: string, read: ApiGet, describeAnswer: Failur
   const answer = await read(`/api/v1/namespaces/${encodeURIComponent(name)}`);
   // A 403 is no fault: a user without the right to read the Namespace may have the right to read the objects in it.
   if ("status" in answer && [200, 403].includes(answer.status)) return;
-  const exitCode = "status" in answer ? /* answered with a fault */ 2 : /* no answer */ 3;
-  throw new Complaint(`--namespace ${name}: ${describeAnswer(answer)}`, exitCode);
+  const isNameWrong = "status" in answer && answer.status < 500;
+  throw new Complaint(`--namespace ${name}: ${describeAnswer(answer)}`, isNameWrong ? 2 : 3);
 };
 
 /** Returns the requests that list a resource; namespaces themselves are selected by name. */
