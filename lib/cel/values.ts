@@ -304,9 +304,9 @@ export const compareNumbers = (left: Value, right: Value): number | undefined =>
   const [first, second] = [getNumber(left), getNumber(right)];
   if (first === undefined || second === undefined) return undefined;
   if (Number.isNaN(first) || Number.isNaN(second)) return Number.NaN;
-  // Upstream converts an integer before it compares it with a double, also if that is inexact. JavaScript compares a
-  // bigint with a number exactly, so bigints are converted first. Values with the same `typeof` need no conversion: two
-  // numbers, or a Uint and a Double, whose value is a safe integer.
+  // Upstream converts an integer to a double before it compares it with a double, even if this loses digits. JavaScript
+  // compares a bigint with a number exactly, so a bigint is converted here. Two numbers need no conversion, nor do two
+  // objects, a Uint and a Double: a Double only holds safe integers, so the exact result is the same.
   const isInexact = typeof left !== typeof right && (isDouble(left) || isDouble(right));
   const [leftNumber, rightNumber] = isInexact ? [Number(first), Number(second)] : [first, second];
   if (leftNumber < rightNumber) return -1;

@@ -7,7 +7,10 @@ import { createMemoryLedger } from "../ledger.ts";
 import type { Capabilities } from "../needs.ts";
 import { readBody } from "./request-body.ts";
 
-/** Sends a request with the connections, abort signal and options of the program's write. `signal` aborts it, too. */
+/**
+ * Sends a request as a program sends its write, which rules check: with the same connections, abort signal and other
+ * options, such as `redirect`. `signal` aborts the request, too.
+ */
 export type SendWithProgramOptions = (
   method: string,
   url: string,
@@ -62,7 +65,7 @@ export const createProgramCapabilitiesFactory = () => {
   };
 };
 
-/** Returns a function to send rules' questions with the guarded program's general headers, such as credentials. */
+/** Returns a function to send rules' requests with headers of the write that they check, such as its credentials. */
 const createSender =
   (programHeaders: Headers, send: SendWithProgramOptions): typeof sendRequest =>
   async (url, { method = "GET", headers: sentHeaders }, body, deadline, limit = maximumHttpsAnswerBytes) => {

@@ -125,7 +125,7 @@ const operations: Record<string, (act: OperationRun) => void> = {
       return;
     }
     const { parent, key } = findPlace(act, path, `doc is missing path: ${path}`);
-    // A map's key or a list's index. For an invalid index, an unused message: upstream always has the error below.
+    // For an invalid index, resolveIndex returns a message (a string). It isn't used: upstream has the error below.
     const keyOrIndex = Array.isArray(parent) ? resolveIndex(parent, key) : key;
     if (Array.isArray(parent) && typeof keyOrIndex === "string")
       throw new Error(`replace operation does not apply: doc is missing key: ${path}: ${missingValueText}`);

@@ -87,11 +87,12 @@ const toEvaluator = (plan: Plan): Evaluator => {
   };
 };
 
-/** Returns a plan's attribute, to add qualifiers. Only errors about variables name plain Go types (`hasGoType`). */
+/** Returns a plan's attribute. Its caller adds qualifiers: the fields or indexes that an expression selects. */
 const toAttribute = (plan: Plan): Attribute =>
   plan.kind === "attribute"
     ? plan.attribute
-    : { kind: "path", root: toEvaluator(plan), hasGoType: false, qualifiers: [] };
+    : // Errors name a type of Go itself only for a variable. This root is a constant or a result: it has cel-go's type.
+      { kind: "path", root: toEvaluator(plan), hasGoType: false, qualifiers: [] };
 
 /** The variables of a loop, and the scope around the loop. */
 interface Scope {
@@ -427,8 +428,8 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   if (index.kind === "constant") {
     const { value } = index;
     if (value instanceof EvaluationError) throw new EvaluationError("invalid qualifier type: *types.Err");
-    // Upstream's error names the type of a wrong index: of a constant, a type of cel-go; of a variable (`hasGoType`),
-    // whose value cel-go doesn't convert, a plain type of Go such as []interface {}.
+    // Upstream's error for an index of a wrong type names that type. A constant has a type of cel-go. A variable, which
+    // cel-go doesn't convert, has a type of Go itself, such as []interface {}: then `hasGoType` is true.
     if (!isKey(value)) throw createKeyError(value, /* hasGoType */ false);
     addQualifier(attribute, { key: value, isOptional });
   } else {
