@@ -17,9 +17,9 @@ import { listRulesThatReplacePlugins } from "./parity/plugins.ts";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const pluginRules = listRulesThatReplacePlugins(await readCatalogue());
 const seeds = Array.from({ length: 1000 }, (_, seed) => seed);
-// The last argument of choosePart: only a run of all tests leaves out parts of slow tests.
+// choosePart's last argument: true for a run of all test files, which has one part of the slow tests, to save time.
 const [runOfAllTests, otherRun] = [true, false];
-const tenths = Array.from({ length: 10 }, (_, index) => index);
+const indexesOfTenTests = Array.from({ length: 10 }, (_, index) => index);
 
 // A suite's group, 0 or 1, decides which of the run's two minors the suite compares.
 describe("what a run compares with real API servers", () => {
@@ -57,17 +57,17 @@ describe("what a run compares with real API servers", () => {
   it("a suite that compares a tenth of all fields compares each tenth in every minor for some seeds", () => {
     const partsAndMinors = seeds.flatMap((seed) =>
       chooseMinorsOfGroup(1, seed).flatMap((minor) =>
-        tenths.filter(choosePart("fields", 10, seed, runOfAllTests)).map((index) => `${index} ${minor}`),
+        indexesOfTenTests.filter(choosePart("fields", 10, seed, runOfAllTests)).map((index) => `${index} ${minor}`),
       ),
     );
-    const wanted = tenths.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
+    const wanted = indexesOfTenTests.flatMap((index) => minors.map((minor) => `${index} ${minor}`));
     assert.deepEqual([...new Set(partsAndMinors)].sort(), wanted.sort());
   });
 
   it("a run of all tests has one part of the slow tests, and a run of some tests has all parts", () => {
     for (const seed of seeds) {
-      assert.equal(tenths.filter(choosePart("a", 10, seed, runOfAllTests)).length, 1);
-      assert.deepEqual(tenths.filter(choosePart("a", 10, seed, otherRun)), tenths);
+      assert.equal(indexesOfTenTests.filter(choosePart("a", 10, seed, runOfAllTests)).length, 1);
+      assert.deepEqual(indexesOfTenTests.filter(choosePart("a", 10, seed, otherRun)), indexesOfTenTests);
     }
   });
 

@@ -39,7 +39,7 @@ interface Trial {
   because?: string[];
 }
 const cases: Trial[] = parse(await readFile(new URL("policy-cases.yaml", import.meta.url), "utf8"));
-// The YAML file beside this test: invalid cases, and refused commands, each with a pattern of the error.
+// policy-cases.test.yaml: invalid cases, and refused commands, each with a pattern of the error.
 const { invalidCases, refusedCommands } = readRows<{
   invalidCases: { name: string; given: { name: string }; sentence: string }[];
   refusedCommands: { name: string; words: string[]; stderr: string }[];

@@ -55,8 +55,8 @@ describe("the highest sum of a history of writes", () => {
       5,
     ],
     [
-      // At each time, the object in `east` may not exist yet, or be deleted already: 4 + 3 is possible, never certain.
-      "relies on the order of revisions in one cluster, though their times overlap",
+      // At any given time, `a` in `east` may not exist yet, or be deleted already: 4 + 3 is possible, never certain.
+      "counts the second write of an object as later than the first, though their times overlap",
       [
         ["a", 4, 1, 9],
         ["a", undefined, 2, 9],

@@ -126,7 +126,7 @@ export const createPackager = async (folder: string): Promise<StagePackager> => 
 
 /** Returns a function that reads the package that packAndStore has written, because building it takes time. */
 const readPackage = (deployment: CatalogueDeployment) => async (): Promise<StagePackage> => {
-  const currentCaller = String(process.env.AWS_ACCESS_KEY_ID);
+  const currentCaller = String(process.env.AWS_ACCESS_KEY_ID); // The imitated AWS tells callers apart by this id.
   const { catalogue } = await openDeploymentJob(deployment, currentCaller);
   const { parts, ...rest } = JSON.parse(await readFile(getPackageFile(deployment), "utf8"));
   const revive = (part: { name: string; wanted: { zip: string; environment: object } }) => ({
@@ -154,7 +154,7 @@ const packAndStore =
     return built;
   };
 
-/** Deploys a catalogue, and returns the sentence that the deployment reports. */
+/** Deploys a catalogue with the code of the checkout `folder`, and returns the sentence that the deployment reports. */
 export const deployCatalogue = async (
   deployment: CatalogueDeployment,
   caller: string,

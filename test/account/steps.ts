@@ -318,7 +318,7 @@ export const ringAlarms = (suite: Suite, stage: SuiteStage) =>
     // Without concurrency, Lambda throttles every call of a function.
     await clients.lambda.putFunctionConcurrency({ ...throttled, ReservedConcurrentExecutions: 0 });
     try {
-      await traffic.send({ action: "hang" });
+      await traffic.send({ action: "hang" }); // The rule blocks its function until Lambda's timeout ends the call.
       await poll(suite, { maxSeconds: 1200, pauseMilliseconds: 3000 }, failOnce);
       measured.rang.push(...rung);
       measured.silent.push(...silent);

@@ -62,7 +62,7 @@ const buildUpdate = (namespace: string, name: string, before: number, after: num
 /** The number of Deployments that were created so far. */
 let created = 0;
 
-/** Sends `rate` charges a second for some seconds. The charges go to the quotas in turn. */
+/** Sends `rate` charges a second for some seconds, to the quotas in turn. Each quota is named like its namespace. */
 const measureRate = async (
   proxy: FaultyDynamoDb,
   { rate, quotas }: Pick<ChargeRate, "rate" | "quotas">,
@@ -73,8 +73,9 @@ const measureRate = async (
   // a request, its answer has the time of this clock, because the ledger requires equal clocks.
   proxy.setFaults(async (...request) => (await refuseBeyondLimits(...request)) ?? delayDynamoDbClock());
   const namespaces = Array.from({ length: quotas }, (_, index) => `${rate}-of-${quotas}-${index}`);
+  const namespaceByQuota = Object.fromEntries(namespaces.map((namespace) => [namespace, namespace]));
   const senders = Array.from({ length: Math.min(mostFunctions, rate * seconds) }, () =>
-    createFunction(Object.fromEntries(namespaces.map((namespace) => [namespace, namespace])), { pods: 1_000_000 }),
+    createFunction(namespaceByQuota, { pods: 1_000_000 }),
   );
   const measured = await sendAtRate(rate, seconds, senders, () => {
     created++;
@@ -89,7 +90,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
   const namespace = "units";
   const namespaceByQuota = { [namespace]: namespace, "one of two": "pair", "two of two": "pair" };
   const send = createFunction(namespaceByQuota, { pods: 20 });
-  proxy.setFaults(delayDynamoDbClock);
+  proxy.setFaults(delayDynamoDbClock); // This process's clock is slowed, and the ledger requires equal clocks.
   const ledger = openRuleLedger(openDynamoDbLedger(Date.now() + 10_000), rule);
   /** Stores reservations of `count` deleted objects, one pod each, and adds these pods to the quota's sum. */
   const reserveForMissingObjects = async (count: number) => {

@@ -128,7 +128,7 @@ describe("the status of a stage with quotas", await needs("moto", "runtime clien
       const deployed = await run("deploy", "--ca", join(checkout.folder, "ca.pem"), "--write", "entries");
       assert.equal(deployed.code, 0, deployed.stderr);
       const web = { used: { "requests.cpu": "120" }, phase: "seen", at: 1, version: "v1" };
-      // As reviews and a recount store them: the sum of a quota, part 8 of its reservations (6 less), a recount.
+      // As reviews and a recount store them: a quota's sum (120 of `web`, 6 reserved), part 8 with `web`, a recount.
       const values = {
         "quota/team-a": { used: { "requests.cpu": "126" } },
         "part/team-a/8/east": { objects: { "apps/deployments/a/web": web } },

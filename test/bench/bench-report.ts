@@ -155,7 +155,7 @@ export const formatLedgerMeasurement = ({ times, rates }: Exclude<LedgerMeasurem
   return `${formatTable([["LEDGER", "P50", "P99"], ...rows])}\n${rateTable}`;
 };
 
-/** Returns two tables: charges a second that succeed (of one quota or as stated), and a review's cost in DynamoDB. */
+/** Returns two tables: the results of charges of one or more quotas at each rate, and a review's cost in DynamoDB. */
 export const formatQuotaMeasurement = ({ rates, units }: Exclude<QuotaMeasurement, { missing: string }>): string => {
   const heads = ["ADMITTED", "REFUSED", "FAILED", "P50", "P99", "CALLS FOR EACH", "CONFLICTS", "THROTTLED"];
   const rateRows = rates.map(({ rate, quotas, admitted, refused, failed, p50, p99, calls, conflicts, throttled }) => [
@@ -256,7 +256,7 @@ const describeLimit = (value: number, { limit, digits }: { limit: number | undef
 
 const formatMilliseconds = (value: number | undefined) => (value === undefined ? "" : `${value.toFixed(2)} ms`);
 
-/** Returns the lines of the report that explain its numbers. "Its median ratio" compares added times of two rows. */
+/** Returns the lines that explain the numbers. "Its median ratio": one webhook's added time divided by another's. */
 export const explainBenchTables = (hasCreates: boolean) =>
   [
     "A ratio is a median, with the 10th and 90th percentiles in brackets. On a busy machine, these are further apart.",

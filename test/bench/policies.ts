@@ -170,7 +170,7 @@ const listComparableCases = (): [ruleKind: string, question: Omit<KinitirasBench
     return isComparable && object ? [[kind, { policies, object, operation }]] : [];
   });
 
-/** Reports whether Postern and kinitiras answer alike, without error, cluster and HTTP (`processing` in a script). */
+/** Reports whether Postern answers as kinitiras, without error, cluster and HTTP (`processing`: a script's request). */
 const isAlike = ({ expect, deviation, http, cluster, policies }: PolicyCase): boolean =>
   expect.policy === "accepted" &&
   !expect.error &&

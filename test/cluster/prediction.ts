@@ -206,6 +206,7 @@ const compareOutcomes = (
     ];
   const predictedWarnings = checked.warnings.map(({ text }) => text);
   const isDeletion = body.kind === "Status" || Object(body.metadata).deletionTimestamp !== undefined;
+  // `stored` is `after` as an API server would store it; absent if Kubernetes' own handlers weren't called.
   const [object, predictedObject] = isDeletion ? [] : [body, stored ?? after].map(dropServerFields);
   return [
     { object, warnings: warnings.filter(isOfPlugin).sort(), denied: undefined },

@@ -102,7 +102,7 @@ export const watchWrites = async (
   };
 };
 
-/** The bounds of the largest sum of an amount that clusters stored: once at least `certain`, never above `possible`. */
+/** The highest total of an amount, such as pods, that all clusters had at one time: from `certain` to `possible`. */
 export interface HighestSum {
   certain: number;
   possible: number;

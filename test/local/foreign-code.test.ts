@@ -206,8 +206,8 @@ describe("in a folder of another team", { concurrency: 2 }, () => {
   });
 
   it("infra/node.js looks for Node 24 where Postern is installed, and not in another team's folder", async () => {
-    // With main.ts beside it, node.js looks for an installed Node, as it also does if an older Node runs it. The only
-    // one is in the other team's folder: node.js must not find it, and then uses the Node that runs this test.
+    // node.js searches for an installed Node if it is in a checkout, where main.ts is beside it, or an older Node runs
+    // it. The only one is in the other team's folder: node.js must not find it, and uses the Node that runs this test.
     const programFolder = await createTestFolder();
     for (const file of ["node.js", "main.ts"])
       cpSync(fileURLToPath(new URL(`../../infra/${file}`, import.meta.url)), join(programFolder, file));

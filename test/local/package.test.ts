@@ -50,7 +50,7 @@ before(async () => {
   const created = join(folder, "create");
   await mkdir(created);
   await run("tar", ["-xzf", tarballs.create, "--strip-components=1", "-C", created]);
-  // The registry has the packages that this checkout has installed and, if it was built, that of Kubernetes' handlers.
+  // The registry has the packages that this checkout has installed, and postern-kubernetes if that package was built.
   // The project gets only postern and its dependencies, so the devDependencies of a new project are deleted.
   const registry = await startNpmRegistry(await unpackModulePackage(join(folder, "module")));
   try {

@@ -132,7 +132,7 @@ const caseHeadings = [
   "recorded answers",
 ];
 
-/** Returns a rule's cells under `caseHeadings`. Known differences from the plugin count as the plugin's answers. */
+/** Returns a rule's cells under `caseHeadings`. A known difference from the plugin is counted as an equal answer. */
 const buildCaseRow = ({ rule, cases, asStated, notSent, pluginComparison, outcomes }: RuleCaseResults): string[] => [
   rule,
   ...[cases, asStated, notSent.length].map(String),

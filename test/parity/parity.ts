@@ -369,8 +369,9 @@ type StepVerdict = ParityComparisonResult & {
 const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
 /**
- * Compares the answers of both servers to a sequence's requests. A client gets any one of several entries' denials, so
- * `withAllDenials` has them all: answers of a run in which the API server called each matching webhook entry.
+ * Compares the answers of both servers to a sequence's requests. If several webhook entries deny a request, the client
+ * gets any one of the denials. All are in `withAllDenials`: answers of another run, whose entries have no
+ * matchConditions, so that the API server called each of them.
  */
 const compareTurns = (
   compared: ComparedRule,

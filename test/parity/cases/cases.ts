@@ -94,7 +94,7 @@ export const openCaseServers = async (binaries: ControlPlaneBinaries, all: RuleC
   const [ours, ...others] = clusters;
   if (!ours) throw new Error("no API server was booted");
   await installKinitirasPolicyCrds(ours.admin);
-  // Setups (rules with settings): those of cases and, under each plugin server's name, one with that server's settings.
+  // Setups are rules with settings: those of cases, and those of each server with plugins, whose name is then the key.
   const setups = buildWebhookSetups(all, groups);
   const setupServer = await serveSetups(setups, rules, binaries.minor, ours);
   opening.defer(setupServer.stop);

@@ -401,7 +401,7 @@ const gadgetKind = buildKindDefinition("Gadget", {
   },
 });
 
-/** The MutatingAdmissionPolicies that comparisons use. Once the readiness policy refuses objects, all are used. */
+/** MutatingAdmissionPolicies for comparisons. Once the readiness policy refuses objects, API servers apply all. */
 export const mutatingPolicySet: PolicySet = {
   policies: [...mutatingPolicies, ...fixedPolicies],
   readinessPolicyAndBinding,

@@ -320,7 +320,7 @@ export const podSecurityScenarios = {
       generateCreateStep(
         labels.map((labels): JsonMap => ({ apiVersion: "v1", kind: "Namespace", metadata: { labels } })),
       ),
-      [relabel, relabel],
+      [relabel],
     ),
     ...existingNamespaces.map((name) => buildDryRunScenario("namespaces", [name], [relabel])),
   ),
