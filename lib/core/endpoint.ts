@@ -29,7 +29,7 @@ export interface ClusterSetup<Settings extends object = object> {
   keyVersions: readonly number[];
   mode: EnforcementMode;
   settings: Settings;
-  /** The cluster's Kubernetes minor (1.35), only for rules whose data differ by minor (field `since`). Absent: newest. */
+  /** The cluster's Kubernetes minor (1.35), only for rules whose data differ by it (field `since`). Absent: newest. */
   kubernetes?: string;
   /** Settings by the name of a variant. A rule with variants has several webhook entries, one for each variant. */
   variants?: SettingsVariants;

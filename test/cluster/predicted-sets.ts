@@ -183,7 +183,7 @@ const buildName = (base: string, end: string): string => {
   return length === undefined ? `${base}${end}` : base.padEnd(length, "x");
 };
 
-/** Generates steps: a body to create, its name's end (odd in some edge cases), the next request's verb and its edits. */
+/** Generates steps: a body to create, its name's end (odd in some edge cases), the next request's verb and edits. */
 const generateStep = ({
   objects,
   verbs,
