@@ -150,11 +150,11 @@ const parseWave = (options: ParsedOptions): number => {
   return number;
 };
 
-/** Reads --write, a folder for entries that aren't applied, and --key-from, a text that tools replace by their key. */
+/** Reads --write, a folder for unapplied entries, and --key-from, a placeholder for the key that a GitOps tool adds. */
 const parseWrite = (options: ParsedOptions): Pick<DeploymentJob, "write" | "keyPlaceholder"> => {
-  const [write, keyFrom] = [options.text("write"), options.text("key-from")];
-  if (keyFrom !== undefined && write === undefined) throw new Complaint("--key-from needs --write");
-  return { write, keyPlaceholder: keyFrom };
+  const [write, keyPlaceholder] = [options.text("write"), options.text("key-from")];
+  if (keyPlaceholder !== undefined && write === undefined) throw new Complaint("--key-from needs --write");
+  return { write, keyPlaceholder };
 };
 
 /** Reads --canary, such as 10%, and --for. */

@@ -133,7 +133,7 @@ interface RequestPattern {
   places: TextPlaces;
   /** The texts in `key`, which are the same in all similar requests. */
   constantTexts: ReadonlySet<string>;
-  /** The members of the request from which the uid that the object gets in the answer is computed. */
+  /** These members identify the new object. Its uid, which an API server adds in the answer, is computed from them. */
   identity: Pick<KubernetesRequest, "apiVersion" | "kind" | "namespace" | "name">;
 }
 
@@ -142,7 +142,10 @@ interface AnswerPattern {
   /** The answered object, with placeholders for the texts of the request that may differ. */
   object: unknown;
   warnings: readonly string[];
-  /** All other texts. If a request has one of them at a placeholder, this pattern isn't used for it. */
+  /**
+   * The texts of that request, and of its answer, that have no placeholder. If a similar request has one of them where
+   * a placeholder is, this pattern isn't used: an API server may treat texts in another way if they are equal.
+   */
   constantTexts: ReadonlySet<string>;
 }
 
@@ -296,7 +299,7 @@ const fillTexts = (value: unknown, texts: readonly string[]): unknown => {
 export const createAnswerPatterns = () => {
   const patterns = new Map<string, AnswerPattern>();
   return {
-    /** Returns the answer that the module would give; undefined if that isn't known. */
+    /** Returns the answer that the API server would give, made from a remembered one; undefined if none is suitable. */
     find({ key, texts, identity }: RequestPattern): KubernetesAnswer | undefined {
       const known = patterns.get(key);
       // If a text equals one of the constant texts, the API server may compare the two, and answer in another way.

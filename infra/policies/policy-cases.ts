@@ -209,12 +209,12 @@ export const runPolicyCase = async (
     if (tested.length === 0) return toResult(describeCaseDifferences(filled, decision));
     // The code and the reason of a refusal, and audit annotations, are compared only if the case states them.
     const differences = describeCaseDifferences(addUnstatedExpectations(filled, decision), decision);
-    const { mistakes = [], notes = [] } = describeMatches(ruleCase, matches, decision.outcome.allowed);
-    // Where other rules evaluate the case, too, it may be about their policies. Then such a mistake is only a note.
+    const { mistakes: matchMistakes = [], notes = [] } = describeMatches(ruleCase, matches, decision.outcome.allowed);
+    // Mistakes about which policies match are only notes if other rules evaluate the case, too: it may be about theirs.
     const isAdmissionOnly = rules.length === tested.length;
     return toResult(
-      [...differences, ...(isAdmissionOnly ? mistakes : [])],
-      [...(isAdmissionOnly ? [] : mistakes), ...notes, ...describeIgnoredResults(decision, observations)],
+      [...differences, ...(isAdmissionOnly ? matchMistakes : [])],
+      [...(isAdmissionOnly ? [] : matchMistakes), ...notes, ...describeIgnoredResults(decision, observations)],
       matches,
     );
   } catch (error) {

@@ -70,7 +70,7 @@ const defaultLimits: GatewayLimits = {
   // An address may begin a few TLS handshakes in each turn. Its others wait, so that other addresses aren't delayed.
   handshakeTurnMilliseconds: 10,
   connections: 1024,
-  // An API server may open this many connections at the same time, before it sends a key on any of them.
+  // Per address, so many connections may wait for a valid key. An API server may open that many before it sends one.
   keylessConnections: 512,
   // So many unused connections of an address may stay open. An API server keeps up to 25; several may share an address.
   reservesPerAddress: 64,

@@ -59,7 +59,7 @@ const catalogue = [
   toCatalogueRule("third", rule({ summary: "Third.", match: pods, mutate() {} })),
 ];
 
-/** The section of the rule `second` in postern.yaml. If `harden`, rules with `guards` (as `second`) fail closed. */
+/** `ruleSection` is what postern.yaml says of `second`, a rule with `guards`. If `harden`, such rules fail closed. */
 type GuardEntryRow = [title: string, ruleSection: object, harden: boolean];
 const rows = readRows<{
   expected: object[];

@@ -97,10 +97,11 @@ interface PolicyEntry {
   variantEntry: VariantWebhookEntry & { native: NativePolicy }; // A rule has a variant for each policy (`native`).
 }
 
-/** Lists policies that an API server could evaluate (`native`), each with its webhook entry: a variant of its rule. */
+/** Lists policies that an API server could evaluate itself (`native`), each with the webhook entry to use otherwise. */
 const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig): PolicyEntry[] =>
   catalogue.flatMap((listed) => {
     const setup = rules.get(listed.name);
+    // A rule that evaluates policies has a variant for each policy, and so a webhook entry for each.
     if (setup === undefined || setup.mode === "off" || listed.rule.variants === undefined) return [];
     return listed.phases.flatMap((phase) =>
       buildRuleWebhookEntries(listed, phase, setup, /* harden */ false).flatMap(({ native, ...rest }) =>

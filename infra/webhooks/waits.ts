@@ -125,8 +125,8 @@ const findWait = (entries: EntriesByPhase, group: string, path: string, operatio
     seconds: Math.max(...alternatives.map(({ webhook }) => webhook.timeoutSeconds)),
     isRepeatable: alternatives.some(({ webhook }) => webhook.reinvocationPolicy === "IfNeeded"),
   }));
-  // If a later entry's endpoint changes the object, the API server calls earlier entries again. These calls are only
-  // counted for vital writes: others may wait 20 s without them, so that 14 s of the API server's 34 s remain for them.
+  // If a later entry's endpoint changes the object, the API server calls earlier entries again. These calls count only
+  // for vital writes. Other writes may wait 20 s for first calls: 14 s of the API server's 34 s are left for repeats.
   const repeated = isVital(group, path) ? calls.slice(0, -1).filter(({ isRepeatable }) => isRepeatable) : [];
   const mutatingSeconds = [...calls, ...repeated].reduce((sum, call) => sum + call.seconds, 0);
   const seconds = mutatingSeconds + (slowest?.webhook.timeoutSeconds ?? 0);

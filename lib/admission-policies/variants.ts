@@ -29,9 +29,9 @@ export const buildPolicyVariants = <T extends PolicyObject>(
     const { failurePolicy = "Fail", matchConstraints } = policy.spec;
     const bindings = listBindings(policies, policy);
     // The entry may have the matchConditions only if a false condition, or an error in one, has the same effect there
-    // as in the policy. With Ignore, this always holds. With Fail, an error in the entry refuses all requests. In the
-    // policy, it refuses only those that a binding with refusesOnError selects: all if it has no matchResources. But a
-    // policy with a paramKind may refuse a request without evaluating its conditions, because it finds no parameters.
+    // as in the policy. With Ignore, this always holds. With Fail, an error in the entry refuses all requests; in the
+    // policy, those that a binding with refusesOnError selects. Without matchResources, it selects all. But a policy
+    // with a paramKind may refuse a request without evaluating its conditions, because it finds no parameters.
     const mayHaveConditions =
       failurePolicy === "Ignore" ||
       (policy.spec.paramKind === undefined &&

@@ -19,7 +19,7 @@ const labels = rule({
   summary: "Labels.",
   match,
   mutate(object: KubernetesObject) {
-    if (object.metadata?.name === "broken") throw new Error("broken");
+    if (object.metadata?.name === "labels-fails-open") throw new Error("broken");
     object.metadata = { ...object.metadata, labels: { ...object.metadata?.labels, a: "b" } };
   },
 });
@@ -28,7 +28,7 @@ const reads = rule({
   match,
   needs: { pod: get("pods") },
   async mutate(object: KubernetesObject, { pod }) {
-    if (object.metadata?.name === "lost") throw new Error("lost");
+    if (object.metadata?.name === "reads-fails-closed") throw new Error("broken");
     return (await pod({ name: object.metadata?.name ?? "", namespace: "shop" })) ? "it is there" : undefined;
   },
 });
@@ -101,11 +101,11 @@ describe("a recording function", () => {
     const direct = { phase: "mutate", cluster: "prod", review: buildReview({}) };
     const events = [dryRun, { ...valid, body: "{}" }, direct, { ...valid, rawPath: "/prod.key/both/mutate" }, {}];
     assert.equal((await recordEvents(events)).recordings.size, 0);
-    const [failed] = (await recordEvents([buildEvent("both/mutate", { name: "lost" })])).answers;
+    const [failed] = (await recordEvents([buildEvent("both/mutate", { name: "reads-fails-closed" })])).answers;
     assert.equal(toMap(failed).statusCode, 500);
-    assert.equal((await recordEvents([buildEvent("both/mutate", { name: "lost" })])).recordings.size, 0);
-    const failedInOneMember = await recordEvents([buildEvent("both/mutate", { name: "broken" })]);
-    assert.deepEqual([...failedInOneMember.recordings.keys()], ["a/prod/reads/DAY/TIME-UID.yaml"]);
+    assert.equal((await recordEvents([buildEvent("both/mutate", { name: "reads-fails-closed" })])).recordings.size, 0);
+    const failedOpen = await recordEvents([buildEvent("both/mutate", { name: "labels-fails-open" })]);
+    assert.deepEqual([...failedOpen.recordings.keys()], ["a/prod/reads/DAY/TIME-UID.yaml"]);
   });
 
   it("a recording function records about the fraction `share` of reviews, the same reviews for each rule", async () => {

@@ -19,9 +19,9 @@ type Piece = [text: string, masking: number];
 const neverMasked = 0;
 /** For names in code, such as a function's. */
 const onlyReviewTextsMasked = 1;
-/** In messages that Postern wrote, masks texts of the review and what `quotedByPostern` matches, but no names. */
+/** In Postern's messages, masks texts of the review and what `quotedByPostern` matches, but no rule or object names. */
 const maskedAsPostern = 2;
-/** In messages of Node or of another program, masks texts of the review and what `quotedByOthers` matches. */
+/** In messages of Node or other programs, masks texts of the review and what `quotedByOthers` matches, even names. */
 const maskedAsForeign = 3;
 
 const maxErrors = 10;

@@ -65,8 +65,8 @@ describe("the policies of a rule", () => {
       ...secondCluster,
       list: (place: ResourceType) => (place.resource === "overridepolicies" ? secondCluster.list(place) : rejectAll()),
     };
-    // A copy of a reader stands for a further cluster, of which nothing is cached. In both calls, the first list is the
-    // same empty array, under which a result is cached: the second call must not get the result of the first.
+    // A copy of a reader is a new cluster, with nothing cached. Neither serves clusteroverridepolicies, so both get the
+    // same constant empty array as first list: the cache's key. The second call must not get the first's result.
     const clusterPolicyResources = overridePolicyResources.slice(0, 1);
     assert.deepEqual(await listFrom({ ...withoutKinds }, clusterPolicyResources), []);
     assert.deepEqual(await listFrom({ ...withOneKind, discover: async () => undefined }), [ofNamespace]);

@@ -18,6 +18,6 @@ export const rulesOption = {
   type: "string",
   multiple: true,
   value: "RULE",
-  // A name that is also a file or folder is a path, unless Postern has such a rule, or a path stands before the option.
+  // A name that is also a file or folder is a rule only if Postern's own rules have it, or paths stand before --rules.
   isValue: (word, hasPathsBefore) => word.split(",").every((name) => isRuleName(name, hasPathsBefore)),
 } satisfies Omit<CommandOption, "says">;

@@ -246,8 +246,8 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
       // live [a, x, b] and patch [b, a] give [x, b, a].
       liveIndex++;
     } else {
-      // The next element of the patch is added: only the patch has it, or its live element was skipped above. The live
-      // element is skipped only if its name repeats that of a merged one; else it waits until the patch reaches it.
+      // The patch's next element is added: only the patch has it, or its live element was skipped above. The next live
+      // element is skipped if one of its name is merged already. Else it is `nextShared`, and the patch has it later.
       if (liveName !== undefined && mergedNames.has(liveName)) liveIndex++;
       if (patchName !== undefined) addMerged(patchName);
       patchIndex++;

@@ -37,7 +37,7 @@ const cluster = [
 ];
 const capabilities = createPolicyCaseCapabilities({
   cluster,
-  http: [{ path: "/x", body: { data: { n: null }, header: "ignored: the path header reads the response's headers" } }],
+  http: [{ path: "/x", body: { data: { n: null }, header: "unused: a reference's header.NAME is an HTTP header" } }],
 });
 
 /** Returns capabilities that record the requests of references. */
