@@ -17,16 +17,16 @@ import { inspectClusterForSettings } from "./inspection.ts";
 const folder = await createTestFolder();
 
 interface Settings {
-  wanted: readonly { kind: string }[]; // objects; the `kind` of each is the name of a resource to match
+  wanted: readonly { kind: string }[]; // for simplicity, the `kind` of each object is a resource to match: "pods"
   resources: readonly string[]; // the names of further resources to match
 }
 const settings: Settings = { wanted: [], resources: [] };
 const group = { group: "example.io" };
 
 /**
- * A rule whose webhook entries and RBAC rights depend on objects. It matches each resource that is the `kind` of an
- * object in its setting `wanted` (in postern.yaml or in files), or is in its setting `resources`. An inspection adds
- * the names of all custom objects Wish in the cluster to `resources`. A file with an object of the kind odd is refused.
+ * A rule whose entries and RBAC rights depend on objects. For an object { kind: "pods" } in its setting `wanted` (in
+ * postern.yaml or in files), it matches the resource pods. It also matches those in its setting `resources`, to which
+ * an inspection adds the names of all custom objects Wish in the cluster. A file with an object of kind odd is refused.
  */
 const follower: Rule = rule({
   summary: "Matches the resources in its settings and in the cluster.",
@@ -77,7 +77,7 @@ describe("entries that depend on objects", () => {
     await writeFile(join(folder, "odd.yaml"), "apiVersion: v1\nkind: odd\n");
     await writeFile(join(folder, "broken.yaml"), "a: [\n");
   });
-  /** Turns on the rule follower. Its entries match a resource for each object in its setting `wanted`: the `kind`. */
+  /** Turns on the rule `follower`. For { kind: pods } in its setting `wanted`, it matches the resource pods. */
   const read = async (wanted: string) => {
     const file = join(folder, "postern.yaml");
     await writeFile(file, `rules:\n  follower:\n    settings:\n      wanted: ${wanted}\n`);

@@ -68,8 +68,9 @@ const comesFromAbove = (reached: ReadonlyMap<number, number>, diagonal: number, 
 };
 
 /**
- * Follows the path that Myers' search found backwards from the ends of both texts, and collects the equal lines on it.
- * `history[n]`, for n > 0, has the furthest old line after n - 1 edits on each diagonal (old index minus new index).
+ * Returns the equal lines, as pairs of indexes, on the path that Myers' search found. Goes back from the ends of both
+ * texts. `history[n]` is the state of the search before its n-th edit (`history[0]`: before its start, not used here):
+ * the furthest old line that it had reached on each diagonal (old index minus new index).
  */
 const tracePairs = (
   history: readonly Map<number, number>[],

@@ -63,7 +63,7 @@ export const readInput = async (
   paths: readonly string[],
   {
     mayHoldNonManifests = true,
-    mayFileBeEmpty = !mayHoldNonManifests, // callers that accept only manifests decide themselves if a file needs one
+    mayFileBeEmpty = !mayHoldNonManifests, // a caller that accepts only manifests refuses empty files itself, or not
     readsLikeKubectl = false,
     leftOut = [],
     chartsAndKustomizations: chartOptions,

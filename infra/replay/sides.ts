@@ -104,8 +104,8 @@ const buildReplayEvent = ({ entry, review }: ReviewToReplay): object => {
 };
 
 /**
- * How a version evaluates a rule for a cluster. `kubernetes`: the cluster's minor version in the config, unchecked.
- * `absent` says why the version doesn't evaluate the rule; `fault` says why it isn't known how it evaluates the rule.
+ * How a version of the rules, such as a release, evaluates a rule for a cluster. `kubernetes`: the cluster's Kubernetes
+ * version in the config, unchecked. `absent` says why it doesn't evaluate the rule; `fault` says why this isn't known.
  */
 type ConfiguredRule =
   | { mode: EnforcementMode; settings: object; kubernetes?: unknown; exceptions?: readonly RuleException[] }
@@ -179,8 +179,8 @@ export const findRuleModeAndSettings = (
   const variantSettings = getOwn(getOwn(found, "variants") ?? getOwn(functionConfig, "variants"), variant);
   if (variantSettings === undefined) return { absent: `has no variant ${variant} of it` };
   const mergedSettings = mergeWithDefaults(settings, variantSettings);
-  // The function will merge the variant's general settings over the settings in the event. The replay isn't possible
-  // if this changes the settings in the event.
+  // The replay sends `mergedSettings` to the function, which overrides them with the variant's general settings. If
+  // this changes them, the function would not evaluate with the settings of this cluster: the replay isn't possible.
   if (!isDeepStrictEqual(mergeWithDefaults(mergedSettings, generalVariantSettings), mergedSettings))
     return { fault: `the settings that variant ${variant} has in ${cluster} can't be sent` };
   return { ...configured, settings: mergedSettings };

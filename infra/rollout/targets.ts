@@ -30,7 +30,7 @@ export interface DeploymentTargets {
   stage: AwsStage;
   config: PosternConfig;
   catalogue: CatalogueRule[];
-  file: string;
+  file: string; // the path of postern.yaml
   /** The clusters whose webhook configurations are updated. Functions are built for all clusters of postern.yaml. */
   clusters: string[];
   deployer: ClusterCredentialOptions;

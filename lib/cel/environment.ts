@@ -17,7 +17,7 @@ export interface Environment {
    * - `x.field` of an optional x selects from the value in x. An older cel-go first converts this value to Go and back:
    *   optional.none() becomes null, and quantity("1") an error.
    */
-  readonly hasStrictOptionals: boolean;
+  readonly hasNewerOptionals: boolean;
   /** Whether `object.spec == 1` is an error, not false, if upstream holds the left map or list in a struct of Go. */
   readonly hasTypedObjects: boolean;
 }
@@ -38,7 +38,7 @@ export const createEnvironment = (parts: {
   readonly findStruct?: Environment["findStruct"];
   readonly macros: readonly Macro[];
   readonly hasQuotedNames: boolean;
-  readonly hasStrictOptionals: boolean;
+  readonly hasNewerOptionals: boolean;
   readonly hasTypedObjects: boolean;
 }): Environment => {
   const functions = new Map<string, FunctionDeclaration>();

@@ -15,7 +15,7 @@ export interface FunctionDeclaration {
   readonly cost?: FunctionCost;
   /** For calls with a constant pattern as argument: compiles the pattern, and returns a function that uses it. */
   readonly precompile?: (source: string) => Evaluate;
-  /** Finds an error that upstream's checker reports for a call such as `"%s".format([x])` on literals (text, list). */
+  /** Finds an error that upstream's checker reports for a call `"text".format([args])` of a literal text and list. */
   readonly findIssue?: (
     text: string,
     args: readonly Expression[],

@@ -60,7 +60,7 @@ const changes: Since<{
   functions?: readonly FunctionDeclaration[];
   hasSortBy?: boolean;
   hasQuotedNames?: boolean;
-  hasStrictOptionals?: boolean;
+  hasNewerOptionals?: boolean;
   hasTypedObjects?: boolean;
 }> = {
   "1.34": { functions: semverFunctions },
@@ -68,7 +68,7 @@ const changes: Since<{
   "1.37": {
     functions: limitedRangeFunctions,
     hasQuotedNames: true,
-    hasStrictOptionals: true,
+    hasNewerOptionals: true,
     hasTypedObjects: true,
   },
   "1.38": { functions: includesFunctions },
@@ -79,7 +79,7 @@ export const createAdmissionEnvironment = (context: ExpressionContext): Admissio
   const { kubernetes = newestKubernetes, isMutation = false } = context;
   const since = Object.values(selectSince(changes, kubernetes));
   const merged = mergeSince(changes, kubernetes);
-  const { hasSortBy, hasQuotedNames = false, hasStrictOptionals = false, hasTypedObjects = false } = merged;
+  const { hasSortBy, hasQuotedNames = false, hasNewerOptionals = false, hasTypedObjects = false } = merged;
   const environment = createEnvironment({
     ...createDeclarations(context, hasSortBy),
     functions: [
@@ -88,7 +88,7 @@ export const createAdmissionEnvironment = (context: ExpressionContext): Admissio
       ...(isMutation ? jsonPatchFunctions : []),
     ],
     hasQuotedNames,
-    hasStrictOptionals,
+    hasNewerOptionals,
     hasTypedObjects,
   });
   return { ...environment, context };

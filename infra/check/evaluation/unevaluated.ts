@@ -25,8 +25,8 @@ interface Policy {
   selection: Selection;
   bindings: Selection[];
   /**
-   * The policy and its bindings. If the policy isn't among the manifests, a placeholder with only its kind stands for
-   * it, so that not all of these count as evaluated by a plugin.
+   * The policy and its bindings: if plugins evaluate all of them, the policy counts as evaluated. A policy that isn't
+   * among the manifests never does: its place has a placeholder, with only its kind, which no plugin evaluates.
    */
   objects: KubernetesObject[];
 }

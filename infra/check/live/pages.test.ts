@@ -5,14 +5,14 @@ import { type HttpsAnswer, UnansweredError } from "#lib/cluster/https-request.ts
 import { readListPages } from "./pages.ts";
 import type { ApiGet } from "./reader.ts";
 
-/** What happens at an API server before it answers the request for a page. */
+/** What may happen when a page of a list of objects is requested from an API server. */
 const troubles = [
   "none",
-  "expired with a token",
-  "expired without a token",
-  "large page",
-  "created",
-  "deleted",
+  "expired with a token", // the continue token in the request has expired, and the error has a new one
+  "expired without a token", // the continue token in the request has expired, and the error has no new one
+  "large page", // the page has more bytes than the client reads, unless it has only one object
+  "created", // an object is created before the server answers
+  "deleted", // an object is deleted before the server answers
 ] as const;
 type Trouble = (typeof troubles)[number];
 

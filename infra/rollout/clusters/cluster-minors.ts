@@ -26,7 +26,8 @@ export const readClusterVersions = async (targets: DeploymentTargets): Promise<F
   });
   const read = async (name: string) => readClusterVersion(await openTargetCluster(targets, name));
   const found = await runInParallel(atOnce, names, async (name) => {
-    return [name, await read(name).catch(requireComplaint)] as const;
+    const versionOrComplaint = await read(name).catch(requireComplaint); // throws errors that are no Complaint
+    return [name, versionOrComplaint] as const;
   });
   return new Map(found);
 };

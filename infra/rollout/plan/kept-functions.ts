@@ -55,7 +55,7 @@ export const planStack = (
   if (!onlyRemoves || hasOtherChanges || deployed === undefined) return { template: withKept, stack, kept };
   const offRules = listStackRules(deployed, stage).filter((rule) => !parts.some(({ name }) => name === rule));
   const copied = copyRuleResources(template, deployed, offRules);
-  // `includesRetained`: log groups of functions that an earlier deployment deleted wait for another change, too.
+  // Also keeps log groups of functions that were deleted earlier: their removal alone is no reason for a deployment.
   const withOffRules = retainLogGroups(copied, deployed, { includesRetained: true });
   return { template: withOffRules, stack: compareStacks(deployed, withOffRules), kept: offRules };
 };

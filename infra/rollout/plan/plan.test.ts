@@ -40,8 +40,8 @@ interface RuleRow {
   stackSettings?: Partial<LambdaStackSettings>;
   isNew?: boolean;
   state?: Partial<FunctionState>;
-  changes: string[];
-  settings?: string[];
+  changes: string[]; // the kinds of the planned changes, such as "code" or "settings"
+  settings?: string[]; // the planned changes of settings, such as "local.settings.minimum: nothing → 2"
 }
 interface ReleaseRow {
   id: number;
@@ -74,6 +74,7 @@ const rows = readRows<{
   settings: { name: string; before: object; after: object; differences: string[] }[];
   kept: { name: string; releases: ReleaseRow[]; kept: string[] }[];
   clusters: ClusterRow[];
+  // What `-o json` prints of a plan. `ledgerMonth`: what the ledger cost in the last thirty days, in dollars.
   plan: Omit<DeploymentPlan, "template" | "parts" | "identity"> &
     StageIdentity & { rules: PlanRow[]; costs: RuleCost[]; months: MonthlyCost[]; ledgerMonth: number };
   planText: string;

@@ -78,7 +78,7 @@ export const lockStage = async <T>(
       1,
     );
   }
-  const lock = takenLock ?? (await watchForBucket(stage));
+  const lock = takenLock ?? (await watchForBucket(stage)); // a substitute, which checks that no bucket is created
   const checkBefore = guard.check;
   Object.assign(guard, { check: lock.check, signal: lock.signal });
   /** For an `act` that deletes the bucket, which has the lock: releases the lock early. Later calls don't check it. */

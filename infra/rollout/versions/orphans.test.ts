@@ -26,11 +26,11 @@ interface FoundRow {
   entries?: WebhookEntryNames;
   keyVersion?: number;
   versions: Record<string, VersionRow>;
-  orphans: string[];
+  orphans: string[]; // the entries that the versions would not answer, and why: "x.b/validate has no variant x"
 }
 const { found, removed } = readRows<{
   found: FoundRow[];
-  removed: { name: string; orphans: string[]; left: WebhookEntryNames }[];
+  removed: { name: string; orphans: string[]; left: WebhookEntryNames }[]; // orphans: such as "x.b/validate"
 }>(import.meta.filename);
 
 const buildConfiguration = (kind: "Mutating" | "Validating", entries: string[]): DeployedObject => ({

@@ -69,6 +69,7 @@ export const rollBackOne = async (
   const wanted = requested ?? (Object.keys(weights).length > 0 ? live : previous);
   const releasedRule = wanted === undefined ? undefined : findReleasedRule(all, rule, wanted);
   if (newest && releasedRule) requireWebhooksAnswered(newest, rule, releasedRule);
+  // The version must accept all key versions that are accepted now, because webhooks have such keys in their URLs.
   const rollbackConfig = releasedRule?.share; // the version's rule config, with the key versions that it accepts
   const recordedKeyVersions = newest && rollbackConfig && { inUse: getAcceptedKeyVersions(newest), rollbackConfig };
   const version = await rollBackAlias(stage.functions, rule, wanted, {

@@ -187,9 +187,9 @@ const createAlternation = (choices: readonly Part[]): Part =>
   );
 
 /**
- * Repeats a part at least `min` and at most `max` times. A negative `max` means no limit. The copies are written from
- * the last one to the first, and those after the first `min` are optional: a split before the copy can skip to `next`.
- * From the end of a copy, the program goes on to `start`, where the copy begins that was written before.
+ * Repeats a part `min` to `max` times; a negative `max` means no limit. The copies after the first `min` are optional:
+ * a split before such a copy can skip to `next`, the instruction after all copies. The last copy is written first. When
+ * a copy is written, `start` is the first instruction of the copy that follows it in the pattern: it continues there.
  */
 const repeat = (part: Part, min: number, max: number, isGreedy: boolean): Part => {
   const repeated = createPart([part], min === 0 || part.isNullable, (writer, next) => {

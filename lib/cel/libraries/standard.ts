@@ -72,7 +72,7 @@ const concatenate = (left: List, right: List): List => {
   return right.length === 0 ? left : new JoinedList(left, right);
 };
 
-/** Throws the error for an operand that lacks the operator. For types with methods, upstream's doesn't name it. */
+/** Throws upstream's error for an operand without the operator. The error names it unless the type has methods. */
 export const refuseOperand = (operator: string, left: Value): never => {
   const hasMethods = typeof left === "string" || left instanceof Duration || left instanceof Timestamp;
   throw hasMethods ? createNoSuchOverloadError() : new EvaluationError(`no such overload: ${operator}`);
@@ -208,7 +208,7 @@ const isIn = (value: Value, container: Value): boolean => {
 const getSize = (value: Value): Value => findSize(value) ?? refuseOperand("size", value);
 
 const isMatch = (text: Value, pattern: Value): boolean => {
-  // cel-go's error for a wrong text may name the function (see refuseOperand), but never that for a wrong pattern.
+  // For a text that is no string, cel-go's error may name `matches` (see refuseOperand). For a pattern, it never does.
   if (typeof text !== "string") return refuseOperand("matches", text);
   if (typeof pattern !== "string") throw createNoSuchOverloadError();
   return compilePattern(pattern).test(text);

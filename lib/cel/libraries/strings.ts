@@ -114,7 +114,7 @@ const countJoined = (_: readonly Value[], result: Value) => countTraversal(getAc
 const texts = listOf(string);
 const threeTexts = [string, string, string];
 
-/** Version 2 of cel-go's strings library. The last argument computes a call's cost (countParts: of texts or lists). */
+/** Version 2 of cel-go's strings library. The last argument computes a call's cost: countParts that of a search. */
 export const stringFunctions: readonly FunctionDeclaration[] = [
   declareMethod("charAt", "string_char_at_int", [string, int], string, getCharacter),
   declareMethod("indexOf", "string_index_of_string", [string, string], int, findFirst, countParts),

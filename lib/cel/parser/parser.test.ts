@@ -22,7 +22,8 @@ const rows = readRows<{
   literals: LiteralRow[];
   offsets: { text: string; offsets: number[] }[];
   issues: { text: string; issues: string[] }[];
-  limits: { prefix: string; text: string; suffix: string; maxRepeats: number; error: string }[]; // of prefix and suffix
+  // `maxRepeats`: how often prefix and suffix may be repeated around the text before `parse` returns the error
+  limits: { prefix: string; text: string; suffix: string; maxRepeats: number; error: string }[];
 }>(import.meta.filename);
 
 const macros = [...standardMacros, ...optionalMacros, ...twoVariableMacros, ...sortByMacro];

@@ -117,7 +117,7 @@ const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], sta
   if (isOptional && (root as Optional).value === undefined) return root;
   let object: Result = root;
   // Older versions of cel-go convert the value of the optional to Go and back. If they can't, `object` is an error.
-  if (isOptional) object = frame.hasStrictOptionals ? ((root as Optional).value as Value) : toNative(root);
+  if (isOptional) object = frame.hasNewerOptionals ? ((root as Optional).value as Value) : toNative(root);
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
     isOptional ||= qualifier.isOptional;

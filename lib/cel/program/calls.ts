@@ -103,7 +103,7 @@ export const buildAlternative =
     const value = left(frame);
     // In a newer cel-go, optionals are strict: `1.orValue(2)` is an error. In an older one, it is 1.
     if (!(value instanceof Optional))
-      return frame.hasStrictOptionals && !(value instanceof EvaluationError) ? createNoSuchOverloadError() : value;
+      return frame.hasNewerOptionals && !(value instanceof EvaluationError) ? createNoSuchOverloadError() : value;
     if (value.value === undefined) return right(frame);
     return isOr ? value : value.value;
   };
@@ -149,8 +149,8 @@ export const buildCall = (
     return buildEvaluator(args, convertFirstToText(declaration.precompile(pattern)), count, /* endsAtError */ true);
   const implementations = declaration.overloads.filter(({ evaluate }) => evaluate).length;
   const isDispatched = !declaration.evaluate && !overload?.evaluate && implementations > 1;
-  // Upstream evaluates no more arguments after an error if there are more than two, or if the function's implementation
-  // is chosen at run time. Otherwise, it evaluates them all.
+  // Upstream evaluates no more arguments after an error if the Go function that it calls takes any number of arguments:
+  // for more than two, for an implementation chosen at run time, and for `format`. Otherwise, it evaluates them all.
   const endsAtError = args.length > 2 || isDispatched || declaration.name === "format";
   return buildEvaluator(args, apply, count, endsAtError);
 };

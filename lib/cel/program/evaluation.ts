@@ -43,14 +43,14 @@ export class Frame {
   readonly variables: Variables;
   readonly limit: number;
   /** Whether optionals behave as in a newer cel-go (see Environment). */
-  readonly hasStrictOptionals: boolean;
+  readonly hasNewerOptionals: boolean;
   /** The variables and accumulators of loops. An accumulator is undefined until it is read for the first time. */
   readonly slots: (Result | undefined)[];
   #rounds = 0;
   #unpaidBytes = 0;
 
-  constructor(variables: Variables, limit: number, slots: number, hasStrictOptionals = true) {
-    this.hasStrictOptionals = hasStrictOptionals;
+  constructor(variables: Variables, limit: number, slots: number, hasNewerOptionals = true) {
+    this.hasNewerOptionals = hasNewerOptionals;
     this.variables = variables;
     this.limit = Math.max(limit, 0);
     this.slots = new Array(slots).fill(undefined);

@@ -127,7 +127,7 @@ export const compile = (checked: CheckedExpression, environment: Environment): P
   return {
     type: checked.type,
     evaluate: (variables, budget = { left: Number.POSITIVE_INFINITY }) => {
-      const frame = new Frame(variables, budget.left, planner.slots, environment.hasStrictOptionals);
+      const frame = new Frame(variables, budget.left, planner.slots, environment.hasNewerOptionals);
       const result = run(evaluate, frame);
       const { cost } = frame;
       budget.left -= cost;

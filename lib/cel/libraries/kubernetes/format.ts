@@ -51,9 +51,9 @@ export const findDns1035LabelFaults = (text: string): string[] => {
 };
 
 /**
- * Returns a check for prefixes of names. A prefix may end with a dash. As in upstream, the last two bytes of such a
- * prefix are replaced by `a` before the check, so it ignores the character before the dash. A character of several
- * bytes, of which upstream would replace only the last one, is kept: it is a fault anyway, as are its other bytes.
+ * Returns a check for prefixes of names, which may end with a dash. As in upstream, `a` replaces such a dash and the
+ * byte before it, so an ASCII character before the dash isn't checked. Any other character has several bytes and is
+ * kept: it is not allowed in names, and neither is the rest of it that upstream would keep.
  */
 const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
   findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));
