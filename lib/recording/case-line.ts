@@ -14,7 +14,7 @@ import {
   restoreRequest,
 } from "./recording.ts";
 import { createRedactor, type RedactValue, type UnredactedPath } from "./redaction.ts";
-import { createRepeaterIfNeeded, repeatEvaluationToTrackReads } from "./traced-decision.ts";
+import { createAnswerRepeaterIfNeeded, repeatEvaluationToTrackReads } from "./traced-decision.ts";
 
 /** The most bytes of one recording. */
 const maxBytes = 1024 * 1024;
@@ -49,11 +49,11 @@ const createRecording = async (
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode, kubernetes } = context;
   // Some rules copy their arguments in ways that proxies don't support. They are traced without proxies, so that no
-  // text counts as read. Errors here are dropped, because they may contain free text. If both ways fail, no answers of
-  // a cluster or service are stored: if the rule asks for one, it fails below, in an error with only redacted text.
+  // text counts as read. Errors are dropped: they may contain free text. The repeater gives rules the stored answers of
+  // a cluster or service again. If both ways fail, it has none: a rule that asks fails below, with only redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
-    .catch(() => ({ reads: inactiveFieldReadTracker, repeater: createRepeaterIfNeeded(evaluation) }));
+    .catch(() => ({ reads: inactiveFieldReadTracker, repeater: createAnswerRepeaterIfNeeded(evaluation) }));
   const isSecret = [request.kind.kind, request.requestKind?.kind].includes("Secret");
   const redact = createRedactor({ reads: traced.reads, isSecret });
 

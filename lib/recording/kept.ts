@@ -112,8 +112,8 @@ const parentOfNamesWithColon = /^(?:user|metadata|request|roleRef|subjects|owner
 
 /**
  * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. A
- * UUID is a token under the keys of `parentsWithNameIn`, as in the `value` of a toleration. Under other keys, such as
- * `uid`, it is an identifier: `looksLikeToken` then gets the key `id`, for which it accepts a UUID.
+ * UUID counts as a token, as it may be a secret, under keys such as `value`, which have names only in some maps (the
+ * keys of `parentsWithNameIn`). Under others, such as `uid`, it is an identifier: `looksLikeToken` accepts it for `id`.
  */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&

@@ -211,8 +211,8 @@ const getName = ({ holder, member, parentKey }: RedactionPosition): string => {
 const isNamedSecret = (text: string, at: RedactionPosition): boolean => {
   const { holder, parentKey: keyOfHolder, listName } = at;
   const name = getName(at);
-  // In an object, the name is its member `name`, as in `{ name, value }`, or else the key under which the object
-  // stands, as in `token: { value }`. In a `name`, a part of a word is enough, as in PGPASSFILE. In a key, it is not.
+  // In an object, the name is its member `name` (`{ name, value }`) or else the object's own key (`token: { value }`).
+  // A `name` may have a secret word as part of a longer word, such as PASS in PGPASSFILE; a key must have a whole word.
   if (!Array.isArray(holder)) return name === keyOfHolder ? isSecretName(name) : isSecretVariable(name);
   // In a list, the name is the argument before the text. In `{ name: PASSWORDS, values }`, `listName` is PASSWORDS.
   return (

@@ -17,7 +17,7 @@ export interface AnswerRepeater {
   openWatched(reads: FieldReadTracker): Capabilities;
   /**
    * Returns capabilities for the second evaluation, with the stored answers, redacted. The rule's questions may contain
-   * redacted text, so answers are found by the number of the question, and the redacted questions are noted.
+   * redacted text, so answers are found by the order of the questions, and the redacted questions are noted.
    */
   openRedacted(redact: RedactValue): RedactedCapabilities;
 }
@@ -33,7 +33,7 @@ interface RedactedCapabilities {
 
 /** Repeats a review's answers, `needs`: `openWatched` stores them by question, `openRedacted` gives them redacted. */
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
-  /** The answers in the first evaluation, by the question's number. The second evaluation gets the same answers. */
+  /** The first evaluation's answers, by the order of its questions: the second asks in this order, in redacted text. */
   const answers = new Map<number, unknown>();
   /** The parsed JSON of a service's response, by the response. */
   const contents = new WeakMap<object, unknown>();

@@ -12,7 +12,7 @@ export interface EvaluationReadsAndAnswers {
 }
 
 /** Returns the repeater of the answers that a rule got; undefined if it has no needs. */
-export const createRepeaterIfNeeded = ({ needs }: RecordedEvaluation): AnswerRepeater | undefined =>
+export const createAnswerRepeaterIfNeeded = ({ needs }: RecordedEvaluation): AnswerRepeater | undefined =>
   POSTERN_NEEDS && needs ? createAnswerRepeater(needs) : undefined;
 
 /** Evaluates the rule again with the answers that it got, to note in `reads` what it reads. Drops the outcome. */
@@ -21,7 +21,7 @@ export const repeatEvaluationToTrackReads = async (
   reads: FieldReadTracker,
 ): Promise<EvaluationReadsAndAnswers> => {
   const { rule, phase, request, context } = evaluation;
-  const repeater = createRepeaterIfNeeded(evaluation);
+  const repeater = createAnswerRepeaterIfNeeded(evaluation);
   const { watch } = reads;
   const decide = rule[phase];
   const evaluateWatched: Rule["mutate"] = (object, ruleContext) => {

@@ -43,7 +43,7 @@ const noNumber = "^$";
  * `a & b` is an error if a and b are different, or if a is outside of the range b; `x != _|_` is true if x is no error;
  * `[if c {x}, y][0]` is x if c is true, and otherwise y. The CUE fails if it can't calculate exactly with a value:
  * - a text whose digits, read without the point, exceed 2^63-1 (`strconv.Atoi` fails);
- * - a text with more than nine decimals (`>=-9 & …` fails), or with a value that exceeds 2^63-1 (`<=_largest & …`);
+ * - a text whose value has over nine decimals, such as 1.5n (`>=-9 & …` fails), or exceeds 2^63-1 (`<=_largest & …`);
  * - a value that doesn't match `numberPattern` (`exact`).
  *
  * The lists have at most one element. `parts` has the groups of `_quantity`: 1 sign, 2 digits with a point, 3 suffix, 4

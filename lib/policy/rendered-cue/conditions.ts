@@ -20,7 +20,7 @@ import { locateReferenceInCue, renderCueLiteral, renderCueScript } from "./cue-t
  * Renders a condition as CUE for people who read the policy. The condition must be valid. The CUE decides as the
  * condition does, but fails if CUE can't decide exactly, because it compares one of these:
  *
- * - a text that is a number with over nine decimals, or that exceeds 2^63-1, as it is or without its decimal point;
+ * - a text that is a number with over nine decimals or over 2^63-1, or whose digits, without the point, exceed 2^63-1;
  * - numbers for which the calculation of `valueProcess` has a result of more than 24 digits;
  * - two lists or maps that differ, if both are references, and contain numbers and texts that are numbers.
  */
@@ -158,7 +158,8 @@ const renderEquality = (constantOfOther: ConstantValue): string => {
       "{...}",
       `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
     );
-  return renderSimplestEquality("other", [constant]);
+  // Here `other` has only one possible value. Its type decides the CUE, such as `list.Contains([one], other)`.
+  return renderEqualityWithOne("other", [constant]);
 };
 
 /** Returns CUE that tests whether `one` has a type and the length of `other`, and all tests of members are true. */
@@ -171,20 +172,20 @@ const renderSameTypeAndMembers = (type: "[...]" | "{...}", memberTests: string) 
  */
 const renderMembership = (constantOfOther: ConstantValue): string => {
   const constants = Array.isArray(constantOfOther?.value) ? constantOfOther.value : undefined;
-  const isEqual = constants ? renderSimplestEquality("member", constants) : renderSame("one", "member");
+  const isEqual = constants ? renderEqualityWithOne("member", constants) : renderSame("one", "member");
   return `list.Contains([for member in other & [...] {${isEqual}}], true)`;
 };
 
 /**
- * Returns CUE that tests whether `one` equals the CUE variable `variable`, which has one of these constants. The test
- * is as simple as the types of the constants allow. It is false for a `one` of another type, where `==` would fail.
+ * Returns CUE that tests whether `one` equals the CUE variable `variable`, which has one of `possibleConstants`.
+ * The test is as simple as their types allow. It is false for a `one` of another type, where `==` would fail.
  */
-const renderSimplestEquality = (variable: string, constants: unknown[]): string => {
+const renderEqualityWithOne = (variable: string, possibleConstants: unknown[]): string => {
   // renderAmountList gives a list of one number, that of `one`, or none if `one` is no number: then the test is false.
-  if (constants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
+  if (possibleConstants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
     return `list.Contains([for amount in ${renderAmountList("one")} {amount == ${variable}}], true)`;
   // A constant text such as "1000m" also equals the number 1: `renderSame` compares by value, not only as texts.
-  return constants.some((constant) => parseDecimalOrQuantity(constant) !== undefined)
+  return possibleConstants.some((constant) => parseDecimalOrQuantity(constant) !== undefined)
     ? renderSame("one", variable)
     : `list.Contains([one], ${variable})`;
 };
@@ -237,8 +238,9 @@ const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: Con
   if (sign !== undefined)
     return { test: `${renderAmountList("one")}[0]${leftFactor} ${sign} ${rightSide}`, exactNumberPattern };
   const isEqual = `list.Contains([for amount in ${renderAmountList("one")} {amount${leftFactor} == ${rightSide}}], true)`;
-  // If the tested value is no number, its list of amounts is empty, and `isEqual` doesn't evaluate the right side. If
-  // this is a reference, or a constant that is no number, `!= null` evaluates it, so that CUE fails if it is no number.
+  // If the tested value is no number, its list of amounts is empty, and `isEqual` doesn't evaluate the right side. But
+  // CUE must fail even then if the right side is no number. So if it may be none (a reference, or a constant without a
+  // number), `!= null` evaluates the right side.
   const test = constantNumber === undefined ? `(${rightSide} != null && ${isEqual})` : isEqual;
   return { test: cond === "NotEqual" ? `!${test}` : test, exactNumberPattern };
 };

@@ -392,7 +392,6 @@ const podWithWrongType = fc
 /** Matches CUE's message that it can't decide whether two lists or maps are equal. */
 const undecidedEqualityMessage = /conflicting values true and false/;
 
-const longDivision = { operation: "/", operationWith: "0.7000000000000001" };
 const elsewhere: ValueReference = { from: "current", path: "other" };
 
 const request: fc.Arbitrary<PolicyRequest> = fc.tuple(object, makeOptional(object)).map(([object, oldObject]) => {
@@ -452,9 +451,9 @@ describe("CUE rendered from any template", () => {
   const inexactInCue: Record<string, [data: unknown, condition: Partial<PolicyCondition>]> = {
     "a text of more digits than CUE reads": ["12345678901234567890", { cond: "Gt", value: { integer: 5 } }],
     "a text that is finer than a billionth": ["0.00000000001", { cond: "Gt", value: { integer: 5 } }],
-    "a product that CUE would round": [
+    "a comparison with 1 / 0.7000000000000001, for which CUE multiplies, and would round the product": [
       123456789012345,
-      { cond: "Gt", value: { integer: 1 }, valueProcess: longDivision },
+      { cond: "Gt", value: { integer: 1 }, valueProcess: { operation: "/", operationWith: "0.7000000000000001" } },
     ],
     "lists of which one has a number, and the other the same number as a text": [
       [5],

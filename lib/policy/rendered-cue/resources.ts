@@ -74,7 +74,7 @@ export const renderOversellTemplateAsCue = ({ operation, resourcesOversell = {} 
   const multiplied = factors.map(({ factor, name }) => {
     return { name, field: factor.replace("Factor", ""), times: formatFactor(resourcesOversell[factor]) };
   });
-  // Pattern of limits that CUE multiplies by each factor, such as "0.25", without rounding. For others, the CUE fails.
+  // Matches the limits that CUE multiplies by each factor (such as 0.25) without rounding. The CUE fails for others.
   const exactLimit = buildExactCueFactorPattern(Math.max(...multiplied.map(({ times }) => times.length - "0.".length)));
   // As in kinitiras, a disk limit of 0 sets no request.
   const operations = multiplied.map(({ name, field, times }) =>

@@ -17,6 +17,6 @@ const renderers = {
 /**
  * Renders an override template as CUE for people who read the policy. The template must be valid. The CUE changes an
  * object as the template does. But it fails if a field has a wrong type, or if CUE can't multiply a resource limit
- * exactly, for instance because it has over nine decimals, or exceeds 2^63-1, as it is or without its decimal point.
+ * exactly, for instance one with over nine decimals or over 2^63-1, or whose digits, without the point, exceed 2^63-1.
  */
 export const renderTemplateAsCue = (template: OverrideTemplate): string => renderers[template.type](template);

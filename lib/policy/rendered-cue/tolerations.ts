@@ -80,10 +80,10 @@ const renderStep = (
 }`;
 
 /**
- * Renders one step for each toleration of the template, which is `by` in the CUE. `meant` lists its key, or its key and
- * value. The step replaces by it the tolerations in `before` with this key, or key and value, except those that equal
- * the template's other tolerations (`others`). `hits` has true for each one that is replaced: `(_meant & …).out` tests
- * whether `meant` has its key, or key and value. If none is replaced, `by` is prepended, unless `before` has it.
+ * Renders one step for each toleration of the template (in the CUE, `by`): `by` replaces each toleration in `before`
+ * that has the same key and, unless the operator of `by` is Exists, the same value (`meant` lists these; the test is
+ * `(_meant & …).out`), but none that equals another toleration of the template (`others`). `hits` has true for each
+ * replaced one. If none is replaced, `by` is prepended, unless `before` has it.
  */
 const renderReplacement = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
@@ -122,8 +122,8 @@ const listIdentities = ({ key, operator = "", value }: Toleration): object[] => 
 };
 
 /**
- * CUE (`_meant`) that tests whether a policy means a toleration (`of`): the policy's list `by` has its key
- * as `{key: …}`, or its key and value as `{key: …, value: …}`. In CUE, `{keyOnly, value: …}` is `keyOnly` with a value.
+ * CUE (`_meant`) that tests whether a policy's list `by` has the key of a toleration `of`, as `{key: …}`, or the key
+ * and value of `of`, as `{key: …, value: …}`. In CUE, `{keyOnly, value: …}` is `keyOnly` with a value.
  */
 const identityTestDefinition = `_meant: {
 	of: _
