@@ -193,14 +193,14 @@ const buildPattern = (
   const { uid: givenUid, creationTimestamp, ...others } = toMap(pattern.metadata);
   // An API server sets these two fields itself, so they don't belong to the key.
   const isSet = uid.test(String(givenUid)) && time.test(String(creationTimestamp));
-  const toPlaceholder = (text = "") => indexes.get(text) ?? text;
+  const toIndexIfReplaced = (text = "") => indexes.get(text) ?? text;
   const { name, namespace } = header;
-  const address = { name: toPlaceholder(name), namespace: toPlaceholder(namespace) };
+  const address = { name: toIndexIfReplaced(name), namespace: toIndexIfReplaced(namespace) };
   const key = exactJson.stringify([{ ...header, ...address }, isSet ? { ...pattern, metadata: others } : pattern]);
   const texts = [...indexes.keys()];
   const size = texts.reduce((sum, { length }) => sum + length, key.length);
   // A placeholder stands for a whole text, not for a part of a name that is joined from two texts, such as POD-VOLUME.
-  // A text with \0 could be mistaken for a placeholder.
+  // In `pattern`, a placeholder is \0 and an index; a constant text, which `pattern` also has, could look the same.
   const isAmbiguous = [...constantTexts].some((text) => text.includes("\0"));
   const isExcluded = size > maxRequestCharacters || hasJoinedNames.test(key) || isAmbiguous;
   return isExcluded ? undefined : { key, texts, places, constantTexts, identity: header };

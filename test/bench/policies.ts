@@ -170,13 +170,14 @@ const listComparableCases = (): [ruleKind: string, question: Omit<KinitirasBench
     return isComparable && object ? [[kind, { policies, object, operation }]] : [];
   });
 
-/** Reports whether Postern answers as kinitiras, without error, cluster and HTTP (`processing`: a script's request). */
+/** Reports whether Postern and kinitiras answer a case alike and without error, and it needs no cluster and no HTTP. */
 const isAlike = ({ expect, deviation, http, cluster, policies }: PolicyCase): boolean =>
   expect.policy === "accepted" &&
   !expect.error &&
   !deviation &&
   !http &&
   !cluster &&
+  // A script sends an HTTP request by its field `processing`.
   !/"from":"(k8s|owner|http)"|processing/.test(JSON.stringify(policies));
 
 const listRuleKinds = (policy: KinitirasPolicy): string[] =>

@@ -160,8 +160,8 @@ const dropUndecided = async (evaluator: UpstreamEvaluator, different: readonly D
     const { others: unlikeFirst = [], ...first } = answers[index] as Answer;
     const upstreamAnswers = [first, ...unlikeFirst];
     if (upstreamAnswers.some((answer) => !findDifferenceKind(answer, postern))) return false;
-    // If upstream's answers vary, similar ones are accepted, too, because a large map has more orders of keys than the
-    // repetitions can show: answers with another order of lists, and with a cost between the lowest and the highest.
+    // If upstream's answers vary, Postern's may differ from all of them in the order of lists, and have any cost
+    // between their lowest and highest, because a large map has more orders of keys than the repetitions can show.
     const costs = upstreamAnswers.map(({ cost = 0 }) => cost);
     const isCostWithin = (postern.cost ?? 0) >= Math.min(...costs) && (postern.cost ?? 0) <= Math.max(...costs);
     const reduce = (answer: Answer) => ({ ...answer, cost: 0, value: sortLists(answer.value) });

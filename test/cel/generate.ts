@@ -96,7 +96,7 @@ const anyTypes = [
   "map(string,list(int))",
 ];
 /** The types of whole expressions. */
-const goals = [
+const resultTypes = [
   "bool",
   "bool",
   "bool",
@@ -940,6 +940,7 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
   const paths = new Map<string, string[]>();
   for (const [path, value] of listPaths(object, "object"))
     paths.set(getTypeName(value), [...(paths.get(getTypeName(value)) ?? []), path]);
+  // A second draw decides below whether this is a patch: one draw would change the tasks that a seed gives.
   const mayBePatch = random.decide(0.2);
   const variables: { name: string; type: string }[] = [];
   const policyVariables: { name: string; expression: string }[] = [];
@@ -958,8 +959,8 @@ const createGeneratedTask = (random: Random): Omit<Task, "id"> => {
     }
   const choice = random.draw();
   const scope = { variables, paths, needsStaticTypes: false, budget: { left: 5 } };
-  const resultType =
-    mayBePatch && random.decide(0.6) ? random.pick(["struct", "patch", "list(JSONPatch)", "dyn"]) : random.pick(goals);
+  const patchTypes = ["struct", "patch", "list(JSONPatch)", "dyn"];
+  const resultType = random.pick(mayBePatch && random.decide(0.6) ? patchTypes : resultTypes);
   const createAnyExpression = () => {
     if (choice < 0.15) return createMixedOperation(random, scope);
     return choice < 0.25 ? createWrongCall(random, scope) : create(resultType, random.pick([1, 1, 2, 3, 4, 5]));

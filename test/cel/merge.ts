@@ -125,7 +125,7 @@ const isSameAnswer = (upstream: MergeAnswer, postern: { value?: unknown; error?:
 const listErrors = ({ error = "", others = [] }: MergeAnswer) => [error, ...others];
 
 export interface MergeComparison {
-  /** The numbers of pairs of an object and a patch for which upstream returns a merged object, and an error. */
+  /** Of the pairs of an object and a patch, upstream merges `values`, and returns an error for `errors`. */
   values: number;
   errors: number;
   /** Pairs that differ only because upstream refuses objects with fields that its schema doesn't have. */

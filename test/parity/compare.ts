@@ -669,7 +669,7 @@ export const comparePluginAndPortAnswers = (
   // Upstream's audit annotation may have only one of several failures; then the rule's other failures are added to it.
   const completeUpstream = (ofRule: ComparableServerAnswer) => addFailuresOfRule(wanted, ofRule, minor);
   // If several policies deny a request, upstream returns one denial at random, and so does the rule: one of `denials`.
-  // If upstream's denial, completed with the failures of one of `denials`, equals that one, any of them is accepted.
+  // If upstream's denial, with the rule's other failures added, is one of `denials`, the rule may return any of these.
   const isDenialOfRule = denials.some((denial) => isSame(completeUpstream(denial), denial));
   const acceptedAnswers = [completeUpstream(actual), ...(isDenialOfRule ? denials : [])];
   if (acceptedAnswers.some((answer) => isSame(answer, actual))) return { verdict: "equal" };

@@ -112,7 +112,7 @@ const toActualRefusal = ({ answer: { code, warnings, body } }: SentCaseWithRevie
 
 /**
  * Finds a field that the API server adds to the case's object and that explains the difference: without this field, the
- * rule decides as the case states; with it, the rule decides as the API server answered.
+ * rule decides as the case states; with it, as the API server answered. Compares only refusals, no changes (`becomes`).
  */
 const findAddedFieldThatExplains = async (
   { listed, entry }: CaseToSend,
