@@ -41,7 +41,7 @@ export interface PodSecurityPolicyObject {
     allowedProcMountTypes?: string[];
     runtimeClass?: { allowedRuntimeClassNames?: string[]; defaultRuntimeClassName?: string };
   };
-  /** Who may use the policy. Kubernetes' own kind has no such field: it takes the place of RBAC's verb `use`. */
+  /** The users who may use the policy. Kubernetes' own kind has no such field: it replaces RBAC's verb `use`. */
   use?: PodSecurityPolicyUsers;
 }
 

@@ -73,7 +73,7 @@ export const findChange = async (
   if (owner && isByController && !wasOwned) {
     // A controller adopts an existing object: from now on, it is counted with its owner, and uses nothing by itself.
     if (before) return { measure: nothing, grows: false, mayReserve: false, isOwned };
-    // A controller creates an object: it is counted with an owner that has the values of `includesOwnedOnlyIf`.
+    // A controller creates an object: it is counted with its owner, unless that lacks values of `includesOwnedOnlyIf`.
     const { group, resource, includesOwnedOnlyIf } = owner.kind;
     const ownerObject =
       includesOwnedOnlyIf &&

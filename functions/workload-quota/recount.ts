@@ -261,8 +261,8 @@ const readPage = async (
     slice.size++;
   }
   const isEnd = next === "";
-  // An object whose name is in this range (after `after` up to `upTo` or the end), but not in the slice, is gone,
-  // unless it was created after `since`: the pages of the range were read at this time or later.
+  // An object whose name is in this range (after `after` up to `upTo` or the end), but not in the slice, is gone or in
+  // no quota, unless it was created after `since`: the pages of the range were read at this time or later.
   const range = slice.ranges.get(toPlural(kind)) ?? { since: progress.since, after: progress.after };
   slice.ranges.set(toPlural(kind), { ...range, upTo: isEnd ? undefined : after });
   const objects = progress.objects + items.length;

@@ -355,7 +355,7 @@ export interface Sighting {
   seen: Measure | undefined;
 }
 
-/** Returns a reservation in the phase "seen": with what its object uses, and without the members of phases before. */
+/** Returns a reservation in the phase "seen": with what its object uses, without members of other phases. */
 export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: Amounts, now: number): Reservation => ({
   ...before,
   used,
