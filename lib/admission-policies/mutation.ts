@@ -70,7 +70,7 @@ const formatOperand = (value: Value): string => {
 
 /**
  * Throws if a typed object in a value, such as `Object.spec{…}`, doesn't have its path as the name of its type: in the
- * field `spec`, it must be `Object.spec`. `rootType` is the type that the whole value must have: all paths begin so.
+ * field `spec`, it must be `Object.spec`. The whole value must have the type `rootType`, with which all paths begin.
  */
 const requireTypesNamedByPath = (value: Value, rootType: string): void => {
   const faults = findTypeNameFaults(value, [rootType]);

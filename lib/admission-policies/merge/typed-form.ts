@@ -21,7 +21,7 @@ const listsWrittenEmpty =
 /**
  * Returns an object of a built-in kind as Go writes it after a mutation: without fields that are empty lists or Go
  * maps, such as labels, but with empty structs, such as `emptyDir: {}`. Empty maps and structs are both `{}` in JSON:
- * names of fields tell them apart (see `mapFields`), because the bundle of a Lambda function has schemas of few kinds.
+ * names of fields tell them apart (see `mapFields`), because the bundle of a Lambda function may lack a kind's schema.
  * Parts that the mutation didn't change are kept; `before` is the object before the mutation.
  */
 export const toTypedForm = (object: JsonMap, before: JsonMap): JsonMap =>

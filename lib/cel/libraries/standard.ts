@@ -216,6 +216,7 @@ const isMatch = (text: Value, pattern: Value): boolean => {
 
 // Reading a text or bytes costs a tenth of its size (countTraversal). getCostSize returns the size that determines
 // the cost of a value; of an optional, the size of the value in it.
+
 const countShorter: Overload["cost"] = ([left = null, right = null]) =>
   countTraversal(Math.min(getCostSize(left), getCostSize(right)));
 const countBoth: Overload["cost"] = ([left = null, right = null]) =>

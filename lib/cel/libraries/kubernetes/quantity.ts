@@ -164,7 +164,7 @@ const compareAmounts = (left: Amount, right: Amount): number => {
 const findInteger = ({ amount: { digits, exponent, isLarge } }: Quantity): bigint | undefined => {
   if (isLarge || exponent < 0) return undefined;
   if (digits === 0n) return 0n;
-  // 10 ** 19 already has more than 64 bits.
+  // 10 ** 19 is already larger than any int64.
   const integer = digits * 10n ** BigInt(Math.min(exponent, 19));
   return isInt64(integer) ? integer : undefined;
 };
