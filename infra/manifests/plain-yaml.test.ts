@@ -16,7 +16,10 @@ const parseFully = (text: string) =>
 
 const readPlain = (text: string) => parseJsonOrPlainYaml(text)?.pieces;
 
-/** Fails if the plain reader reads other values or lines than the full parser. Returns false if it isn't plain. */
+/**
+ * Fails if the plain reader reads other values or lines than the full parser. Returns false if the text isn't plain: then
+ * the plain reader leaves it to the full parser.
+ */
 const assertReadAlikeIfPlain = (text: string): boolean => {
   const pieces = readPlain(text);
   if (pieces === undefined) return false;

@@ -18,7 +18,9 @@ interface RuleRow {
   match?: string | null;
   mistakes?: string[];
   warnings?: string[];
-  /** False if loading finds mistakes, so no command can use the rule. Other mistakes are found only before a build. */
+  /**
+   * False if loading reports mistakes, so that no command can use the rule. Other mistakes are found only before a build.
+   */
   isLoaded?: boolean;
 }
 

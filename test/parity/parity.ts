@@ -398,8 +398,10 @@ const compareTurns = (
   });
 };
 
-// Returns the answers that a client may get if several webhook entries deny a request: one for each entry. Generated
-// names, which begin with `sequenceName`, have `?` in place of their random ends.
+/**
+ * Returns the answers that a client may get if several webhook entries deny a request: one for each entry. Generated
+ * names, which begin with `sequenceName`, have `?` in place of their random ends.
+ */
 const listDenials = (turn: RequestWithAnswer, sequenceName: string): ComparableServerAnswer[] =>
   (turn.denials ?? []).map((status) => {
     const body = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Failure", ...status };
