@@ -497,7 +497,7 @@ describe("the objects of a deployment", await needs("API server"), () => {
       await assert.rejects(
         applyWantedObjectsToCluster(deployer, buildWanted({ "limit-ranger": {} }), "postern"),
         expectComplaint(
-          /^cluster prod-eu: the API server refuses the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; the user must have these rights too, or the verb escalate on clusterroles$/,
+          /^cluster prod-eu: the API server refuses to store the ClusterRole postern:limit-ranger \(403\): .* attempting to grant RBAC permissions not currently held: .*; the user must have these rights too, or the verb escalate on clusterroles$/,
         ),
       );
       for (const ref of refs) await deleteObject(ref);
