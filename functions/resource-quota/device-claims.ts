@@ -23,7 +23,7 @@ export interface DeviceReads {
 
 const countName = "count/resourceclaims.resource.k8s.io";
 const devicesSuffix = ".deviceclass.resource.k8s.io/devices";
-const implicitPrefix = "requests.deviceclass.resource.kubernetes.io/";
+const deviceClassPrefix = "requests.deviceclass.resource.kubernetes.io/";
 /** The most devices of a claim. A request for all devices of a class counts as this many. */
 const mostDevices = 32;
 
@@ -42,11 +42,11 @@ export const createDeviceClaimEvaluator = async (
   const extended = new Map(
     (await reads.classes()).map(({ metadata, spec }) => [metadata?.name, spec?.extendedResourceName]),
   );
-  // A quota names such a resource explicitly, or implicitly by its device class, after `implicitPrefix`.
-  const explicit = new Set([...extended.values()].filter(Boolean).map((name) => `requests.${name}`));
+  // A quota names an extended resource by its own name, or by its device class's name after `deviceClassPrefix`.
+  const ownNames = new Set([...extended.values()].filter(Boolean).map((name) => `requests.${name}`));
   const isExtended = (name: string) =>
     isExtendedQuotaName(name, gates) &&
-    (explicit.has(name) || (name.startsWith(implicitPrefix) && extended.has(name.slice(implicitPrefix.length))));
+    (ownNames.has(name) || (name.startsWith(deviceClassPrefix) && extended.has(name.slice(deviceClassPrefix.length))));
   return {
     selectNames: (names) => names.filter((name) => isCounted(name) || isExtended(name)),
     measure: async (claim) => {
@@ -58,7 +58,7 @@ export const createDeviceClaimEvaluator = async (
         const deviceClass = name.endsWith(devicesSuffix) ? name.slice(0, -devicesSuffix.length) : "";
         if (deviceClass === "") return [];
         const resource = extended.get(deviceClass);
-        return [`${implicitPrefix}${deviceClass}`, ...(resource ? [`requests.${resource}`] : [])].map(
+        return [`${deviceClassPrefix}${deviceClass}`, ...(resource ? [`requests.${resource}`] : [])].map(
           (name) => [name, subtractQuantities(amount, chargedForOwner.get(name) ?? zeroQuantity)] as const,
         );
       });

@@ -24,7 +24,7 @@ export interface QuotaGates {
 
 /** The gates of the oldest version of Kubernetes. */
 const oldest: QuotaGates = {
-  countsLargestPodSum: false, // sums up the largest amount (of spec and status) of each container in a pod
+  countsLargestPodSum: false, // so each container's largest amount (of spec and status) is summed over the pod
   hasPodLevelResources: false,
   hasVolumeAttributesClasses: false,
   countsDevices: false,

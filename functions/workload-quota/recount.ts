@@ -363,8 +363,8 @@ const mayHaveOwnerIn = (names: ReadonlySet<string>, object: string, { owner, isC
 
 /**
  * Lists, by object, corrections of reservations in a part (of 64) of the ledger that differ from the cluster's objects.
- * If the quota counts only some users, `reservedNames` has the objects with reservations: these users created them.
- * Objects don't say that, so one without a reservation is charged only if one of these, now deleted, may have owned it.
+ * If the quota counts only some users, `reservedNames` has the objects with reservations: these users created them. An
+ * object doesn't name its creator. So without a reservation, it is charged only if its deleted owner may have had one.
  */
 const listCorrections = (
   ledgerPart: Kept | undefined,
