@@ -315,7 +315,7 @@ const listUnwanted = async (api: ClusterApi, wanted: DeployedObject[], name: str
   const deployed = [
     ...configurations.filter((configuration) => configuration !== undefined).filter(isOurs),
     ...(await listOwnPolicies(api, name)),
-    ...roles.flat().filter((object) => isLabelled(object) && object.metadata.name.startsWith(`${name}:`)),
+    ...roles.flat().filter((object) => isFromPostern(object) && object.metadata.name.startsWith(`${name}:`)),
   ];
   return sortObjects(deployed.filter((object) => !isWanted(object))).reverse();
 };
@@ -329,12 +329,12 @@ export const listOwnPolicies = async (api: ClusterApi, name: string): Promise<De
 };
 
 /** Reports whether an object has the label of objects that Postern has created. */
-export const isLabelled = ({ metadata }: DeployedObject) => metadata.labels?.[managedByLabel] === "postern";
+export const isFromPostern = ({ metadata }: DeployedObject) => metadata.labels?.[managedByLabel] === "postern";
 
 /** Reports whether Postern has created a webhook configuration: by its label, or by the names of all entries. */
 const isOurs = (configuration: DeployedObject) => {
   const entries = toNamedWebhookEntries(configuration.webhooks);
-  return isLabelled(configuration) || (entries.length > 0 && entries.every(({ name }) => posternDomain.test(name)));
+  return isFromPostern(configuration) || (entries.length > 0 && entries.every(({ name }) => posternDomain.test(name)));
 };
 
 /** Returns the reference to the functions' ServiceAccount. */
@@ -345,7 +345,7 @@ const findUnusedAccount = async (api: ClusterApi, name: string): Promise<Deploye
   const account = toAccountReference(name);
   const secret = { ...account, kind: "Secret", name: `${name}-token` } as const;
   const found = await Promise.all([secret, account].map(api.get));
-  const created = found.filter((object) => object !== undefined).filter(isLabelled);
+  const created = found.filter((object) => object !== undefined).filter(isFromPostern);
   const isOwnAccount = (subject: unknown) => {
     const { kind, name, namespace } = toMap(subject);
     return kind === account.kind && name === account.name && namespace === account.namespace;
@@ -360,7 +360,7 @@ const findUnusedAccount = async (api: ClusterApi, name: string): Promise<Deploye
  */
 export const listOwnObjects = async (api: ClusterApi, name: string): Promise<DeployedObject[]> => {
   const account = await api.get(toAccountReference(name));
-  return sortObjects([...(account && isLabelled(account) ? [account] : []), ...(await listDeployed(api, name))]);
+  return sortObjects([...(account && isFromPostern(account) ? [account] : []), ...(await listDeployed(api, name))]);
 };
 
 const deletionMilliseconds = 30_000;

@@ -4,7 +4,7 @@ import { getRuleNameOfEntry, type RelayReference, type WebhookEntry } from "../w
 import { toPolicySupport } from "../webhooks/native-policies.ts";
 import { buildClusterObjects } from "../webhooks/objects.ts";
 import type { ClusterApi, DeployedKind, DeployedObject } from "./api.ts";
-import { findDifferences, isLabelled, listOwnObjects, webhookKinds } from "./apply.ts";
+import { findDifferences, isFromPostern, listOwnObjects, webhookKinds } from "./apply.ts";
 import { buildUnwantedDifferences, type DeployedObjectDifference, toNamedWebhookEntries } from "./drift.ts";
 import { createInspectedCluster } from "./inspected-cluster.ts";
 import { inspectClusterForSettings } from "./inspection.ts";
@@ -122,9 +122,9 @@ const toRelayService = ([service]: RelayReference[]): RelayService | undefined =
   return { namespace, name, ...(port !== undefined && { port }), ca: "" };
 };
 
-const listOtherInstances = async (api: ClusterApi, name: string): Promise<string[]> => {
-  const found = (await Promise.all(webhookKinds.map((kind) => api.list(kind)))).flat().filter(isLabelled);
-  return [...new Set(found.map(({ metadata }) => metadata.name))].filter((other) => other !== name).sort();
+const listOtherInstances = async (api: ClusterApi, ownName: string): Promise<string[]> => {
+  const configurations = (await Promise.all(webhookKinds.map((kind) => api.list(kind)))).flat().filter(isFromPostern);
+  return [...new Set(configurations.map(({ metadata }) => metadata.name))].filter((name) => name !== ownName).sort();
 };
 
 /** If a difference is a left-over entry whose rule is off, adds this reason to the sentence. */

@@ -90,6 +90,7 @@ export const buildConfigSchema = async (
 
 /** Returns a pattern for the name of a rule's plugin, for instance `A[Ll][Ww]…` for always-pull-images. */
 const buildPluginNamePattern = (name: string): string =>
+  // A rule's name doesn't show all capitals of its plugin's: deny-service-external-ips is DenyServiceExternalIPs.
   name.replaceAll("-", "").replace(/./g, (letter, index) => {
     const capital = letter.toUpperCase();
     return index === 0 ? capital : `[${capital}${letter}]`;

@@ -63,7 +63,7 @@ export const readInput = async (
   paths: readonly string[],
   {
     mayHoldNonManifests = true,
-    mayFileBeEmpty = !mayHoldNonManifests, // a caller that accepts only manifests refuses empty files itself, or not
+    mayFileBeEmpty = !mayHoldNonManifests, // a caller that wants only manifests may refuse empty files itself
     readsLikeKubectl = false,
     leftOut = [],
     chartsAndKustomizations: chartOptions,

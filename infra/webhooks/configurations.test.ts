@@ -59,7 +59,7 @@ const catalogue = [
   toCatalogueRule("third", rule({ summary: "Third.", match: pods, mutate() {} })),
 ];
 
-/** `ruleSection` is what postern.yaml says of `second`, a rule with `guards`. If `harden`, such rules fail closed. */
+/** `ruleSection` is postern.yaml's section of `second`, a security rule. `harden` makes security rules fail closed. */
 type GuardEntryRow = [title: string, ruleSection: object, harden: boolean];
 const rows = readRows<{
   expected: object[];

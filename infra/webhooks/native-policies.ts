@@ -103,6 +103,7 @@ const listPolicyEntries = (catalogue: CatalogueRule[], { rules }: ClusterConfig)
     const setup = rules.get(listed.name);
     // A rule that evaluates policies has a variant for each policy, and so a webhook entry for each.
     if (setup === undefined || setup.mode === "off" || listed.rule.variants === undefined) return [];
+    // `harden` makes entries of security rules fail closed. Policies have a failurePolicy of their own instead.
     return listed.phases.flatMap((phase) =>
       buildRuleWebhookEntries(listed, phase, setup, /* harden */ false).flatMap(({ native, ...rest }) =>
         native ? [{ listed, setup, variantEntry: { ...rest, native } }] : [],
@@ -128,7 +129,7 @@ export const explainWhyWebhookIsNeeded = (
   if (record) return "its reviews are recorded";
   if (exempt?.exceptions?.length) return "it has exceptions, and API servers have no clock to end them";
   if (mode !== "enforce" && kind === "MutatingAdmissionPolicy") return `API servers have no mode ${mode} for changes`;
-  // With failurePolicy Fail, errors of these refuse requests, even if the bindings only warn or audit.
+  // With failurePolicy Fail, errors of parameters or audit annotations refuse, even if bindings only warn or audit.
   const mayRefuseInAnyMode = spec.paramKind !== undefined || "auditAnnotations" in spec;
   if (mode !== "enforce" && spec.failurePolicy !== "Ignore" && mayRefuseInAnyMode)
     return `in the mode ${mode}, API servers would refuse requests for errors of its parameters and audit annotations`;

@@ -7,9 +7,9 @@ import type { MutatingAdmissionPolicySpec } from "#lib/kubernetes/admissionregis
 import { parseMinor } from "#lib/since.ts";
 
 /**
- * From this minor version on, API servers convert an `Object{}` in a list or a map. Earlier API servers panic: cel-go's
- * lists and maps set an element of the type *structpb.Value, and dynamic.ObjectVal returns a *structpb.Struct. The
- * patch versions 1.35.8 and 1.36.5 have the fix, too, but only the minor version of a cluster is known.
+ * From this minor version on, API servers convert an `Object{}` in a list or a map to JSON. Earlier ones panic: cel-go
+ * expects that each element is converted to a *structpb.Value, but an `Object{}` (dynamic.ObjectVal) is converted to a
+ * *structpb.Struct. The patches 1.35.8 and 1.36.5 have the fix, too, but only a cluster's minor version is known.
  */
 const fixedIn = "1.37";
 

@@ -23,7 +23,7 @@ export interface AdmissionRun {
   end: number;
   steps: HookTraceStep[];
   warnings: string[];
-  undecided: string[];
+  undecided: string[]; // sentences: which hook's answer, or other part of the result, isn't known, and why
 }
 
 /** Creates the trace entry of a hook; until the hook is called, its outcome is `skipped`. */

@@ -184,8 +184,8 @@ const leaveOutClusterFields = (
     return { undecided: `whether the cluster's addresses and node ports allow ${fields}`, warnings: answer.warnings };
   }
   // Defaults made the object too large: a manifest that is too large itself was refused when it was read. An API server
-  // limits what a client sends, without defaults, so it may accept the object. `undecided` names what isn't
-  // validated, without "whether": a report prints it after "API validation:".
+  // limits what a client sends, without defaults, so it may accept the object. A report then lists as
+  // undecided: "API validation: what is larger than 3 MB with its defaults".
   if (answer.status?.code === httpTooLarge)
     return { undecided: "what is larger than 3 MB with its defaults", warnings: answer.warnings };
   if (answer.object === undefined) return answer;

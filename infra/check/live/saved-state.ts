@@ -107,7 +107,7 @@ const defaultClass = "kubernetes.io/is-default-class";
  * without a list, all are kept. Plugins choose the newest one of several default classes, so these two kinds keep their
  * age.
  */
-const saved: Record<string, SavedKind> = {
+const savedKinds: Record<string, SavedKind> = {
   namespaces: { keep: ({ status }) => ({ status: pick("phase")(status) }) },
   limitranges: { annotations: [], keep: keepSpec },
   resourcequotas: { annotations: [], keep: pick("spec", "status") },
@@ -141,10 +141,10 @@ const saved: Record<string, SavedKind> = {
 };
 
 /** A parameter of policies is kept as it is, because an expression may read any field. */
-const parameter: SavedKind = { keep: ({ apiVersion: _, kind: __, metadata: ___, status: ____, ...rest }) => rest };
+const savedParameter: SavedKind = { keep: ({ apiVersion: _, kind: __, metadata: ___, status: ____, ...rest }) => rest };
 
 /** Of a Secret, only its name and labels are kept: what depends on its content is undecided. */
-const secret: SavedKind = { annotations: [], isContentOmitted: true, keep: () => ({}) };
+const savedSecret: SavedKind = { annotations: [], isContentOmitted: true, keep: () => ({}) };
 
 /**
  * Writes what `--state` needs of a cluster to a file, sorted, and returns a sentence about it. Throws if something
@@ -169,25 +169,25 @@ export const saveClusterState = async (
       yield* page.items;
     }
   };
-  const [lost] = found.unknown.filter(({ group }) => Object.keys(saved).some((name) => toGroup(name) === group));
+  const [lost] = found.unknown.filter(({ group }) => Object.keys(savedKinds).some((name) => toGroup(name) === group));
   if (lost)
     throw new Complaint(`the kinds in ${joinApiVersion(lost)} can't be read, so nothing is saved: ${lost.why}`, 3);
   const versionsByName = Map.groupBy(found.resources, toResourceName);
-  for (const [name, kind] of Object.entries(saved)) {
+  for (const [name, savedKind] of Object.entries(savedKinds)) {
     // Discovery lists the preferred version of a resource first.
     const resource = versionsByName.get(name)?.[0];
     // An older minor doesn't serve every kind.
     if (!resource?.verbs.includes("list")) continue;
     const isLimited = resource.namespaced || name === "namespaces";
     for await (const object of read(resource, isLimited ? options.namespaces : []))
-      objects.push(...toSavedObject(object, kind));
+      objects.push(...toSavedObject(object, savedKind));
   }
   // The objects that admission policies use as parameters are saved, too.
   for (const { apiVersion, kind, selects } of listPolicyParameters(objects)) {
     const resource = found.resources.find((one) => joinApiVersion(one.kind) === apiVersion && one.kind.kind === kind);
     if (resource === undefined) continue;
     for await (const object of read(resource, []))
-      if (selects(object)) objects.push(...toSavedObject(object, kind === "Secret" ? secret : parameter));
+      if (selects(object)) objects.push(...toSavedObject(object, kind === "Secret" ? savedSecret : savedParameter));
   }
   const sorted = [...new Map(objects.map((object) => [toKey(object), object])).entries()].sort(([one], [other]) =>
     one < other ? -1 : 1,

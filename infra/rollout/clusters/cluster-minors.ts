@@ -17,7 +17,7 @@ export type FoundVersions = ReadonlyMap<string, ClusterVersion | Complaint>;
 
 const atOnce = 20;
 
-/** Reads the version of each cluster where it decides a rule's answers, or whether a built-in plugin does its work. */
+/** Reads the versions of clusters that decide a rule's answers, or whether a built-in plugin does the rule's work. */
 export const readClusterVersions = async (targets: DeploymentTargets): Promise<FoundVersions> => {
   const { config, catalogue, clusters } = targets;
   const names = clusters.filter((name) => {

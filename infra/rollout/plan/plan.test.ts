@@ -46,7 +46,7 @@ interface RuleRow {
 interface ReleaseRow {
   id: number;
   rules: string[];
-  entries?: Record<string, string[]>;
+  entries?: Record<string, string[]>; // by cluster, the rules (or `variant.RULE`) that webhook entries call
 }
 interface ClusterRow {
   name: string;
@@ -72,7 +72,7 @@ interface PlanRow {
 const rows = readRows<{
   rules: RuleRow[];
   settings: { name: string; before: object; after: object; differences: string[] }[];
-  kept: { name: string; releases: ReleaseRow[]; kept: string[] }[];
+  kept: { name: string; releases: ReleaseRow[]; kept: string[] }[]; // the rules that are off, but keep a function
   clusters: ClusterRow[];
   // What `-o json` prints of a plan. `ledgerMonth`: what the ledger cost in the last thirty days, in dollars.
   plan: Omit<DeploymentPlan, "template" | "parts" | "identity"> &
