@@ -305,8 +305,8 @@ export const compareNumbers = (left: Value, right: Value): number | undefined =>
   if (first === undefined || second === undefined) return undefined;
   if (Number.isNaN(first) || Number.isNaN(second)) return Number.NaN;
   // Upstream converts an integer to a double before it compares it with a double, even if this loses digits. JavaScript
-  // compares a bigint with a number exactly, so a bigint is converted here. Two numbers need no conversion, nor do two
-  // objects, a Uint and a Double: a Double only holds safe integers, so the exact result is the same.
+  // compares a bigint with a number exactly, so a bigint is converted here. Two objects, a Uint and a Double, need no
+  // conversion: doubles are objects only if they are safe integers, and for these, the exact result is the same.
   const isInexact = typeof left !== typeof right && (isDouble(left) || isDouble(right));
   const [leftNumber, rightNumber] = isInexact ? [Number(first), Number(second)] : [first, second];
   if (leftNumber < rightNumber) return -1;

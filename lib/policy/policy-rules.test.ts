@@ -65,8 +65,8 @@ describe("the policies of a rule", () => {
       ...secondCluster,
       list: (place: ResourceType) => (place.resource === "overridepolicies" ? secondCluster.list(place) : rejectAll()),
     };
-    // A copy of a reader is a new cluster, with nothing cached. Neither serves clusteroverridepolicies, so both get the
-    // same constant empty array as first list: the cache's key. The second call must not get the first's result.
+    // A copy of a reader is a new cluster, with nothing cached. The cache's key is the list of the first kind. Neither
+    // cluster serves this kind, so both have the same key. But the second call must not get the first call's result.
     const clusterPolicyResources = overridePolicyResources.slice(0, 1);
     assert.deepEqual(await listFrom({ ...withoutKinds }, clusterPolicyResources), []);
     assert.deepEqual(await listFrom({ ...withOneKind, discover: async () => undefined }), [ofNamespace]);

@@ -49,8 +49,9 @@ const createRecording = async (
   const { rule, phase, request, context, decision } = evaluation;
   const { variant, now, mode, kubernetes } = context;
   // Some rules copy their arguments in ways that proxies don't support. They are traced without proxies, so that no
-  // text counts as read. Errors are dropped: they may contain free text. The repeater gives rules the stored answers of
-  // a cluster or service again. If both ways fail, it has none: a rule that asks fails below, with only redacted text.
+  // text counts as read. Errors are dropped: they may contain free text. The repeater stores the answers of a cluster
+  // or service for the evaluation below. If both ways fail, it has stored none: a rule that asks a question then fails
+  // below, and this error has only redacted text.
   const traced = await repeatEvaluationToTrackReads(evaluation, createFieldReadTracker())
     .catch(() => repeatEvaluationToTrackReads(evaluation, inactiveFieldReadTracker))
     .catch(() => ({ reads: inactiveFieldReadTracker, repeater: createAnswerRepeaterIfNeeded(evaluation) }));

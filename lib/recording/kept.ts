@@ -112,8 +112,8 @@ const parentOfNamesWithColon = /^(?:user|metadata|request|roleRef|subjects|owner
 
 /**
  * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. A
- * UUID counts as a token, as it may be a secret, under keys such as `value`, which have names only in some maps (the
- * keys of `parentsWithNameIn`). Under others, such as `uid`, it is an identifier: `looksLikeToken` accepts it for `id`.
+ * UUID may be a secret, so it is a token, under the keys of `parentsWithNameIn`, such as `value`: these contain a name
+ * only in some maps. Under other keys, it is no token: `looksLikeToken` accepts a UUID if the given key is "id".
  */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&

@@ -31,7 +31,10 @@ interface RedactedCapabilities {
   isCueRedacted(): boolean;
 }
 
-/** Repeats a review's answers, `needs`: `openWatched` stores them by question, `openRedacted` gives them redacted. */
+/**
+ * Gives a rule the answers of a review (`needs`) again, in two evaluations that make a recording: `openWatched` notes
+ * which texts the rule reads, and stores the answers by question. `openRedacted` gives it the stored answers redacted.
+ */
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
   /** The first evaluation's answers, by the order of its questions: the second asks in this order, in redacted text. */
   const answers = new Map<number, unknown>();

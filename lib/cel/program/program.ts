@@ -44,8 +44,8 @@ export type { Variables } from "./evaluation.ts";
 
 // A checked expression is compiled to functions that call each other. To evaluate it, the outermost function is called.
 // The plan of an expression is that of cel-go, because costs depend on it: a path such as `a.b[c].d` is one attribute
-// with qualifiers. Cel-go charges for a call when all arguments were evaluated, even if one of them is an error. But a
-// call with more than two arguments ends at the first error: unless this is the last argument, the call costs nothing.
+// with qualifiers. Cel-go evaluates both arguments of a call, and charges for the call, even if one is an error. With
+// three arguments or more, it stops at the first error, and charges only if this error is the last argument.
 
 /** The cost that may still be used. If more is used, the evaluation ends with upstream's error. */
 export interface Budget {

@@ -17,35 +17,36 @@ export const parseCertificateSubject = (request: unknown): { subject: Certificat
   return subject ? { subject } : { fault: "the PEM block holds no PKCS #10 certificate request in DER" };
 };
 
-const [begin, end, dashes] = ["-----BEGIN ", "\n-----END ", "-----"];
+const [begin, lineFeedAndEnd, dashes] = ["-----BEGIN ", "\n-----END ", "-----"];
 
 /** Finds the first valid PEM block as Go does. Text around it, blocks without an end, and headers are skipped. */
 const findFirstBlock = (text: string): { type: string; bytes: Uint8Array } | undefined => {
   let from = 0;
   for (;;) {
-    const endIndex = text.indexOf(end, from);
-    if (endIndex < 0) return undefined;
+    const bodyEnd = text.indexOf(lineFeedAndEnd, from);
+    if (bodyEnd < 0) return undefined;
     /** The index after `-----END `, where the type is repeated. */
-    const endTypeIndex = endIndex + end.length;
-    const beginIndex = text.slice(from, endIndex).lastIndexOf(begin) + from;
+    const endTypeIndex = bodyEnd + lineFeedAndEnd.length;
+    const beginIndex = text.slice(from, bodyEnd).lastIndexOf(begin) + from;
+    // After a skipped block, `from` is inside its END line. Like Go, this counts it as the start of a line.
     const startsLine = beginIndex === from || text[beginIndex - 1] === "\n";
     const opening = beginIndex >= from && startsLine ? readLine(text, beginIndex + begin.length) : undefined;
     from = endTypeIndex;
     if (!opening?.line.endsWith(dashes)) continue;
-    let bodyIndex = opening.next;
-    for (let header = readLine(text, bodyIndex); header.line.includes(":"); header = readLine(text, bodyIndex))
-      bodyIndex = header.next;
-    // Go stops if no text follows the headers. It also stops if the END line has a colon, and so was read as a header.
-    const isEndLineHeader = bodyIndex > endTypeIndex;
-    if (bodyIndex === text.length || isEndLineHeader) return undefined;
-    // `endIndex` is the index of the line feed before the END line. If the body begins after it, the body is empty. Go
-    // accepts an empty body after the BEGIN line. After headers, it skips this block, and tries the next one.
-    const [hasHeaders, isEmpty] = [bodyIndex > opening.next, bodyIndex > endIndex];
+    let bodyStart = opening.next;
+    for (let header = readLine(text, bodyStart); header.line.includes(":"); header = readLine(text, bodyStart))
+      bodyStart = header.next;
+    // Go stops if no text follows the headers, or if the loop has read the END line as a header, as it has a colon.
+    const isEndLineHeader = bodyStart > endTypeIndex;
+    if (bodyStart === text.length || isEndLineHeader) return undefined;
+    // If the END line follows at once, it begins at `bodyStart`, and the line feed at `bodyEnd` is that before it. Go
+    // accepts such an empty body after the BEGIN line. After headers, it skips this block, and tries the next one.
+    const [hasHeaders, isEmpty] = [bodyStart > opening.next, bodyStart > bodyEnd];
     if (hasHeaders && isEmpty) continue;
     const type = opening.line.slice(0, -dashes.length);
     const isClosed = text.startsWith(type + dashes, endTypeIndex);
     if (!isClosed || readLine(text, endTypeIndex + type.length + dashes.length).line !== "") continue;
-    const bytes = decodeBase64(text.slice(bodyIndex, Math.max(bodyIndex, endIndex)));
+    const bytes = decodeBase64(text.slice(bodyStart, Math.max(bodyStart, bodyEnd)));
     if (bytes) return { type, bytes };
   }
 };

@@ -222,8 +222,8 @@ _ordered: {
 /**
  * Renders the test of a condition with `valueProcess` as CUE, such as `(_amount & {of: one}).out[0] > 6` for "greater
  * than 3 * 2". The 6 is calculated here; with a referenced value instead of the constant 3, the rendered CUE calculates
- * it. The left side is the number of the tested value `one`, the first element of a list, multiplied by `leftFactor` if
- * the right side would be a division. The CUE fails for numbers that don't match `exactNumberPattern`: it would round.
+ * it. `out` is a list with only the number of the tested value `one`. This is multiplied by `leftFactor` if the right
+ * side would be a division. The CUE fails for numbers that don't match `exactNumberPattern`: it would round.
  */
 const renderProcessedTest = ({ cond, valueProcess }: PolicyCondition, value: ConstantValue): RenderedTest => {
   const { operation, operationWith = "" } = valueProcess ?? {};

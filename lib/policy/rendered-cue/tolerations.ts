@@ -81,8 +81,8 @@ const renderStep = (
 
 /**
  * Renders one step for each toleration of the template (in the CUE, `by`): `by` replaces each toleration in `before`
- * that has the same key and, unless the operator of `by` is Exists, the same value (`meant` lists these; the test is
- * `(_meant & …).out`), but none that equals another toleration of the template (`others`). `hits` has true for each
+ * that has the key and value of `by`, which `meant` lists (without the value if `by` has the operator Exists; the test
+ * is `(_meant & …).out`), but none that equals another toleration of the template (`others`). `hits` has true for each
  * replaced one. If none is replaced, `by` is prepended, unless `before` has it.
  */
 const renderReplacement = (tolerations: readonly Toleration[]) => [
