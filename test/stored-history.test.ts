@@ -55,7 +55,7 @@ describe("the highest sum of a history of writes", () => {
       5,
     ],
     [
-      // At any given time, `a` in `east` may not exist yet, or be deleted already: 4 + 3 is possible, never certain.
+      // `certain` needs a time at which a sum is certain. At each time, east's `a` may not exist yet, or not any more.
       "counts the second write of an object as later than the first, though their times overlap",
       [
         ["a", 4, 1, 9],

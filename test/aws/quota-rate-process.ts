@@ -100,7 +100,7 @@ const countUnits = async (proxy: FaultyDynamoDb): Promise<ReviewUnits[]> => {
     const amounts = { used: { pods: "1" }, at: 0, phase: "released" as const, version: "v1" };
     for (const { part, object } of places)
       await ledger.change<Kept>([part], ([kept]) => [{ objects: { ...kept?.objects, [object]: amounts } }]);
-    // The sum still counts 10 pods for `web`, which has 9 now: only a review that finds no room subtracts releases.
+    // The sum still counts 10 pods for `web`, which has 9 now: a refusal subtracts releases only after 70 seconds.
     await ledger.change<Kept>([`quota/${namespace}`], ([kept]) => [{ ...kept, used: { pods: `${10 + count}` } }]);
   };
   const large = buildCreation(namespace, "large", 11);

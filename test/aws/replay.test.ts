@@ -151,8 +151,8 @@ before(async () => {
   await runGit("add", "package-lock.json");
   await runGit("commit", "--quiet", "--message=locked");
   await runGit("tag", "locked");
-  // The last commit of the branch "main" can't be built, because a rule has no rule.ts. As commits of users may, it
-  // contains a link node_modules.
+  // The last commit of the branch "main" can't be built, because a rule has no rule.ts. Like some commits of
+  // users, it contains a link node_modules.
   await runGit("rm", "--quiet", "package-lock.json");
   await rm(join(checkout.folder, "functions/require-owner/rule.ts"));
   await runGit("add", "--force", "node_modules");
