@@ -16,11 +16,11 @@ export const suggestLabelCorrection = ({ metadata }: Namespace, defaults: Namesp
 const listAlternatives = (texts: readonly string[]) => `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
 
 export const fixPod = (pod: Pod, offences: readonly PodSecurityViolation[]): void => {
-  for (const offence of offences) fixes[offence.reason.replace(/profiles$/, "profile")]?.(toEditedPod(pod), offence);
+  for (const offence of offences) fixes[offence.reason.replace(/profiles$/, "profile")]?.(toEditablePod(pod), offence);
 };
 
 /** A pod that a suggestion changes, and the parts of the pod that the changes need. */
-interface EditedPod {
+interface EditablePod {
   pod: Pod;
   spec: PodSpec;
   /** The security contexts that the pod and its containers have. */
@@ -28,14 +28,14 @@ interface EditedPod {
   containers: readonly Container[];
 }
 
-const toEditedPod = (pod: Pod): EditedPod => {
+const toEditablePod = (pod: Pod): EditablePod => {
   const { spec, containers } = toSubject(pod);
   const contexts = [spec, ...containers].flatMap(({ securityContext }) => (securityContext ? [securityContext] : []));
   return { pod, spec, contexts, containers };
 };
 
 /** The changes of a pod that make an offence disappear, by upstream's reason for the offence. */
-const fixes: Record<string, (edited: EditedPod, offence: PodSecurityViolation) => void> = {
+const fixes: Record<string, (editable: EditablePod, offence: PodSecurityViolation) => void> = {
   "forbidden AppArmor profile": ({ pod, contexts }, { detail }) => {
     for (const context of contexts)
       if (context.appArmorProfile && !isAllowedProfile(context.appArmorProfile))

@@ -47,7 +47,7 @@ const checkedModes = { pods: podSecurityModes, workloads: ["audit", "warn"] } sa
 >;
 type EntryKind = keyof typeof checkedModes;
 
-/** Returns the rule's webhook entries of a kind, one for each set of namespaces with equal levels. */
+/** Returns entries of a kind: for each set of namespaces with equal levels, and for namespaces with version labels. */
 const buildEntries = (
   kind: EntryKind,
   settings: PodSecuritySettings,
@@ -57,12 +57,12 @@ const buildEntries = (
   const notExempt: LabelExpression[] =
     namespaces.length > 0 ? [{ key: "kubernetes.io/metadata.name", operator: "NotIn", values: namespaces }] : [];
   const entriesByName = new Map(
-    [...listEntriesByLevels(kind, getDefaultPolicy(settings)), ...versionEntries].map(
+    [...listEntriesByLevels(kind, getDefaultPolicy(settings)), ...versionLabelEntries].map(
       ({ name, expressions, refuses = true }) => [
         name,
         {
           ...entry,
-          guards: kind === "pods" && refuses, // hardening makes these entries fail closed
+          guards: kind === "pods" && refuses, // hardening makes entries fail closed that refuse, or may refuse
           namespaceSelector: { matchExpressions: [...notExempt, ...expressions] },
         },
       ],
@@ -80,7 +80,7 @@ const withoutVersionLabels = podSecurityModes.map(
 );
 
 /** The webhook entries for namespaces with a version label. Their selectors select each namespace at most once. */
-const versionEntries = podSecurityModes.map(
+const versionLabelEntries = podSecurityModes.map(
   (mode, index): EntrySelection => ({
     name: `${mode}-version`,
     expressions: [{ key: toLabelKey(`${mode}-version`), operator: "Exists" }, ...withoutVersionLabels.slice(0, index)],
@@ -104,8 +104,9 @@ const listEntriesByLevels = (kind: EntryKind, defaults: NamespacePolicy): EntryS
 const cachedSelections = new Map<string, EntrySelection[]>();
 
 /**
- * Returns one entry for all namespaces whose labels lead to the same levels in the checked modes, and none for those in
- * which every mode is privileged. Namespaces with a version label are selected by `versionEntries` instead.
+ * Divides the namespaces into sets whose labels lead to the same levels in the checked modes. Returns an entry for each
+ * set, except those in which every mode is privileged. `states` are the labels of a set, or one example of them.
+ * Namespaces with a version label are selected by `versionLabelEntries` instead.
  */
 const selectEntries = (kind: EntryKind, defaults: NamespacePolicy): EntrySelection[] => {
   const getPolicy = (states: PodSecurityLabelStates) =>

@@ -10,7 +10,7 @@ import {
   getReservation,
   hasMore,
   type Kept,
-  type Ledgered,
+  type LedgerValues,
   partCount,
   replaceReservations,
   toAmounts,
@@ -109,7 +109,7 @@ export const undoCount = (
   object: string,
   reserve: (quota: string) => Amounts | undefined,
 ): (Kept | undefined)[] => {
-  const ledgered: Ledgered = new Map(keys.map((key, index) => [key, values[index]]));
+  const ledgered: LedgerValues = new Map(keys.map((key, index) => [key, values[index]]));
   for (const part of keys) {
     const [kind, quota = "", , cluster = ""] = part.split("/");
     if (kind !== "part") continue;

@@ -62,7 +62,7 @@ export interface Kept {
 }
 
 /** Values of the ledger by their keys. */
-export type Ledgered = Map<string, Kept | undefined>;
+export type LedgerValues = Map<string, Kept | undefined>;
 
 /**
  * The milliseconds after which the API server can no longer store a write that a review admitted: its request timeout
@@ -116,7 +116,7 @@ export const locate = (quota: string, cluster: string, object: string): Reservat
 });
 
 /** Returns an object's reservation. Its key has slashes, so it is never a name such as `constructor`. */
-export const getReservation = (ledgered: Ledgered, { part, object }: ReservationPlace): Reservation | undefined =>
+export const getReservation = (ledgered: LedgerValues, { part, object }: ReservationPlace): Reservation | undefined =>
   ledgered.get(part)?.objects?.[object];
 
 /**
@@ -125,7 +125,7 @@ export const getReservation = (ledgered: Ledgered, { part, object }: Reservation
  * cluster's reservations was not found yet in objects of the cluster (`unseen`).
  */
 export const replaceReservations = (
-  ledgered: Ledgered,
+  ledgered: LedgerValues,
   { cluster, key, part }: Omit<ReservationPlace, "object">,
   replaced: ReadonlyMap<string, Reservation | undefined>,
   now: number,
@@ -164,8 +164,9 @@ export const replaceReservations = (
   });
 };
 
+/** Replaces an object's reservation in the values of the ledger; undefined removes it. */
 const replaceReservation = (
-  ledgered: Ledgered,
+  ledgered: LedgerValues,
   place: ReservationPlace,
   reservation: Reservation | undefined,
   now: number,
@@ -216,7 +217,7 @@ const hardMilliseconds = 10 * 60_000;
  * may be live: returns for each name the smallest of the limits whose time (`until`) is not over.
  */
 export const recordHard = (
-  ledgered: Ledgered,
+  ledgered: LedgerValues,
   quotaKey: string,
   hard: Quota["hard"],
   now: number,
@@ -257,7 +258,7 @@ export interface Excess {
   place: ReservationPlace;
   /**
    * "hard": the quota's `hard`. "unseen": the share of `hard` that one cluster may reserve for objects that the rule
-   * hasn't read yet. "room": the size of the ledger's value with the reservation.
+   * hasn't read yet. "room": the largest size of a value in the ledger; the value for this reservation is full.
    */
   limit: "hard" | "unseen" | "room";
   requested: Amounts;
@@ -271,7 +272,7 @@ export interface Excess {
  * excess.
  */
 export const charge = (
-  ledgered: Ledgered,
+  ledgered: LedgerValues,
   { quota, place, measure, version, isOwned, mayReserve }: Charge,
   now: number,
 ): Excess | undefined => {
@@ -364,7 +365,7 @@ export const toSeen = ({ unseen: _, isRead: __, ...before }: Reservation, used: 
 });
 
 /** Notes that an object may be smaller or gone. Its reservation stays until it has lapsed; then a read corrects it. */
-export const release = (ledgered: Ledgered, place: ReservationPlace, now: number): void => {
+export const release = (ledgered: LedgerValues, place: ReservationPlace, now: number): void => {
   const before = getReservation(ledgered, place);
   // A second release keeps the time (`at`). Otherwise, repeated releases could put off the correction for ever.
   if (before && before.phase !== "released")
@@ -376,7 +377,7 @@ export const release = (ledgered: Ledgered, place: ReservationPlace, now: number
  * another review has changed it since then. If it has lapsed, it gets what the object uses. If not, an admitted write
  * may not be stored yet: the reserved amounts stay, and `unseen` becomes these amounts less what the object uses.
  */
-export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sighting, now: number): void => {
+export const applySighting = (ledgered: LedgerValues, { place, before, seen }: Sighting, now: number): void => {
   const current = getReservation(ledgered, place);
   if (!current || !isSame(current, before)) return;
   const limits = (ledgered.get(place.key)?.hards ?? []).flatMap(({ hard }) => Object.entries(hard));
@@ -394,7 +395,7 @@ export const applySighting = (ledgered: Ledgered, { place, before, seen }: Sight
 };
 
 /** Returns a warning for each resource of a quota whose used amount has reached `warnAt`, a percentage of its limit. */
-export const buildWarnings = (ledgered: Ledgered, { name, hard, warnAt }: Quota): string[] => {
+export const buildWarnings = (ledgered: LedgerValues, { name, hard, warnAt }: Quota): string[] => {
   if (warnAt === undefined) return [];
   const amounts = ledgered.get(getQuotaKey(name))?.used;
   return Object.entries(hard).flatMap(([resource, limit]) => {

@@ -170,7 +170,8 @@ const formatExcess = ({ quota, limit, requested, used, limited }: Excess): strin
     limit === "hard"
       ? ["quota", "used"]
       : [`unseen: ${getUnseenPercent(quota)}% of quota`, "reserved in this cluster and not seen yet"];
-  // After 70 seconds (lapseMilliseconds), the API server can no longer store an admitted write: its charge is undone.
+  // If the request alone is over the limit, its object must begin with smaller amounts, and can be enlarged once it is
+  // seen. After 70 seconds (lapseMilliseconds), the API server can't store an admitted write: its charge is undone.
   const remedy = hasMore(requested, limited)
     ? "begin with less, or ask for a larger `unseen` in the quota's settings"
     : "try again: what the cluster has stored by then is seen, and the rest is credited after 70 seconds";
