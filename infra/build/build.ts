@@ -9,7 +9,7 @@ import { getConfigFile, getProjectRoot } from "../cli/roots.ts";
 import type { PosternConfig } from "../config/config.ts";
 import { listRulesAskingCluster, readClusterConnections } from "../config/connections.ts";
 import { listRecordingBucketSettings } from "../config/record-section.ts";
-import { requireRightRules } from "../project/rule-mistakes.ts";
+import { requireValidRules } from "../project/rule-mistakes.ts";
 import { buildEndpointConfig, listServedRulesAndGroups } from "../project/served.ts";
 import { findLongestTimeoutSeconds } from "../webhooks/entry.ts";
 import { bundleRule, type RuleBundle } from "./bundle.ts";
@@ -29,7 +29,7 @@ interface BuildResult {
   notes: string[];
 }
 
-/** Builds the bundles of all rules and groups that are on, and the files that serverless.yml includes. */
+/** Checks all rules and groups that are on for mistakes, and builds their bundles and what serverless.yml includes. */
 export const buildFunctions = async (
   config: PosternConfig,
   catalogue: CatalogueRule[],
@@ -39,7 +39,7 @@ export const buildFunctions = async (
 ): Promise<BuildResult> => {
   const served = listServedRulesAndGroups(config, catalogue);
   if (served.length === 0) throw new Complaint("no rule is on; postern.yaml says which are");
-  const warnings = await requireRightRules(listMembers(served), file);
+  const ruleWarnings = await requireValidRules(listMembers(served), file);
   const { connections, faults, notes } = await readClusterConnections(config, catalogue, file, "aws");
   if (faults.length > 0) throw new Complaint(faults.join("\n"));
   const clusters = [...config.clusters.values()];
@@ -76,7 +76,7 @@ export const buildFunctions = async (
     bundles.map(({ name }) => name),
   );
   const resources = await writeServerlessIncludes(bundles, publicKeys, distFolder, stage);
-  return { bundles, resources, notes: [...warnings, ...notes] };
+  return { bundles, resources, notes: [...ruleWarnings, ...notes] };
 };
 
 /**
@@ -95,7 +95,7 @@ export const buildDirectInvocationBundles = async (
     names.includes(name) || members?.some((member) => names.includes(member.name));
   const others = catalogue.filter((listed) => names.includes(listed.name) && !served.includes(listed));
   const wanted = names.length === 0 ? served : [...served.filter(isWanted), ...others];
-  for (const warning of await requireRightRules(listMembers(wanted), getConfigFile())) writeNote(warning);
+  for (const warning of await requireValidRules(listMembers(wanted), getConfigFile())) writeNote(warning);
   return Promise.all(
     wanted.map(async (listed) => {
       const built = await bundleRule(listed, buildEndpointConfig(config, listed), outDir, {

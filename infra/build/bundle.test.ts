@@ -22,7 +22,7 @@ import { getInflatedContents, readOwnZip } from "./zip.ts";
 
 const folder = await createTestFolder();
 
-/** Writes a rule that reports its own settings into a folder of its own, and loads it. */
+/** Writes a rule into a folder of its own, and loads it. The rule reports its settings. */
 const createTelltaleRule = async (name = "telltale", phase = "validate", extraSource = ""): Promise<CatalogueRule> => {
   const root = await createTestFolder();
   const folder = join(root, "functions", name);

@@ -295,7 +295,7 @@ const buildEntry = ({ members, ...listed }: CatalogueRule, features: Features, e
     ...(entry.startsCue ? ["warmUpCueEngine();"] : []),
     "module.exports = createLambdaFunction({",
     `  rules: { ${rules.map(({ name }, index) => `"${name}": rule${index}`).join(", ")} },`,
-    // The data is parsed from texts: in an object literal, `"__proto__"` would set a prototype.
+    // `insertData` replaces the marks by data as JSON texts: in an object literal, `"__proto__"` would set a prototype.
     `  config: JSON.parse("${configMark}"),`,
     // The function writes recordings of reviews to these buckets in S3.
     ...(features.RECORDED ? [`  buckets: JSON.parse("${bucketsMark}"),`] : []),
@@ -380,9 +380,9 @@ const isCueAwaited = (listed: CatalogueRule, config: EndpointConfig): boolean =>
   listUsedNeeds(listed, config).some(({ need, settings }) => need.isAwaited?.(settings) ?? false);
 
 /**
- * Lists what rules ask or run besides the review (their `needs`, such as reads of a cluster, or CUE), each with the
- * settings that require it. These are the settings for one cluster, or for one variant. (The variants of a rule are
- * webhook entries that call it with different settings.)
+ * Lists the `needs` of a rule or of a group's rules that settings require: what a rule uses in addition to the request,
+ * such as reads of a cluster, or CUE. Each is listed with the settings that require it: those for one cluster, or for
+ * one variant. (The variants of a rule are webhook entries that call it with different settings.)
  */
 const listUsedNeeds = (listed: CatalogueRule, config: EndpointConfig) =>
   listRuleSettings(listed, config).flatMap(({ rule: { needs = {} }, settings }) =>

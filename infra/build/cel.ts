@@ -25,7 +25,7 @@ export const createCelPlugin = (checks: EncodedChecks): Plugin => ({
     // The encoded expressions contain the id of each overload that they call. `repeated` has their common parts.
     const strings = new Set(listStrings([checks.repeated, checks.results]));
     const isCalled = ({ overloads }: FunctionDeclaration) => overloads.some(({ id }) => strings.has(id));
-    /** Returns the source of a list of functions, without the functions that no expression calls. */
+    /** Returns a list's source without functions that no expression calls. Declarations of a name are one function. */
     const reduceList = (
       code: string,
       elements: readonly ({ type: string; start: number; end: number } | null)[],

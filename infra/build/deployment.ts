@@ -175,9 +175,9 @@ const openTemplate = (template: Template) => {
 };
 
 /**
- * Returns the resources and outputs of a stack of one endpoint type, without the functions and the bucket. The template
- * has parts for `both` types and for each type. In a part, `once` and `outputs` are for the stack. `each`, `eachOutput`
- * and `eachSchedule` are copied for each function, and `eachGroup` for each function in a group of alarms.
+ * Returns a stack's resources and outputs for one endpoint type, except the functions and the bucket. The template has
+ * parts for `both` types and for each type: `once` and `outputs` are for the stack; `each`, `eachOutput`,
+ * `eachSchedule` and `eachGroup` are copied for each function. `buildGroupAlarms` merges the copies of `eachGroup`.
  */
 const buildResources = (
   functions: PlannedFunction[],

@@ -8,7 +8,7 @@ import { readRows } from "../../test/rows.ts";
 import { loadRules, readCatalogue } from "../catalogue/registry.ts";
 import { toRuleFolder } from "../catalogue/sources.ts";
 import type { Complaint } from "../cli/complaint.ts";
-import { findRuleMistakes, readConfigManifests, requireRightRules } from "./rule-mistakes.ts";
+import { findRuleMistakes, readConfigManifests, requireValidRules } from "./rule-mistakes.ts";
 
 /** The members of a rule, and the mistakes in them. */
 interface RuleRow {
@@ -114,12 +114,12 @@ describe("a build", () => {
     const file = join(project, "postern.yaml");
     await writeFile(file, "clusters: { a: { connect: { manifests: cluster } } }");
     const trim = (sentence: string) => sentence.replace(/^.*(?=\/rule\.ts:)/, "");
-    assert.deepEqual((await requireRightRules([listed], file)).map(trim), [
+    assert.deepEqual((await requireValidRules([listed], file)).map(trim), [
       `/rule.ts:5 the group "example.com" is neither in Kubernetes, nor in the rule's crd.yaml, nor in the manifests that postern.yaml names; its resources are not checked`,
     ]);
     await mkdir(join(project, "cluster"));
     await writeFile(join(project, "cluster/widgets.json"), JSON.stringify(widgetDefinition));
-    await assert.rejects(requireRightRules([listed], file), ({ message, exitCode }: Complaint) => {
+    await assert.rejects(requireValidRules([listed], file), ({ message, exitCode }: Complaint) => {
       assert.equal(exitCode, 2);
       assert.equal(
         trim(message),

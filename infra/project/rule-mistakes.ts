@@ -64,7 +64,7 @@ export const findRuleMistakes = async (
 };
 
 /** Throws a Complaint if rules have mistakes. Returns the warnings. */
-export const requireRightRules = async (rules: readonly CatalogueRule[], file: string): Promise<string[]> => {
+export const requireValidRules = async (rules: readonly CatalogueRule[], file: string): Promise<string[]> => {
   const all = [...(await findRuleMistakes(rules, await readConfigManifests(file))).values()].flat();
   const [mistakes, warnings] = [all.filter(({ isWarning }) => !isWarning), all.filter(({ isWarning }) => isWarning)];
   if (mistakes.length > 0) throw new Complaint(mistakes.map(formatRuleMistake).join("\n"));
