@@ -331,8 +331,8 @@ const updateClusters = async (
     await requireMayContinue();
     const wave = pending.slice(first, first + job.wave);
     await runInParallel(wave.length, wave, async (name) => {
-      const update = { name, before: release.clusters[name], hardened: plans.get(name)?.hardened ?? [], outputs };
-      await updateCluster(job, { ...update, keyring }, async (recorded) => {
+      const update = { name, before: release.clusters[name], failClosedRules: plans.get(name)?.hardened ?? [] };
+      await updateCluster(job, { ...update, outputs, keyring }, async (recorded) => {
         release.clusters = { ...release.clusters, [name]: recorded };
         await releases.save(release);
       });

@@ -56,7 +56,7 @@ export const buildClusterManifests = (
 /** Built objects, by the JSON of what they are built from. Clusters have equal objects, and to build them is slow. */
 const objectsByCatalogue = new WeakMap<CatalogueRule[], Map<string, DeployedObject[]>>();
 
-/** Returns a cluster's objects, with a placeholder for its key in URLs. `failClosedRules` get failurePolicy Fail. */
+/** Returns a cluster's objects. Their URLs have a placeholder in place of the cluster's name and its secret key. */
 const buildManifests = (
   catalogue: CatalogueRule[],
   cluster: ClusterConfig,
@@ -68,7 +68,7 @@ const buildManifests = (
     address: (rule, path) => `${base(rule)}/${segmentPlaceholder}/${rule}/${path}`,
     ca,
     relayCa,
-    harden: (rule) => failClosedRules.has(rule),
+    harden: (rule) => failClosedRules.has(rule), // the entries of these rules get failurePolicy Fail
     // The cast is safe: the function returns only objects of the kinds of DeployedObject.
   }).map((object) => addOwner(object as DeployedObject, stage, identity));
 

@@ -19,7 +19,7 @@ interface Row {
   note?: string;
 }
 
-// The rule behaves differently from 1.34 on, and again from 1.37 on. The values of 1.0 are those for older minors.
+// The rule behaves differently from 1.34 on, and again from 1.37 on (1.0: all older minors). Only the keys matter here.
 const since = { "1.0": {}, "1.34": {}, "1.37": {} };
 const catalogue = [toCatalogueRule("differs", rule({ summary: "Differs.", match: [], since, validate() {} }))];
 const readConfig = (stated?: string, mode = "enforce") =>

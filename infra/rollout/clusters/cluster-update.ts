@@ -35,7 +35,7 @@ interface ClusterUpdate {
   /** What the last release records of the cluster. */
   before: ReleasedCluster | undefined;
   /** The rules whose entries get failurePolicy Fail. */
-  hardened: string[];
+  failClosedRules: string[];
   keyring: Keyring;
   /** The outputs of the stack. */
   outputs: Record<string, string>;
@@ -47,7 +47,7 @@ interface ClusterUpdate {
  */
 export const updateCluster = async (
   targets: DeploymentTargets,
-  { name, before, hardened, keyring, outputs }: ClusterUpdate,
+  { name, before, failClosedRules, keyring, outputs }: ClusterUpdate,
   record: (recorded: ReleasedCluster) => Promise<void>,
 ): Promise<void> => {
   const { catalogue, progress, write } = targets;
@@ -57,7 +57,7 @@ export const updateCluster = async (
   if (api) await requireOwnEntries(api, targets);
   const cluster = api ? await probePolicySupport(targets, api, inspected.cluster) : inspected.cluster;
   const endpoints = await resolveRuleEndpoints(targets, name, outputs);
-  const manifests = buildClusterManifests(catalogue, cluster, endpoints, new Set(hardened));
+  const manifests = buildClusterManifests(catalogue, cluster, endpoints, new Set(failClosedRules));
   const keyVersion = getNewestUrlKeyVersion(cluster);
   const wanted = insertKeyIntoUrls(manifests, keyring.current.signSegment(name, keyVersion));
   const entries = listEntries(wanted);
@@ -97,7 +97,8 @@ export const updateCluster = async (
   // The release is written before the entries are applied: an interrupted update may have applied some of them.
   const { kubernetes, unapplied = [] } = cluster.policySupport ?? {};
   const policies = kubernetes && unapplied.length > 0 ? { policies: { kubernetes, unapplied } } : {};
-  await record({ at: new Date().toISOString(), keyVersion, signer, hardened, since, probed, ...policies, manifests });
+  const at = new Date().toISOString();
+  await record({ at, keyVersion, signer, hardened: failClosedRules, since, probed, ...policies, manifests });
   await progress.step(`cluster ${name}: entries`, async () => {
     if (api === undefined) return writeClusterFiles(targets, name, manifests);
     const changes = await applyWantedObjectsToCluster(api, wanted, webhookConfigurationName);

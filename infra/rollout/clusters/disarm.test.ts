@@ -5,7 +5,7 @@ import { toStackSettings } from "../../aws/lambda-functions.ts";
 import { type FunctionState, type RecordedKeyVersions, requireRollbackTarget } from "./disarm.ts";
 
 const setup = { keyVersions: [1], mode: "enforce" as const, settings: {} };
-// Configs of the version to roll back to, each named after the key versions of clusters that it accepts.
+// Configs of the rule's version to roll back to. For instance, `key1OfEast` accepts only key version 1 of cluster east.
 const key1OfAll: EndpointConfig = { rule: "a", usual: setup, clusters: {} };
 const key1OfEast: EndpointConfig = { rule: "a", clusters: { east: setup } };
 const key1OfAllButEast: EndpointConfig = { ...key1OfAll, clusters: { east: { ...setup, keyVersions: [] } } };

@@ -141,14 +141,14 @@ export const requireRollbackTarget = (
       1,
     );
   };
-  if (!includesVariable(target, current, "POSTERN_KEYS")) refuse("the keys");
+  if (!includesLiveEntries(target, current, "POSTERN_KEYS")) refuse("the keys"); // public keys that verify URLs
   if (!acceptsKeyVersionsOf(target, current, recordedKeyVersions)) refuse("the clusters and key versions");
 };
 
 /**
  * Reports whether a Lambda version accepts all key versions that the live one accepts. Older versions of Postern list
- * key versions in the variable POSTERN_ACCEPTS. Newer ones have a hash of them in POSTERN_CLUSTERS. If the two hashes
- * differ, the key versions in the releases are compared; without a record of them, the answer is false.
+ * them in the variable POSTERN_ACCEPTS; newer ones have a hash of them in POSTERN_CLUSTERS. If the hashes differ, the
+ * target's config in the releases must accept the key versions in use in the releases. Without a record, it is false.
  */
 const acceptsKeyVersionsOf = (
   target: PublishedVersion,
@@ -157,7 +157,7 @@ const acceptsKeyVersionsOf = (
 ): boolean => {
   const [hashVariable, listVariable] = ["POSTERN_CLUSTERS", "POSTERN_ACCEPTS"] as const;
   const [targetHash, liveHash] = [target.environment[hashVariable], live.environment[hashVariable]];
-  if (targetHash === undefined && liveHash === undefined) return includesVariable(target, live, listVariable);
+  if (targetHash === undefined && liveHash === undefined) return includesLiveEntries(target, live, listVariable);
   if (targetHash === liveHash) return true;
   return (
     recorded !== undefined &&
@@ -168,8 +168,8 @@ const acceptsKeyVersionsOf = (
   );
 };
 
-/** Reports whether a list variable of one version has all entries of the live version's. */
-const includesVariable = (target: PublishedVersion, live: PublishedVersion, name: string): boolean => {
+/** Reports whether the environment variable `name`, a list, has in `target` all entries that it has in `live`. */
+const includesLiveEntries = (target: PublishedVersion, live: PublishedVersion, name: string): boolean => {
   const accepted = splitVariable(target, name);
   return splitVariable(live, name).every((entry) => accepted.includes(entry));
 };
