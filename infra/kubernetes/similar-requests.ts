@@ -214,9 +214,9 @@ const buildPattern = (
 const hasJoinedNames = /"container\.|"ephemeral"/;
 
 /**
- * Copies a value with a placeholder, `\0` and an index, for each replaceable text. Adds all other texts to
- * `constantTexts`. `places` has the form of the value: maps, with `*` for any member of a map or list, and in place of
- * each text a function that reports whether it is replaceable.
+ * Copies a value, and replaces each replaceable text by a placeholder: `\0` followed by an index. Adds all other texts
+ * to `constantTexts`. `places` has the form of the value: maps, with `*` for any member of a map or list, and in place
+ * of each text a function that reports whether it is replaceable.
  */
 const replaceTexts = (
   value: unknown,

@@ -51,7 +51,7 @@ export const hasPosternBundles = async (folder: string): Promise<boolean> => (aw
 
 /**
  * Maps the name of each function in a folder of bundles to the function's part of postern.yaml, or to undefined if
- * that part can't be read.
+ * that part can't be read. The part is in settings.json; older versions of Postern wrote it only into the code.
  */
 export const readRuleConfigs = async (folder: string): Promise<Map<string, unknown>> => {
   const configs = new Map<string, unknown>();

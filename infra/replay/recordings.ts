@@ -176,7 +176,7 @@ const objectsShape: InputShape = {
   },
 };
 const answersShape = createMapListShape("a list of questions with answers", { answer: mapShape });
-/** The members of a case's `needs`: the recorded answers to the rule's questions. */
+/** The members of a case's `needs`: the recorded answers to the rule's questions. `may`: whether users have rights. */
 const needsMembers = {
   objects: objectsShape,
   https: answersShape,

@@ -29,8 +29,8 @@ interface VersionBuild {
 /** Reports whether a folder is a checkout of Postern, or a project that uses the package postern. */
 const isPosternProject = (folder: string): boolean => existsSync(join(folder, "postern.yaml"));
 
-/** Returns the path of the command `postern` of the Postern version that a folder has or has installed. */
-const findCommand = (folder: string, name: string): string => {
+/** Returns the path of the command `postern` that builds the version in a folder: in its source or its node_modules. */
+const findBuildCommand = (folder: string, name: string): string => {
   if (folder === getProjectRoot()) return join(packageRoot, "infra/postern.js");
   const command = ["infra/postern.js", "node_modules/postern/infra/postern.js"]
     .map((file) => join(folder, file))
@@ -131,8 +131,8 @@ const readLockFiles = (folder: string): Promise<(string | undefined)[]> =>
 
 /** Reports whether the version's `postern build` has the option --to. Older versions build into the checkout. */
 const hasFolderOption = async (place: string, { name, scratch }: VersionBuild): Promise<boolean> => {
-  const words = [findCommand(place, name), "build", "--help"];
-  const result = await scratch.run(process.execPath, words, createEnvironment(place));
+  const words = [findBuildCommand(place, name), "build", "--help"];
+  const result = await scratch.run(process.execPath, words, buildChildOptions(place));
   return requireSuccess(result, `${name} can't be built`).stdout.includes("--to ");
 };
 
@@ -151,8 +151,8 @@ const buildIn = async (place: string, version: VersionBuild, { isCopy = false } 
       ...(canChooseFolder && rules.length > 0 ? ["--rules", rules.join(",")] : []),
       ...(request.config === undefined ? [] : ["--config", request.config]),
     ];
-    const program = [findCommand(place, name), "build", ...words];
-    const result = await scratch.run(process.execPath, program, createEnvironment(place));
+    const program = [findBuildCommand(place, name), "build", ...words];
+    const result = await scratch.run(process.execPath, program, buildChildOptions(place));
     const [, unknownRule] = (result.code === 2 && /^there is no rule "(.*?)"/.exec(result.stderr)) || [];
     if (unknownRule === undefined || !rules.includes(unknownRule)) {
       requireSuccess(result, `${name} can't be built`);
@@ -167,10 +167,10 @@ const buildIn = async (place: string, version: VersionBuild, { isCopy = false } 
 };
 
 /**
- * Returns this process's environment without AWS credentials and NODE_OPTIONS, for a child process in a folder: another
- * version of Postern doesn't need them.
+ * Returns the options for a child process that runs another version of Postern in a folder: the folder, and this
+ * process's environment without AWS credentials and NODE_OPTIONS, which that version doesn't need.
  */
-export const createEnvironment = (cwd: string) => {
+export const buildChildOptions = (cwd: string) => {
   const env = Object.entries(process.env).filter(([key]) => !/^(AWS_|NODE_OPTIONS$)/.test(key));
   return { cwd, env: Object.fromEntries(env) };
 };

@@ -7,7 +7,7 @@ import { Complaint, toSentence } from "../cli/complaint.ts";
 import { getProjectRoot, packageRoot } from "../cli/roots.ts";
 import type { DeployedObject } from "../clusters/api.ts";
 import type { ProcessResult, ReplayFoldersAndProcesses } from "../replay/scratch.ts";
-import { copyProject, createEnvironment, runNpm } from "../replay/versions.ts";
+import { buildChildOptions, copyProject, runNpm } from "../replay/versions.ts";
 import type { TestResult } from "../testing/results.ts";
 
 /** A version of Postern, with the project or the copy of the project in which its commands run. */
@@ -29,7 +29,7 @@ const openVersion = async (
   scratch: ReplayFoldersAndProcesses,
 ): Promise<PosternVersion> => {
   const { version } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
-  const options = createEnvironment(cwd);
+  const options = buildChildOptions(cwd);
   // Without this variable, each version uses a compile cache beside its own package.
   delete options.env.NODE_COMPILE_CACHE;
   const program = join(folder, "infra/postern.js");

@@ -275,6 +275,7 @@ const isNameless = ({ metadata }: KubernetesObject, { resource: { group } }: Res
 
 /**
  * Evaluates the Pod that an evaluated workload would create; yields nothing for other objects and for DELETE.
+ * `after` is the workload after mutating admission; `stored` is what an API server would then store, if it is known.
  * `existingWorkload` is the workload as a cluster has it, with its status, which says whether its Pods exist.
  */
 export const evaluatePodOfWorkload = async function* (

@@ -60,6 +60,7 @@ const countExistingSteps = (value: unknown, path: FieldPath): number => {
   return path.length;
 };
 
+/** A container of a Pod or workload (`value`), with the path to it in that object. */
 interface Container {
   name: unknown;
   path: FieldPath;
