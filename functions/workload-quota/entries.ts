@@ -9,7 +9,7 @@ const listMatches = (
   subresource?: "scale" | "status",
 ): RequestMatch[] => {
   const kinds = listCountedKinds(settings).filter(
-    (kind) => subresource === undefined || (subresource === "scale" ? kind.scale !== undefined : hasEndInStatus(kind)),
+    (kind) => subresource === undefined || (subresource === "scale" ? kind.scale !== undefined : showsCompletion(kind)),
   );
   return [...Map.groupBy(kinds, ({ group }) => group)].map(([group, kindsOfGroup]): RequestMatch => {
     const resources = kindsOfGroup.map(({ resource }) => (subresource ? `${resource}/${subresource}` : resource));
@@ -17,8 +17,8 @@ const listMatches = (
   });
 };
 
-/** Reports whether the status of a kind's objects says when they have ended: by a phase or by a condition. */
-const hasEndInStatus = ({ phase, conditions }: CountedKind) => phase !== undefined || conditions !== undefined;
+/** Reports whether the status of a kind's objects shows when they have ended: by a phase or by a condition. */
+const showsCompletion = ({ phase, conditions }: CountedKind) => phase !== undefined || conditions !== undefined;
 
 const resize: RequestMatch = {
   apiGroups: [""],

@@ -64,7 +64,7 @@ interface RecountProgress extends RecountResult {
   limit: number;
 }
 
-/** The part of a list that was read: the objects after `after` up to `upTo`, or up to the end of the list. */
+/** The part of a list that was read: each NAMESPACE/NAME after `after`, to the end or up to `upTo`, inclusive. */
 interface ReadRange {
   /** A time before the first page was requested, in milliseconds since 1970. */
   since: number;
@@ -78,6 +78,7 @@ interface SeenObject {
   version: string;
   /** The name of the counted object that controls it. */
   owner?: string | undefined;
+  /** True if the object is counted as a part of its owner, and not separately. */
   isCountedWithOwner: boolean;
   /** What the object uses, or a sentence that says why this is unknown. */
   measureOrFault: Measure | string;

@@ -82,7 +82,7 @@ export const buildFunctions = async (
 /**
  * Builds bundles for direct invocation into `outDir`. Each event has the settings and the recorded answers of services,
  * so these bundles need no connections and no ledger, but they may need CUE. `names` selects rules, also rules that are
- * off.
+ * off. Throws if a rule has mistakes, such as a wrong definition, and prints the warnings.
  */
 export const buildDirectInvocationBundles = async (
   config: PosternConfig,

@@ -14,7 +14,10 @@ import type { KubernetesAnswer, KubernetesRequest } from "./requests.ts";
  */
 type IsReplaceable = (text: string, key: string) => boolean;
 
-/** The places of replaceable texts in an object; `*` stands for each member of a map or list. */
+/**
+ * The places in an object where similar requests may have different texts, such as names, and so get the same answer
+ * but for these texts. `*` stands for each member of a map or list.
+ */
 interface TextPlaces {
   [member: string]: TextPlaces | IsReplaceable;
 }
@@ -154,7 +157,7 @@ interface AnswerPattern {
  * higher, so its answers don't depend on the lengths of the texts in which such requests differ.
  */
 const maxRequestCharacters = 1 << 14;
-/** The number of answers that are kept. */
+/** The most answers that are kept, each as a pattern for the answers to similar requests. */
 const mostPatterns = 500;
 const uid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const time = /^20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\dZ$/;

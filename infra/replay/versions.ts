@@ -12,7 +12,7 @@ import { openReleasedVersion } from "./released-side.ts";
 import type { ProcessResult, ReplayFoldersAndProcesses } from "./scratch.ts";
 import { createReplaySideOfVersion, type ReplaySide, recordedSide } from "./sides.ts";
 
-/** What to build from a checkout: `rules`, or if empty, all that are on; with the postern.yaml `config`, or its own. */
+/** The rules to build from a checkout (if empty, all that are on), and the path of a postern.yaml if not its own. */
 interface CheckoutBuildRequest {
   rules: readonly string[];
   config?: string | undefined;

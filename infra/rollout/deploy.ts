@@ -67,8 +67,9 @@ export const deployStage = async (
 };
 
 /**
- * Creates the stage's bucket, which has the lock of the stage. If several commands find no stack, only one of them can
- * create the bucket. If the bucket of an existing stack was deleted by hand, it is created again.
+ * Creates a new stage's bucket, but first throws if the deployment would fail later. The bucket has the stage's lock:
+ * if several commands find no stack, only one of them can create the bucket. If the bucket of an existing stack was
+ * deleted by hand, it is created again.
  */
 const createStageBucket = async (job: DeploymentJob) => {
   const { stack, openStageBucket } = job.stage;

@@ -147,7 +147,7 @@ const findUnservedRelays = ({ config, clusters, url }: DeploymentJob, endpoint: 
         )
     : [];
 
-/** Returns service and minor version of each cluster's API server, from its own answer or else from postern.yaml. */
+/** Returns each cluster's managed service, such as `eks`, and minor: as its API server or else postern.yaml says. */
 const listKnownClusters = (targets: Pick<DeploymentTargets, "config" | "clusters">, versions: FoundVersions) =>
   targets.clusters.map((name) => {
     const [cluster, found] = [getClusterConfig(targets, name), versions.get(name)];

@@ -148,10 +148,10 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
   if (!changesNothing(prepared.plan)) await rollOut(prepared, lock);
 };
 
-/** A key in a cluster's URLs. */
+/** A key in a cluster's URLs: a signature of the cluster's name and a key version. */
 interface LoggedKey {
   cluster: string;
-  /** What log lines have in the field `Key`: the start of the public key, and the key version. */
+  /** What log lines call `Key`: the start of the public key that verifies the signature, and the key version. */
   key: string;
 }
 

@@ -96,7 +96,7 @@ const buildEntries = (yaml: string, change: Partial<WebhookConfigurationOptions>
     ),
   );
 const buildGuardEntry = (section: string, change: Partial<WebhookConfigurationOptions> = {}) => {
-  const entry = buildEntries(`rules: { second: ${section} }`, change)["Validating second.postern.dev"];
+  const entry = buildEntries(`rules: { ${guard}: ${section} }`, change)[`Validating ${guard}.postern.dev`];
   assert.ok(entry);
   return entry;
 };

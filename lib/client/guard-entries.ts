@@ -67,7 +67,7 @@ const createCheckedEntry = (name: string, { rule, settings: overrides = {}, mode
   return createEntry(name, { ...rule, ...differences }, mergeWithDefaults(settings, variantSettings), mode, variant);
 };
 
-/** Returns a rule as a webhook entry, which says which requests the rule is for. */
+/** Returns what a webhook entry of a rule would say, such as `match`, for programs that run rules without webhooks. */
 const createEntry = (
   name: string,
   rule: Rule,

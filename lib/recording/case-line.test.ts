@@ -70,6 +70,7 @@ const recordLine = async (
   };
   const decision = (await evaluate(gossip, "mutate", request, { ...base, settings, capabilities })) as RuleDecision;
   const report = { rule: "gossip", cluster: "prod", key: "1", code: 200, function: "f", version: "7", milliseconds: 0 };
+  // The recorder passes a review to its callback when the review's log line is written.
   host.writeLogLine({ ...report, request, refused: decision.refused, operations: decision.operations });
   return lines[0] ?? assert.fail("no review was recorded");
 };

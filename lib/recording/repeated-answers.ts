@@ -22,7 +22,7 @@ export interface AnswerRepeater {
   openRedacted(redact: RedactValue): RedactedCapabilities;
 }
 
-/** Capabilities that give a rule the answers of a review again, with redacted texts. */
+/** Capabilities to evaluate a rule again: they give it the answers that it got in the review, with redacted texts. */
 interface RedactedCapabilities {
   capabilities: Capabilities;
   /** Returns the questions that the rule asked and the redacted answers that it got, for the recording. */

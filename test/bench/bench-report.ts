@@ -46,7 +46,7 @@ export const describeLatency = (title: string, { measured, comparisons }: PodCre
   return `${formatTable([[title, ...heads], ...rows])}\n${formatTable([compared, ...ratios])}`;
 };
 
-/** Returns a table of how long a rule's reads of its cluster take, as ratios. A remembered answer is a cached one. */
+/** Returns a table of ratios: how reads of a cluster prolong a review. `remembered`: from a cache; `none`: no reads. */
 export const formatReadMeasurement = (
   title: string,
   { cachedOverNone, parallelOverSingle, read, first }: ClusterReadMeasurement,

@@ -4,6 +4,7 @@ import { runNodeAndParseOutput } from "./processes/processes.ts";
 
 /** Milliseconds of reviews by event-rate-limit, which all take a token from the same token bucket in the ledger. */
 export interface LedgerTime {
+  /** What is measured: "a change in memory" or "a change in DynamoDB Local". */
   what: string;
   p50: number;
   p99: number;
@@ -22,6 +23,7 @@ export interface EventRate extends AnswerCounts {
   /** Calls of DynamoDB a second. */
   reads: number;
   writes: number;
+  /** All calls that DynamoDB refused because an item used more units than allowed. */
   throttled: number;
   /** Milliseconds from an event's arrival to its answer. */
   p50: number;

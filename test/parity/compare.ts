@@ -538,8 +538,8 @@ const splitDiffs = (answer: ComparableServerAnswer) => {
   return { diffs, rest };
 };
 /**
- * Matches a diff of two Go structures in a message of Kubernetes 1.33. Two such diffs can't be compared, because each
- * leaves out the unchanged fields.
+ * Matches a diff of two Go structures in a message of Kubernetes 1.33. The new structure can't be made from such a diff
+ * and compared, because the diff leaves out the unchanged fields.
  */
 const goStructDiff = /\n {2}[\w.]+\{\n[\s\S]*?\n {2}\}(?=\n|$)/g;
 

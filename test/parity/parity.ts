@@ -25,7 +25,7 @@ import { scenarioGenerators } from "./generators/scenarios.ts";
 import { buildSequences } from "./generators/sequences.ts";
 import { toServedVersions } from "./generators/served-versions.ts";
 import { competingWebhookAnnotation, type RequestSequence } from "./generators/steps.ts";
-import { getComparisonConfig, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
+import { type ComparisonConfig, getComparisonConfig, type PluginPort } from "./plugins.ts";
 import {
   applyConfigurations,
   buildTestRule,
@@ -199,7 +199,7 @@ const deleteConditions = ({ matchConditions: _, variants, ...rule }: PluginPort[
  * Returns the options of the generator: each namespace as often as its weight says, and the scenarios. `own` stands for
  * a new namespace of each sequence, which the generator calls undefined.
  */
-const buildGeneratorOptions = ({ namespaces = {}, scenarios: names = [] }: PortComparisonConfig) => ({
+const buildGeneratorOptions = ({ namespaces = {}, scenarios: names = [] }: ComparisonConfig) => ({
   namespaces: Object.entries(namespaces).flatMap(([name, weight]) =>
     Array<string | undefined>(weight).fill(name === "own" ? undefined : name),
   ),

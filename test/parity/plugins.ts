@@ -13,7 +13,7 @@ export const listRulesThatReplacePlugins = (catalogue: CatalogueRule[]): PluginP
   catalogue.filter((listed): listed is PluginPort => listed.rule.upstreamPlugin !== undefined);
 
 /** The configuration of the two API servers for the comparison of a plugin with its rule. */
-export interface PortComparisonConfig {
+export interface ComparisonConfig {
   /**
    * The weights of namespaces in the random choice of objects' namespaces. `default` has the weight 2. `own` stands for
    * a namespace that only one sequence of requests uses, and that doesn't exist at first.
@@ -41,13 +41,13 @@ export interface PortComparisonConfig {
   policies?: "validating" | "mutating";
 }
 
-/** The configuration by the plugin's name. `since` has the members that change with a minor version of Kubernetes. */
-export const comparisonConfigs: Record<string, PortComparisonConfig & { since?: Since<PortComparisonConfig> }> = parse(
+/** How each plugin is compared with its rule. `since` has what changes with a minor version of Kubernetes. */
+export const comparisonConfigs: Record<string, ComparisonConfig & { since?: Since<ComparisonConfig> }> = parse(
   readFileSync(new URL("plugins.yaml", import.meta.url), "utf8"),
 );
 
 /** Returns the configuration for the comparison of a plugin in a minor version of Kubernetes. */
-export const getComparisonConfig = (plugin: string, minor: string): PortComparisonConfig => {
+export const getComparisonConfig = (plugin: string, minor: string): ComparisonConfig => {
   const { since, ...config } = comparisonConfigs[plugin] ?? {};
   return mergeSince({ "1.0": config, ...since }, minor);
 };

@@ -35,7 +35,7 @@ export interface TestRuleServerOptions {
   wrapHandler?(name: string, handler: GatewayHandler): GatewayHandler;
 }
 
-/** Options of a test's webhook configurations: their name, the cluster and the key in their URLs, and their entries. */
+/** Options of a test's webhook configurations: name, cluster in the URLs, signer of the URLs' keys, and entries. */
 export interface TestWebhookOptions {
   name?: string;
   cluster?: string;

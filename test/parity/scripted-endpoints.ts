@@ -21,9 +21,9 @@ export type TestEndpointScript = (
 ) => { code?: number; type?: string; headers?: Record<string, string>; body: string } | undefined;
 
 /**
- * Opens webhook endpoints for tests. Each endpoint answers by its script. The first segment of the path is its name.
- * One more endpoint answers the webhook entries that `detector` adds to configurations, to detect which configurations
- * are in use. With `clientCa`, clients need a certificate of that CA.
+ * Opens webhook endpoints for tests, named by the first segment of the path. Each answers by its script, or not at all.
+ * To detect which configurations are in use, `detector` adds entries that call one more endpoint, which warns with the
+ * rest of the path. With `clientCa`, clients need a certificate of that CA.
  */
 export const openScriptedWebhookEndpoints = async (
   certificate: ServerCertificate,
@@ -39,7 +39,7 @@ export const openScriptedWebhookEndpoints = async (
       for await (const chunk of request) text += chunk;
       const { pathname } = new URL(request.url ?? "", "https://localhost");
       const [, name = "", ...rest] = pathname.split("/");
-      const script = name === detectorPath ? warnWithWord : scripts[name];
+      const script = name === detectorPath ? warnWithPath : scripts[name];
       const answer = script?.(JSON.parse(text), rest.join("/"));
       if (answer) {
         const headers = { "content-type": answer.type ?? "application/json", ...answer.headers };
@@ -71,7 +71,7 @@ export const buildReviewAnswer = ({ request: { uid } }: ReviewBody, response: ob
   });
 
 const detectorPath = "announcer";
-const warnWithWord: TestEndpointScript = (review, word) => ({ body: buildReviewAnswer(review, { warnings: [word] }) });
+const warnWithPath: TestEndpointScript = (review, path) => ({ body: buildReviewAnswer(review, { warnings: [path] }) });
 
 /**
  * Detects when the API server uses a webhook configuration. For this, the configuration gets one more entry, which

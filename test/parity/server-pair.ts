@@ -18,7 +18,7 @@ import { getServedVersion } from "./generators/served-versions.ts";
 import { createParityTestObjects } from "./generators/surroundings.ts";
 import { type PolicySet, validatingPolicySet } from "./generators/validating-policies.ts";
 import { answerAboutImages, openImageBackend } from "./image-backend.ts";
-import { getComparisonConfig, listParityObjectFlags, type PluginPort, type PortComparisonConfig } from "./plugins.ts";
+import { type ComparisonConfig, getComparisonConfig, listParityObjectFlags, type PluginPort } from "./plugins.ts";
 import { waitUntil } from "./rule-server.ts";
 
 /** Two API servers that differ only in one plugin: `upstream` has it, `ours` can call the rule instead. */
@@ -189,7 +189,7 @@ const createPreparedStore = async (binaries: ControlPlaneBinaries): Promise<stri
 /** Writes the configuration file of an admission plugin, and returns kube-apiserver's flag that names the file. */
 const writeConfiguration = async (
   name: string,
-  { configuration }: PortComparisonConfig,
+  { configuration }: ComparisonConfig,
   settings: object,
   folder: string,
 ) => {

@@ -1,11 +1,11 @@
 import type { Capabilities } from "#lib/needs.ts";
 import type { KubernetesObject } from "#lib/review.ts";
 
-/** What a check without --state and --live assumes of the cluster: an object exists, or no other one of a kind does. */
+/** What check assumes of a cluster without --state/--live: an object exists, or all of a kind are in the manifests. */
 export interface Assumption {
   resource: string;
   namespace?: string | undefined;
-  /** The name of an object that exists. Without it, no objects exist but those of the manifests. */
+  /** The name of an object that exists. Without it, no objects of the resource exist but those of the manifests. */
   name?: string;
 }
 

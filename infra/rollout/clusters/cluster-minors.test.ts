@@ -11,7 +11,7 @@ import { chooseClusterMinors, describeMinorDrift } from "./cluster-minors.ts";
 interface Row {
   name: string;
   mode?: string;
-  /** The minor in postern.yaml, the one that the cluster runs ("?" if it is unreachable), and the last release's. */
+  /** The minors that postern.yaml states, the cluster runs ("?": unreachable), and the last deployment recorded. */
   stated?: string;
   found?: string;
   last?: string;

@@ -26,7 +26,7 @@ describe("the files of --write", () => {
     ["{{ required `no key` .Values.key }}", "https://x/prod.{{ required `no key` .Values.key }}/a/validate"],
     ["$&$$1", "https://x/prod.$&$$1/a/validate"],
   ] as const)
-    it(`have ${keyPlaceholder ?? "a text that is no URL"} in place of the key`, async () => {
+    it(`have ${keyPlaceholder ?? "%key%, which makes the URL invalid,"} in place of the key`, async () => {
       const write = await openFolder();
       await writeClusterFiles({ write, keyPlaceholder }, "prod", manifests);
       const text = await readFile(join(write, "prod.entries.yaml"), "utf8");

@@ -90,6 +90,7 @@ const convertVersion = (version: JsonMap): TypeReference => {
   const known = customTypes.get(version);
   if (known !== undefined) return known;
   const { openAPIV3Schema: schema } = toMap(version.schema);
+  // An embedded resource has apiVersion, kind and metadata, even if the schema doesn't state them, as a CRD's may not.
   const type = isMap(schema)
     ? convertSchema({ ...schema, "x-kubernetes-embedded-resource": true })
     : { values: "unknown" };

@@ -443,7 +443,7 @@ const planIndex = (operand: Plan, index: Plan, isOptional: boolean): Plan => {
   return { kind: "attribute", attribute, isTest: false };
 };
 
-/** Plans `x in [1, 2]` without a call. Returns undefined, as buildMembership, if a value in the list is no scalar. */
+/** Plans `x in [1, 2]` as a search in a set, not a call of `in`. Returns undefined if `list` is no list of scalars. */
 const planMembership = (element: Plan, list: Result): Plan | undefined => {
   if (list instanceof EvaluationError || !isList(list)) return undefined;
   if (list.length === 0) return constant(false);

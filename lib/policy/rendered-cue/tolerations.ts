@@ -64,9 +64,9 @@ ${identityTestDefinition}`,
 ];
 
 /**
- * Renders the step of one toleration of the template (in the CUE, `by`): it replaces the tolerations in `before` whose
- * key, or key and value, is in the list `meant`. But tolerations that are equal to one of the `others`, the template's
- * other tolerations, stay. If it replaces none, it is prepended.
+ * Renders the step in which a policy's toleration (in the CUE, `by`) replaces each toleration in `before` that has its
+ * key and, unless its operator is Exists, its value: the content of `meant`. But tolerations that are equal to one of
+ * the `others`, the policy's other tolerations, stay. If it replaces none, it is prepended.
  */
 const renderStep = (
   toleration: Toleration,
@@ -112,8 +112,8 @@ _replacement: {
 ];
 
 /**
- * Returns a list with the key and value that identify the tolerations which a template's toleration replaces or
- * removes. For the operator Exists, only the key. The list is empty if the toleration identifies none.
+ * Returns the key and value (for the operator Exists, only the key) of the Pod's tolerations that a toleration in a
+ * policy's template replaces or removes, as a list of one. The list is empty if there can't be such tolerations.
  */
 const listIdentities = ({ key, operator = "", value }: Toleration): object[] => {
   if (typeof key !== "string") return [];
