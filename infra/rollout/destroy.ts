@@ -109,10 +109,10 @@ const deleteEntries = async (options: DestroyOptions, names: string[]) => {
   if (failures.length > 0) throw new Complaint([...new Set(failures)].join("\n"), 1);
 };
 
-/** Throws if webhook configurations that have another name or were made by hand still call the stage's endpoints. */
-const requireNoEntries = async (options: DestroyOptions, names: string[]) => {
+/** Throws if webhooks that destroy doesn't delete (handmade, or not with Postern's name) still call the stage. */
+const requireNoEntries = async (options: DestroyOptions, clusterNames: string[]) => {
   const bases = listBaseUrls(await options.stage.stack.readOutputs(), options.url);
-  for (const name of names) {
+  for (const name of clusterNames) {
     const remaining = await findEntriesCallingUrls(await openTargetCluster(options, name), bases);
     if (remaining.length > 0)
       throw new Complaint(

@@ -141,7 +141,10 @@ const chooseFailurePolicy = ({ failurePolicy, mode }: RuleConfig, hardened: bool
   return failurePolicy ?? (hardened ? "Fail" : "Ignore");
 };
 
-/** Returns an entry's exemptions: those in postern.yaml, vital resources and, if wanted, vital namespaces. */
+/**
+ * Returns an entry's exemptions: those in postern.yaml, vital resources and, if wanted, vital namespaces. `exceptions`
+ * are left out: they have an end date, but an API server has no clock. The rule's function applies them.
+ */
 const chooseExemptions = (
   name: string,
   match: readonly RequestMatch[],

@@ -45,7 +45,7 @@ const parseExpression = (text = ""): Expression => {
   return "kind" in parsed ? parsed : { offset: 0, kind: "literal", value: null };
 };
 
-/** Reports whether a field of an `Object{}` may be a list that API servers can't write into an object. */
+/** Reports whether an `Object{}` may have a list that API servers can't convert to JSON, such as that of `split()`. */
 const hasUnconvertedList = (expression: Expression, variables: Variables): boolean =>
   (expression.kind === "struct" &&
     removeDot(expression.name) !== "JSONPatch" &&
@@ -85,10 +85,10 @@ const hasNestedOperand = (sum: Expression): boolean =>
 /** Reports whether a value in a JSON patch may be a list or a map with an `Object{}` in it, such as `[Object{}]`. */
 export const mayNestObject = (text: string): boolean => !isSafePatch(parseExpression(text));
 
-/** Reports whether API servers can convert the values of all JSON patches: no list or map has an `Object{}` in it. */
+/** Reports whether API servers can convert all patches: a value may be an `Object{}`, but no list or map with one. */
 const isSafePatch = (expression: Expression): boolean => {
   if (expression.kind === "struct" && removeDot(expression.name) === "JSONPatch")
-    return expression.fields.every(({ name, value }) => (name === "value" ? isSafeOperand(value) : hasNoObject(value)));
+    return expression.fields.every(({ name, value }) => (name === "value" ? isSafeValue(value) : hasNoObject(value)));
   if (expression.kind === "list") return expression.elements.every(({ value }) => isSafePatch(value));
   if (isCall(expression, conditional) || isCall(expression, addition)) return listParts(expression).every(isSafePatch);
   // If the inputs of a loop have no Object{}, only the expressions in the loop can make one.
@@ -104,9 +104,9 @@ const isSafePatch = (expression: Expression): boolean => {
  * Reports whether API servers can convert the value of a patch. cel-go can't convert a CEL list or map that contains an
  * `Object{}`. An `Object{}` converts its fields in its own way, so it is safe, whatever its fields contain.
  */
-const isSafeOperand = (operand: Expression): boolean => {
-  if (operand.kind === "struct") return true;
-  return isCall(operand, conditional) ? listParts(operand).every(isSafeOperand) : hasNoObject(operand);
+const isSafeValue = (value: Expression): boolean => {
+  if (value.kind === "struct") return true;
+  return isCall(value, conditional) ? listParts(value).every(isSafeValue) : hasNoObject(value);
 };
 
 const hasNoObject = (expression: Expression): boolean =>

@@ -134,8 +134,8 @@ const findWait = (entries: EntriesByPhase, group: string, path: string, operatio
 };
 
 /**
- * Lists the resources for which waits may differ, such as ["apps", "deployments/scale"]: usual ones first, then vital
- * ones, then those that the rules of webhook entries name. An asterisk in a rule stays, for instance `pods/*`.
+ * Lists resources such as ["apps", "deployments/scale"] whose writes may wait for webhooks for different times: usual
+ * ones first, then vital ones, then those that the rules of webhook entries name. A rule's asterisk stays: `pods/*`.
  */
 const listResources = ({ mutating, validating }: EntriesByPhase): [group: string, path: string][] => {
   const rules = [...mutating, ...validating].flatMap(({ webhook }) => webhook.rules);

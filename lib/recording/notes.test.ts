@@ -86,7 +86,7 @@ const questions: [what: string, ask: (capabilities: Capabilities) => Promise<unk
     ],
   ],
   [
-    "the cluster's name, if the rule has the ledger of all clusters",
+    "the cluster's name, which is noted only if the rule opens the ledger that all clusters share",
     async (capabilities) => {
       await capabilities.ledger("rule", "clusters").change<number>(["kept"], ([kept = 0]) => [kept + 1]);
       return capabilities.cluster;

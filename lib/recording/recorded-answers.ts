@@ -29,7 +29,7 @@ export interface RecordedCapabilityAnswers {
   https?: (HttpsRequest & { answer: HttpsResponse })[];
   http?: (HttpsRequest & { answer: HttpsResponse })[];
   aws?: (AwsRequest & { action: AwsAction; answer: HttpsResponse })[];
-  ledger?: Record<string, unknown>;
+  ledger?: Record<string, unknown>; // The entries of the rule's ledger (the state that it stores), by key.
   cluster?: string;
   /** The recorded reads of the cluster. Any other read fails. Without `reads`, the cluster has exactly `objects`. */
   reads?: RecordedRead[];

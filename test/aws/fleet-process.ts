@@ -44,7 +44,7 @@ const run = async () => {
     await rm(folder, { recursive: true, force: true });
     process.exit();
   });
-  write({ env: account.env, gatewayCa: account.ca, clusterCa: certificate.ca, server: clusters.url });
+  write({ env: account.env, gatewayCa: account.ca, clusterCa: certificate.ca, apiServerUrl: clusters.url });
   for await (const line of lines) write(await readReleaseBytes(JSON.parse(line)));
 };
 

@@ -35,7 +35,7 @@ interface FleetHost {
   env: Record<string, string>;
   gatewayCa: string;
   clusterCa: string;
-  server: string;
+  apiServerUrl: string;
 }
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -138,10 +138,10 @@ const writeFleetConfig = async (
   checkout: string,
   rules: string[],
   { stage, count }: { stage: string; count: number },
-  { server }: FleetHost,
+  { apiServerUrl }: FleetHost,
 ) => {
   const names = Array.from({ length: count }, (_, index) => `${stage}-${index}`);
-  const connect = (name: string) => `{ eks: ${name}, region: eu-west-1, server: "${server}", ca: cluster.crt }`;
+  const connect = (name: string) => `{ eks: ${name}, region: eu-west-1, server: "${apiServerUrl}", ca: cluster.crt }`;
   // Every tenth cluster has another mode for a rule, as in a fleet with several kinds of clusters.
   const otherMode = `rules: { ${rules[0]}: { mode: warn } }`;
   const clusters = names.map(
@@ -151,7 +151,7 @@ const writeFleetConfig = async (
   await writeFile(join(checkout, "postern.yaml"), `rules:\n${general.join("")}clusters:\n${clusters.join("")}`);
   const entries = names.map((name) => ({
     context: { name, context: { cluster: name, user: name } },
-    cluster: { name, cluster: { server, "certificate-authority": join(checkout, "cluster.crt") } },
+    cluster: { name, cluster: { server: apiServerUrl, "certificate-authority": join(checkout, "cluster.crt") } },
     user: { name, user: { token: name } },
   }));
   const kubeconfig = {

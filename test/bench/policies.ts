@@ -24,7 +24,7 @@ export const benchKinitirasPolicies = async (
   ...(kinitirasEngine ? await measureAgainstKinitirasEngine(kinitirasEngine, rounds) : []),
 ];
 
-/** Measures cold starts with a CUE script. */
+/** Measures cold starts with a CUE script. "cue-wasm alone" is a function that runs the script without Postern. */
 export const measureScriptColdStart = async (
   signer: WebhookUrlSigner,
   folder: string,
@@ -188,9 +188,7 @@ const listRuleKinds = (policy: KinitirasPolicy): string[] =>
       ])
     : policy.spec.overrideRules.flatMap(({ overriders }) => Object.keys(overriders));
 
-/**
- * Returns the median ratio of Postern's times to the times of kinitiras' engine; undefined if an engine fails.
- */
+/** Returns the median ratio of Postern's times to the times of kinitiras' engine; undefined if an engine fails. */
 const measureEngineRatio = async (
   question: Omit<KinitirasBenchQuestion, "rounds">,
   ours: ChildProgram,
@@ -206,6 +204,7 @@ const measureEngineRatio = async (
     throw new Error(
       `they don't agree, and can't be compared: ${JSON.stringify([question, ourAnswer.denied, theirAnswer.denied])}`,
     );
-  const time = (engine: ChildProgram) => async () => summarizeRatios((await evaluate(engine, 5)).nanoseconds).median;
-  return summarizeRatios(await measureRatiosInTurn(rounds, /* divisor */ time(theirs), time(ours))).median;
+  const computeMedian = (values: readonly number[]) => summarizeRatios(values).median;
+  const time = (engine: ChildProgram) => async () => computeMedian((await evaluate(engine, 5)).nanoseconds);
+  return computeMedian(await measureRatiosInTurn(rounds, /* divisor */ time(theirs), time(ours)));
 };

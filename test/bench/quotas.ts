@@ -24,7 +24,7 @@ export interface ChargeRate extends AnswerCounts {
 
 /** The units of DynamoDB that a review consumes. */
 export interface ReviewUnits {
-  what: string;
+  what: string; // The kind of review, for instance "a charge of two quotas".
   read: number;
   write: number;
   /** For a million reviews. */

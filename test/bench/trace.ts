@@ -300,7 +300,7 @@ const buildPolicy = ([name, [group, resource, expression]]: [string, Trace["poli
 
 /**
  * Returns averages for a write. Each mutating call is a round, because the API server makes one after the other; the
- * validating calls, which it makes in parallel, are one round. Reviews of a group's members don't count as calls.
+ * validating calls, which it makes in parallel, are one round. A call of a group of rules counts once, not per rule.
  */
 const countCalls = (
   writes: AnsweredReviewFacts[][],

@@ -7,7 +7,7 @@ import { readCatalogue } from "../../infra/catalogue/registry.ts";
 import { chooseSixth } from "../choices.ts";
 import { requireBinaries } from "../control-plane/binaries.ts";
 import { buildConfigOfEveryRule } from "../every-rule.ts";
-import { type CaseChecker, openCaseServers, readCasesAndUpstreamOutcomes } from "../parity/cases/cases.ts";
+import { type CaseChecker, openCaseServers, readAllCases } from "../parity/cases/cases.ts";
 import {
   createTestWebhookConfigurations,
   extendWebhookTimeoutsForTests,
@@ -35,21 +35,21 @@ it("the table of cases in docs/background/parity.md has the number of cases of e
 });
 
 describe("the cases of rules, on a real API server", await needs("API server"), async () => {
-  const rowsOfRules = await readCasesAndUpstreamOutcomes(
+  const rowsOfRules = await readAllCases(
     catalogue.filter((listed) => chosenRules.includes(listed) || rulesWithChangedCases.includes(listed.name)),
   );
   let servers: CaseChecker;
 
   before(async () => {
-    const casesAndOutcomes = rowsOfRules.map(({ listed, cases, outcomes }) => ({
+    const casesAndOutcomes = rowsOfRules.map(({ listed, cases, pluginCases }) => ({
       listed,
-      cases: [...cases, ...outcomes],
+      cases: [...cases, ...pluginCases],
     }));
     servers = await openCaseServers(await requireBinaries(), casesAndOutcomes);
   });
   after(() => servers?.stop());
 
-  for (const { listed, cases, outcomes } of rowsOfRules) {
+  for (const { listed, cases, pluginCases } of rowsOfRules) {
     it(`the cases of ${listed.name} get their stated outcomes, and the answers of the rule's plugin`, async (test) => {
       const { differences, asStated, pluginComparison, whyNotCompared } = await servers.check(listed, cases);
       for (const { name, reason } of pluginComparison?.leftOut ?? [])
@@ -62,9 +62,9 @@ describe("the cases of rules, on a real API server", await needs("API server"), 
         pluginComparison === undefined || pluginComparison.equal + Object.keys(pluginComparison.known).length > 0,
       );
     });
-    if (outcomes.length > 0)
+    if (pluginCases.length > 0)
       it(`cases of ${listed.name} that were recorded from a removed plugin get the recorded outcomes`, async () => {
-        const { differences, notSent } = await servers.check(listed, outcomes);
+        const { differences, notSent } = await servers.check(listed, pluginCases);
         assert.equal(differences.map(({ name, diff }) => `${name}\n${diff}`).join("\n"), "");
         assert.deepEqual(notSent, []);
       });

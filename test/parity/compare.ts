@@ -16,7 +16,7 @@ const serverFields: Record<string, string> = {
   lastProbeTime: "a time",
   lastUpdateTime: "a time",
   lastPhaseTransitionTime: "a time",
-  observedGeneration: "may follow a write of the server's own",
+  observedGeneration: "may be set by a controller of the server at any time",
   clusterIP: "drawn at random",
   clusterIPs: "drawn at random",
   nodePort: "drawn at random",

@@ -14,8 +14,8 @@ export const chooseComparedMinors = (option: string | undefined, isAll: boolean)
 
 /**
  * The headings of the table of compared rules, whose rows are printed as each rule is finished. The last four are about
- * calls of the rule: all, those that refused or changed an object, those without its matchConditions, and the
- * percentage that these conditions save.
+ * calls of the rule: all, those that refused or changed an object, those that there would be without its
+ * matchConditions, and the percentage that these conditions save.
  */
 export const parityTableHeadings = [
   "RULE",

@@ -87,8 +87,8 @@ export const serveTestRules = async (rules: CatalogueRule[], yaml: string, host:
         address: buildAddress,
         ca: host.certificate.ca,
         harden: false,
-        // The warnings say that a request may call too many webhooks. A comparison has more policies than a cluster can
-        // have, but each request calls few of them, so the warnings are ignored.
+        // The warnings say that a request could wait too long for webhooks. Tests have webhooks of more rules and
+        // policies than Postern allows in a cluster, but each request calls few of them, so the warnings are ignored.
         warnOfLongWait: () => {},
       },
     );

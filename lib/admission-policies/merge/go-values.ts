@@ -3,8 +3,8 @@ import { isMap, type JsonMap } from "../../json.ts";
 import { quoteAsGo } from "../../objects/go/quoted.ts";
 
 /**
- * A value of an expression that upstream doesn't convert to JSON. `type` is its type in Go, `text` its form with %v,
- * and `syntax` its form with %#v. `operand` is its JSON in an operation of a JSON patch; undefined if it has none.
+ * A value of an expression that upstream converts to JSON only in an operation of a JSON patch (`operand`) or, if that
+ * is undefined, nowhere. `type` is its type in Go, `text` its form with %v, and `syntax` its form with %#v.
  */
 export class GoValue {
   readonly type: string;

@@ -172,7 +172,7 @@ const findAtomics = (types: Types, reference: TypeReference, value: unknown, pat
       }),
     ];
   if (!Array.isArray(value) || type.items === undefined) return [];
-  // A set has an empty list of keys. A list without `keys` is atomic, and so may be parts of its elements.
+  // A list without `keys` is atomic; a set has an empty list of keys. Parts of the elements can be atomic, too.
   const { items, keys } = type;
   return [
     ...(keys === undefined ? [path] : []),

@@ -36,10 +36,11 @@ const dropEmptyFields = (kind: string, value: unknown, before: unknown): unknown
   for (const [key, member] of Object.entries(value)) {
     const previous = getOwn(before, key);
     const result = dropEmptyFields(kind, member, previous);
-    const name = `${kind}.${key}`;
+    // At any depth, a key of `mapFields` is a map in some kinds of objects, a struct in others. Go keeps empty structs.
+    const kindAndKey = `${kind}.${key}`;
     const isOmitted = Array.isArray(result)
-      ? result.length === 0 && !listsWrittenEmpty.test(name)
-      : isMap(result) && Object.keys(result).length === 0 && mapFields.has(key) && !structFields.test(name);
+      ? result.length === 0 && !listsWrittenEmpty.test(kindAndKey)
+      : isMap(result) && Object.keys(result).length === 0 && mapFields.has(key) && !structFields.test(kindAndKey);
     // A field that was empty before the mutation is kept.
     if (!isOmitted || isEmpty(previous)) kept.push([key, result]);
   }

@@ -210,8 +210,8 @@ export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void =
 };
 
 /**
- * Reports whether upstream may hold an attribute's value as a plain value of Go, not as one of cel-go, because it is a
- * part of a variable, or a field of a message `Object{…}`. Error messages then have Go's type (see createKeyError).
+ * Reports whether upstream may hold an attribute's value as a plain value of Go, not as one of cel-go: if it is read
+ * from a variable such as `object`, or from a message `Object{…}`. Errors then contain Go's type (see createKeyError).
  */
 export const hasGoType = (attribute: Attribute): boolean =>
   attribute.kind === "path"

@@ -33,7 +33,7 @@ class Fields extends FieldObject {
   }
   find(name: string): Value | undefined {
     this.read++;
-    if (name === "wrong") throw new EvaluationError("it failed");
+    if (name === "failing") throw new EvaluationError("it failed");
     return name === "one" ? 1 : undefined;
   }
 }
@@ -60,8 +60,8 @@ const environment = createAdmissionEnvironment({
   isMutation: true,
   variables: new Map([
     ["one", int],
-    ["wrong", int],
-    ["missing", int],
+    ["failing", int], // Its evaluation fails.
+    ["missing", int], // It is declared, but has no value.
   ]),
 });
 
@@ -141,8 +141,8 @@ describe("compile", () => {
     assert.deepEqual(evaluate("variables.one + 1", fields), { value: 2, cost: 3 });
     assert.deepEqual(evaluate("has(variables.one)", fields), { value: true, cost: 1 });
     assert.equal(fields.read, 2);
-    assert.deepEqual(evaluate("variables.wrong == 1"), { error: "it failed", cost: 3 });
-    assert.deepEqual(evaluate("has(variables.wrong)"), { error: "it failed", cost: 1 });
+    assert.deepEqual(evaluate("variables.failing == 1"), { error: "it failed", cost: 3 });
+    assert.deepEqual(evaluate("has(variables.failing)"), { error: "it failed", cost: 1 });
     assert.deepEqual(evaluate("variables.missing"), { error: "no such key: missing", cost: 2 });
   });
 

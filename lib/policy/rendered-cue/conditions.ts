@@ -190,7 +190,7 @@ const renderEqualityWithOne = (variable: string, possibleConstants: unknown[]): 
     : `list.Contains([one], ${variable})`;
 };
 
-/** Returns CUE that compares `one` with `other` (`constantOfOther`, or else a reference) by an operator such as `<`. */
+/** Returns CUE for `one < other` or another `sign`. Without `constantOfOther`, only the running CUE knows `other`. */
 const renderOrder = (sign: string, constantOfOther: ConstantValue): string => {
   const constant = constantOfOther?.value;
   // The list has the number that `one` is. It is empty if `one` is no number; then `[0]` fails.

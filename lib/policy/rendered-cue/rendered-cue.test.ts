@@ -223,7 +223,7 @@ const podSpec = fc.record(
     tolerations: fc.array(toleration, { maxLength: 4 }),
     affinity,
     priority: pickFrom([0, 10, 0.5, -3]),
-    extreme: pickFrom([1e21, 1e-7, 1.5e300, Number.MAX_SAFE_INTEGER]),
+    hugeOrTinyNumber: pickFrom([1e21, 1e-7, 1.5e300, Number.MAX_SAFE_INTEGER]),
     hostNetwork: fc.boolean(),
     nothing: fc.constant(null),
     words: fc.array(fc.oneof(pickFrom(texts), pickFrom(amounts)), { maxLength: 3 }),
@@ -288,7 +288,7 @@ const template: fc.Arbitrary<OverrideTemplate> = fc
     fc.record({
       type: pickFrom(["annotations", "labels"]),
       path: pickFrom(keys),
-      valueRef: fc.record({ from, path: pickFrom([...paths, "/spec/extreme"]) }),
+      valueRef: fc.record({ from, path: pickFrom([...paths, "/spec/hugeOrTinyNumber"]) }), // Written as text only here.
     }),
     fc.record({
       type: fc.constant("annotations"),

@@ -32,6 +32,7 @@ const renderOperation = (operation: OverrideTemplate["operation"], tolerations: 
 /** A patch operation that sets the tolerations if the pod has none. */
 const setAllIfNone = renderCuePatchOperation("add", tolerationsPath, "wanted", "if len(existing) == 0");
 
+/** Renders CUE that adds those of these tolerations (CUE's `wanted`) that the pod's list (CUE's `existing`) lacks. */
 const renderAddition = (tolerations: readonly Toleration[]) => [
   `wanted: ${renderValuesAsCueList(tolerations)}`,
   renderCuePatchesOutput(

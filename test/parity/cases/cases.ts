@@ -239,10 +239,10 @@ const hasOtherOutcome = (listed: CatalogueRule, entry: Case): Promise<boolean> =
     (error: unknown) => error instanceof UnansweredFailure,
   );
 
-/** Returns the rules with their cases and their recorded outcomes. */
-export const readCasesAndUpstreamOutcomes = (rules: CatalogueRule[]): Promise<(RuleCases & { outcomes: Case[] })[]> =>
+/** Returns the rules with their cases, and with those recorded from a plugin that was removed from Kubernetes. */
+export const readAllCases = (rules: CatalogueRule[]): Promise<(RuleCases & { pluginCases: Case[] })[]> =>
   Promise.all(
-    rules.map(async (listed) => ({ listed, cases: await readCases(listed), outcomes: await readOutcomes(listed) })),
+    rules.map(async (listed) => ({ listed, cases: await readCases(listed), pluginCases: await readOutcomes(listed) })),
   );
 
 /** Returns the recorded outcomes of a plugin that was removed from Kubernetes, as more cases of the rule. */
@@ -259,25 +259,25 @@ const readOutcomes = async ({ name, phases }: CatalogueRule): Promise<Case[]> =>
 };
 
 /**
- * Sends all cases of these rules to API servers, also the cases that were recorded from removed plugins, and compares
+ * Sends all cases of these rules to API servers, also those recorded from removed plugins (`pluginCases`), and compares
  * the answers with the expected ones.
  */
 export const checkAllCases = async (
   binaries: ControlPlaneBinaries,
   rules: CatalogueRule[],
 ): Promise<RuleCaseResults[]> => {
-  const all = await readCasesAndUpstreamOutcomes(rules);
+  const all = await readAllCases(rules);
   await using opened = new AsyncDisposableStack();
   const servers = await openCaseServers(
     binaries,
-    all.map(({ listed, cases, outcomes }) => ({ listed, cases: [...cases, ...outcomes] })),
+    all.map(({ listed, cases, pluginCases }) => ({ listed, cases: [...cases, ...pluginCases] })),
   );
   opened.defer(servers.stop);
   const results: RuleCaseResults[] = [];
-  for (const { listed, cases, outcomes } of all)
+  for (const { listed, cases, pluginCases } of all)
     results.push({
       ...(await servers.check(listed, cases)),
-      ...(outcomes.length > 0 && { outcomes: await servers.check(listed, outcomes) }),
+      ...(pluginCases.length > 0 && { outcomes: await servers.check(listed, pluginCases) }),
     });
   return results;
 };

@@ -144,13 +144,14 @@ export const sendCaseAndObserveReviews = async (
   { admin, observer }: ObservedTestServer,
   { method, path, user, name }: Sendable,
   body: JsonMap,
-  setup?: string,
+  setupName?: string,
 ): Promise<SentCaseWithReviews> => {
   const requestId = observer?.createRequestId();
+  // The matchConditions of a setup's webhooks require its name here; those of the observer (a webhook) require an id.
   const extra = {
     ...user.extra,
     ...(requestId && { [requestIdKey]: [requestId] }),
-    ...(setup && { [setupKey]: [setup] }),
+    ...(setupName && { [setupKey]: [setupName] }),
   };
   const call = { method, path, impersonate: { ...user, extra }, ...(method !== "DELETE" && { body }) };
   const answer = await admin(call)
@@ -169,23 +170,23 @@ export const sendCaseAndObserveReviews = async (
 };
 
 /**
- * Creates the object that must exist before a case's request; no rule is called. Returns the API server's answer if the
- * API server refuses the object.
+ * Creates the object that must exist before a case's request, unless it is stored; deletes one that must not exist. No
+ * rule is called. Returns the API server's answer if the API server refuses the object.
  */
 export const prepareCaseObjectOrGetRefusal = async (
   admin: TestClusterClient,
-  { namespace, storedObjectPath, existing, collectionPath, ephemeralContainers }: CaseRequest,
+  { namespace, storedObjectPath, existing: required, collectionPath, ephemeralContainers }: CaseRequest,
   labels: Record<string, string>,
 ): Promise<TestClusterResponse | undefined> => {
   const namespaceBody = { metadata: { name: namespace, labels } };
   if (namespace) await admin({ method: "POST", path: "/api/v1/namespaces", body: namespaceBody });
-  const exists = storedObjectPath !== undefined && isAccepted(await admin({ method: "GET", path: storedObjectPath }));
-  if (exists && !existing) await deleteWithFinalizers(storedObjectPath, () => admin);
-  if (exists || !existing) return undefined;
+  const isStored = storedObjectPath !== undefined && isAccepted(await admin({ method: "GET", path: storedObjectPath }));
+  if (isStored && !required) await deleteWithFinalizers(storedObjectPath, () => admin);
+  if (isStored || !required) return undefined;
 
-  const created = await admin({ method: "POST", path: collectionPath, body: existing });
+  const created = await admin({ method: "POST", path: collectionPath, body: required });
   if (!isAccepted(created)) return created;
-  const { status } = existing;
+  const { status } = required;
   if (status !== undefined) {
     const contentType = "application/merge-patch+json";
     const answer = await admin({ method: "PATCH", path: `${storedObjectPath}/status`, body: { status }, contentType });
