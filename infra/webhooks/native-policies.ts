@@ -129,7 +129,8 @@ export const explainWhyWebhookIsNeeded = (
   if (record) return "its reviews are recorded";
   if (exempt?.exceptions?.length) return "it has exceptions, and API servers have no clock to end them";
   if (mode !== "enforce" && kind === "MutatingAdmissionPolicy") return `API servers have no mode ${mode} for changes`;
-  // With failurePolicy Fail, errors of parameters or audit annotations refuse, even if bindings only warn or audit.
+  // With failurePolicy Fail, errors of parameters or audit annotations refuse requests, even if the bindings only warn
+  // or audit.
   const mayRefuseInAnyMode = spec.paramKind !== undefined || "auditAnnotations" in spec;
   if (mode !== "enforce" && spec.failurePolicy !== "Ignore" && mayRefuseInAnyMode)
     return `in the mode ${mode}, API servers would refuse requests for errors of its parameters and audit annotations`;

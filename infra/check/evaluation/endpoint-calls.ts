@@ -62,9 +62,9 @@ export const callEndpoint = async (
   // A function parses JSON to numbers, which round integers above 2^53. Only these members of a request have integers.
   const readable = !needsExactIntegers && hasBigInteger([object, oldObject, options]) ? roundIntegers(review) : review;
   const { assumed = [], isRecorded = false } = subject;
-  // If a rule reads a field that an API server fills in, its answer is uncertain. Not if a mutating rule reads a field
-  // that all objects have, such as managedFields: it may only copy the object, to change the copy. But the rule for
-  // MutatingAdmissionPolicies, the only mutating rule that needs exact integers, makes no copies.
+  // If a rule reads a field that an API server fills in, its answer is uncertain. If a mutating rule reads a field that
+  // all objects have, such as managedFields, the answer stays certain: the rule may only copy the object, to change the
+  // copy. But the rule for MutatingAdmissionPolicies, the only mutating rule that needs exact integers, copies nothing.
   const circumstances = { phase, mayCopyObject: phase === "mutate" && !needsExactIntegers, assumed };
   const request =
     needsNoServerFields || isRecorded ? readable.request : hideUnknownFields(readable.request, circumstances, tell);

@@ -44,8 +44,8 @@ interface ChosenMinors {
 
 /**
  * Chooses the minor version of each cluster that has rules depending on it: the one in postern.yaml, or else the one
- * that the cluster runs. In place of the one that it runs, the one that the last release recorded stays if all rules
- * behave the same in these two, so that functions stay the same.
+ * that the cluster runs. If postern.yaml has none, and all rules behave the same in the running version and in the one
+ * that the last release recorded, the recorded one stays, so that functions stay the same.
  */
 export const chooseClusterMinors = (
   { clusters }: Pick<PosternConfig, "clusters">,

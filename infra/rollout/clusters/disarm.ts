@@ -148,7 +148,7 @@ export const requireRollbackTarget = (
 /**
  * Reports whether a Lambda version accepts all key versions that the live one accepts. Older versions of Postern list
  * them in the variable POSTERN_ACCEPTS; newer ones have a hash of them in POSTERN_CLUSTERS. If the hashes differ, the
- * target's config in the releases must accept the key versions in use in the releases. Without a record, it is false.
+ * target's config in the releases must accept the key versions in use in the releases. Returns false without a record.
  */
 const acceptsKeyVersionsOf = (
   target: PublishedVersion,

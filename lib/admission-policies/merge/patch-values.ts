@@ -67,7 +67,8 @@ const convertMembers = (
  * is its JSON in an operation of a JSON patch, absent if it has none.
  */
 const convertElement = (value: Value): unknown => {
-  // Upstream makes null protobuf's NULL_VALUE, which isn't JSON, but an empty optional (below) Go's nil: null in JSON.
+  // Upstream converts null to protobuf's NULL_VALUE, which isn't JSON. It converts an empty optional (below) to Go's
+  // nil, which is null in JSON.
   if (value === null) return protobufNull;
   if (value instanceof StructValue)
     return value.type.name === "JSONPatch"

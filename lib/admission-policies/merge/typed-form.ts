@@ -36,7 +36,7 @@ const dropEmptyFields = (kind: string, value: unknown, before: unknown): unknown
   for (const [key, member] of Object.entries(value)) {
     const previous = getOwn(before, key);
     const result = dropEmptyFields(kind, member, previous);
-    // At any depth, a key of `mapFields` is a map in some kinds of objects, a struct in others. Go keeps empty structs.
+    // At any depth, a field named in `mapFields` is a map, unless it is a struct in this kind. Go keeps empty structs.
     const kindAndKey = `${kind}.${key}`;
     const isOmitted = Array.isArray(result)
       ? result.length === 0 && !listsWrittenEmpty.test(kindAndKey)

@@ -219,7 +219,7 @@ const findZonedDate = (milliseconds: number, zone: string): Date => {
   const oldZone = Object.hasOwn(oldZones, zone) ? oldZones[zone] : undefined;
   if (!oldZone) return findDateInNodeZone(milliseconds, zone);
   const standardTime = milliseconds + oldZone.hours * hour;
-  // From `oldZone.end` on, Node.js knows the time in the zone, or in a `successor` zone that it is `hoursAhead` of.
+  // From `oldZone.end` on, Node.js knows the zone's time or that of a `successor`: the zone is `hoursAhead` of it.
   if (standardTime >= oldZone.end)
     return new Date(findDateInNodeZone(milliseconds, oldZone.successor || zone).getTime() + oldZone.hoursAhead * hour);
   // `summers` has the starts and ends of daylight saving time, alternately: after a start, an odd number has passed.
