@@ -148,10 +148,10 @@ const redeploy = async (job: DeploymentJob, keyring: Keyring, lock: StageLock) =
   if (!changesNothing(prepared.plan)) await rollOut(prepared, lock);
 };
 
-/** A key in a cluster's URLs: a signature of the cluster's name and a key version. */
+/** Names the signature in a cluster's URLs as log lines do. The signed text is the cluster's name and a key version. */
 interface LoggedKey {
   cluster: string;
-  /** What log lines call `Key`: the start of the public key that verifies the signature, and the key version. */
+  /** The field `Key` of log lines, such as "mFz3aB1x.2": the start of the verifying public key, and the key version. */
   key: string;
 }
 

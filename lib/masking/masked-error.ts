@@ -39,6 +39,7 @@ export const formatError = (thrown: unknown, subject: ErrorSubject, hasStack = f
   for (const each of errors)
     for (const inner of [toMap(each).cause].concat(toMap(each).errors))
       if (inner instanceof Error && errors.size < maxErrors) errors.add(inner);
+  // A message may repeat the message of a cause. splitMessage needs all errors, to find and mask such a part.
   const errorList = [...errors] as Error[];
   const pieces = hasStack
     ? // A name that isn't like TypeError may repeat texts of the review.

@@ -3,8 +3,9 @@ import { isMap, type JsonMap } from "../../json.ts";
 import { quoteAsGo } from "../../objects/go/quoted.ts";
 
 /**
- * A value of an expression that upstream converts to JSON only in an operation of a JSON patch (`operand`) or, if that
- * is undefined, nowhere. `type` is its type in Go, `text` its form with %v, and `syntax` its form with %#v.
+ * A value of an expression that upstream leaves in its Go type. For the bytes "hi", `type` is "[]uint8", `text` (Go's
+ * %v) is "[104 105]", and `syntax` (%#v) is "[]uint8{0x68, 0x69}". `operand` is "aGk=", the JSON that upstream makes of
+ * the value in an operation of a JSON patch. If upstream makes no JSON of the value even there, `operand` is undefined.
  */
 export class GoValue {
   readonly type: string;

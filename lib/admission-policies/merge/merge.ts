@@ -217,11 +217,11 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
   const patchNames = patch.map(nameOf);
   const patchElements = new Map(patchNames.map((name, index) => [name, patch[index]]));
   const liveElements = new Map<string, unknown>();
-  // Undefined: the element of the patch is not merged with any of several live elements of its name.
+  // For a name of several live elements, the map has undefined: the patch's element is merged with none of them.
   for (const [index, name] of liveNames.entries())
     liveElements.set(name, liveElements.has(name) ? undefined : live[index]);
   const shared = patchNames.filter((name) => liveElements.has(name)).values();
-  // The name of the next element, in the order of the patch, that both lists have and that is not merged yet.
+  // The first name, in the order of the patch, that both lists have and that is not merged yet; undefined at the end.
   let nextShared = shared.next().value;
   const merged: unknown[] = [];
   const mergedNames = new Set<string>();
@@ -242,12 +242,13 @@ const mergeElements = (types: Types, type: ValueType, live: unknown[], patch: un
       merged.push(live[liveIndex]);
       liveIndex++;
     } else if (liveName !== undefined && patchName !== undefined && nextShared && liveName !== nextShared) {
-      // Both lists have this element, but in the patch, another one comes first. It is added when the patch reaches it:
-      // live [a, x, b] and patch [b, a] give [x, b, a].
+      // Both lists have the live element, but `nextShared` comes first in the patch. The live element is skipped here,
+      // and added when the patch reaches its name: live [a, x, b] and patch [b, a] give [x, b, a].
       liveIndex++;
     } else {
-      // The patch's next element is added: only the patch has it, or its live element was skipped above. The next live
-      // element is skipped if one of its name is merged already. Else it is `nextShared`, and the patch has it later.
+      // The patch's next element is added: the live list doesn't have it, or its live element was skipped above.
+      // A live element whose name is merged already is a duplicate, and skipped. Any other live element has the name
+      // `nextShared`, because the branches above take all other names. It waits until the patch reaches this name.
       if (liveName !== undefined && mergedNames.has(liveName)) liveIndex++;
       if (patchName !== undefined) addMerged(patchName);
       patchIndex++;

@@ -28,7 +28,10 @@ export interface ValueType {
   readonly base?: string;
 }
 
-/** The predefined types. Lists are atomic, because no type has `keys`; maps of `unknown` are merged by members. */
+/**
+ * The predefined types. `any` is any scalar; `atomic` and `unknown` are any scalar, list or map. A merge replaces lists
+ * as a whole, because no type here has `keys`, and also `atomic` maps. Maps of type `unknown` are merged by members.
+ */
 const commonTypes: Readonly<Record<string, ValueType>> = {
   string: { scalar: "string" },
   number: { scalar: "number" },
@@ -90,7 +93,7 @@ const convertVersion = (version: JsonMap): TypeReference => {
   const known = customTypes.get(version);
   if (known !== undefined) return known;
   const { openAPIV3Schema: schema } = toMap(version.schema);
-  // An embedded resource has apiVersion, kind and metadata, even if the schema doesn't state them, as a CRD's may not.
+  // The schema may leave out apiVersion, kind and metadata. convertSchema adds them to every embedded resource.
   const type = isMap(schema)
     ? convertSchema({ ...schema, "x-kubernetes-embedded-resource": true })
     : { values: "unknown" };

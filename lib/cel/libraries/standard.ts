@@ -199,6 +199,7 @@ const hasSame = (list: List, value: Value): boolean => {
 const isIn = (value: Value, container: Value): boolean => {
   if (isList(container)) return hasSame(container, value);
   if (isMap(container)) {
+    // A CelMap is a Go map in upstream: looking up bytes fails, unless the map is empty. Other maps have text keys.
     if (container instanceof CelMap && container.entries.size > 0) requireHashable(value);
     return findInMap(container, value) !== undefined;
   }

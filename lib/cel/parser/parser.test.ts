@@ -142,6 +142,7 @@ describe("parse", () => {
         const size = [...text].length;
         const found = isIssues(result) ? result : listPlaces(result);
         assert.ok(found.length > 0);
+        // An error about the whole text, such as too many nested parts, has the offset -1.
         assert.ok(found.every(({ offset }) => offset >= -1 && offset <= size));
       }),
       { numRuns: 300 },

@@ -13,7 +13,7 @@ export const buildReferenceUrl = (text: unknown, field: string, params?: unknown
 
 const compareNames = ([left]: [string, string], [right]: [string, string]) => (left < right ? -1 : 1);
 
-/** Lists the entries of a map of texts, except null ones, as in Go. `have one as KEY` means: KEY's value is no text. */
+/** Lists the entries of a map of texts without nulls, as Go does. `have one as KEY`: KEY's value must be a text. */
 export const parseTextEntries = (value: unknown, field: string): [string, string][] => {
   if (!isMap(value)) throw new Error(`${field} must be a map of texts`);
   return Object.entries(value).flatMap(([key, text]): [string, string][] => {

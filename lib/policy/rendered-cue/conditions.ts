@@ -22,7 +22,7 @@ import { locateReferenceInCue, renderCueLiteral, renderCueScript } from "./cue-t
  *
  * - a text that is a number with over nine decimals or over 2^63-1, or whose digits, without the point, exceed 2^63-1;
  * - numbers for which the calculation of `valueProcess` has a result of more than 24 digits;
- * - two lists or maps that differ, if both are references, and contain numbers and texts that are numbers.
+ * - two different lists or maps, both read by references, with a number and a text that is a number: [1] and ["1"].
  */
 export const renderConditionAsCue = (condition: PolicyCondition): string => {
   const { affectMode, message, dataRef } = condition;
@@ -145,8 +145,8 @@ const renderSame = (left: string, right: string) => `(_same & {"one": ${left}, "
 
 /**
  * Returns CUE that tests whether the variables `one` and `other` are equal. If `other` is a constant list or map, each
- * of its members is compared with the member of `one` (renderSame), and `one` must have its type and length. In CUE,
- * `x != _|_` is true if x exists, and `[if c {x}, false][0]` is x if c is true, else false.
+ * of its members is compared with the member of `one` (renderSame), and both must have the same type and length. In
+ * CUE, `x != _|_` is true if x exists, and `[if c {x}, false][0]` is x if c is true, else false.
  */
 const renderEquality = (constantOfOther: ConstantValue): string => {
   if (constantOfOther === undefined) return renderSame("one", "other");
@@ -158,8 +158,8 @@ const renderEquality = (constantOfOther: ConstantValue): string => {
       "{...}",
       `for key, member in other {[if one[key] != _|_ {${renderSame("one[key]", "member")}}, false][0]}`,
     );
-  // Here `other` has only one possible value. Its type decides the CUE, such as `list.Contains([one], other)`.
-  return renderEqualityWithOne("other", [constant]);
+  // The constant's type decides the CUE. For "a", it is `list.Contains([one], other)`: true if both values are equal.
+  return renderEqualityByTypes("other", [constant]);
 };
 
 /** Returns CUE that tests whether `one` has a type and the length of `other`, and all tests of members are true. */
@@ -168,20 +168,20 @@ const renderSameTypeAndMembers = (type: "[...]" | "{...}", memberTests: string) 
 
 /**
  * Returns CUE that tests whether `one` equals an element (in the CUE, `member`) of the list `other`. If `other` is a
- * constant (`constantOfOther`), `one` is compared by the simplest CUE that is right for the types of its elements.
+ * constant (`constantOfOther`), `one` is compared by the simplest CUE that is right for the types of the constants.
  */
 const renderMembership = (constantOfOther: ConstantValue): string => {
   const constants = Array.isArray(constantOfOther?.value) ? constantOfOther.value : undefined;
-  const isEqual = constants ? renderEqualityWithOne("member", constants) : renderSame("one", "member");
+  const isEqual = constants ? renderEqualityByTypes("member", constants) : renderSame("one", "member");
   return `list.Contains([for member in other & [...] {${isEqual}}], true)`;
 };
 
 /**
- * Returns CUE that tests whether `one` equals the CUE variable `variable`, which has one of `possibleConstants`.
- * The test is as simple as their types allow. It is false for a `one` of another type, where `==` would fail.
+ * Returns CUE that tests whether the CUE variable `one` equals `variable`, whose value is among `possibleConstants`.
+ * The test is as simple as the constants' types allow. If `one` has another type, the test is false: `==` would fail.
  */
-const renderEqualityWithOne = (variable: string, possibleConstants: unknown[]): string => {
-  // renderAmountList gives a list of one number, that of `one`, or none if `one` is no number: then the test is false.
+const renderEqualityByTypes = (variable: string, possibleConstants: unknown[]): string => {
+  // The list of amounts has only the number that `one` is. If `one` is no number, the list is empty: the test is false.
   if (possibleConstants.every((constant) => typeof constant === "number" || isExactFraction(constant)))
     return `list.Contains([for amount in ${renderAmountList("one")} {amount == ${variable}}], true)`;
   // A constant text such as "1000m" also equals the number 1: `renderSame` compares by value, not only as texts.
@@ -262,7 +262,7 @@ interface ComparedSides {
  * allowed.
  */
 const renderConstantSides = (wanted: ExactFraction | undefined): ComparedSides => {
-  // The constant is `other` in the CUE. If it is no number, `&` fails once there is data to compare, as in kinitiras.
+  // The constant (`other` in the CUE) is no number: `&` fails if data is compared, as in the policy engine kinitiras.
   if (wanted === undefined) return { leftFactor: "", rightSide: "(other & number)" };
   const text = formatDecimal(wanted);
   if (text !== undefined) return { leftFactor: "", rightSide: text };

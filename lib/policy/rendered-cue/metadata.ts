@@ -10,7 +10,7 @@ import {
   renderNullableCueField,
 } from "./cue-text.ts";
 
-/** Renders a template of labels or annotations as CUE, in which `metadata` and this map are null if they are absent. */
+/** Renders a template of labels or annotations as CUE. There, absent `metadata`, `labels` or `annotations` are null. */
 export const renderMetadataAsCue = (template: OverrideTemplate): string => {
   const { type, operation } = template;
   if (operation === "remove")

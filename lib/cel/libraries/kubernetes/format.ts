@@ -51,9 +51,9 @@ export const findDns1035LabelFaults = (text: string): string[] => {
 };
 
 /**
- * Returns a check for prefixes of names, which may end with a dash. As in upstream, `a` replaces such a dash and the
- * byte before it, so an ASCII character before the dash isn't checked. Any other character has several bytes and is
- * kept: it is not allowed in names, and neither is the rest of it that upstream would keep.
+ * Returns a check for prefixes of names, which may end with a dash. As in upstream, `a` replaces the dash and the ASCII
+ * character before the dash, so neither is checked: "web-" and "we$-" become "wea". A text such as "é-" is not changed,
+ * but upstream replaces the last byte of the é. Both are refused: names have no é, and no part of an é.
  */
 const allowDash = (findFaults: (text: string) => string[]) => (text: string) =>
   findFaults(text.replace(/[^\x80-\uffff]-$/, "a"));
