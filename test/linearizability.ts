@@ -28,7 +28,10 @@ const splitByKeys = (history: readonly Operation[]): Operation[][] => {
   return [...Map.groupBy(history, ({ keys: [key = ""] }) => parts.get(key)).values()];
 };
 
-/** Searches with backtracking: places an operation, and if the search gets stuck, takes it back and tries another. */
+/**
+ * Searches with backtracking: places an operation, and if the search gets stuck, takes it back and tries another. Ends
+ * when all operations with an `end` are placed. One without an `end` was perhaps never done, so it may stay unplaced.
+ */
 const hasOrder = (history: readonly Operation[]): boolean => {
   const operations = history.toSorted((left, right) => left.start - right.start);
   const random = createRandom(1);
@@ -37,16 +40,16 @@ const hasOrder = (history: readonly Operation[]): boolean => {
   const isPlaced = operations.map(() => false);
   const values = new Map<string, unknown>();
   let hash: readonly [number, number] = [0, 0];
-  let unplaced = operations.filter(({ end }) => end !== undefined).length;
+  let unplacedWithEnd = operations.filter(({ end }) => end !== undefined).length;
 
-  /** Moves an operation into the order or out of it, and sets its keys to these values. */
-  const move = (index: number, kept: readonly unknown[]): void => {
+  /** Places an operation or takes it back. Its keys get `newValues`: what it wrote, or what they had before it. */
+  const move = (index: number, newValues: readonly unknown[]): void => {
     const { keys, end } = operations[index] as Operation;
     const [left = 0, right = 0] = hashes[index] ?? [];
     hash = [hash[0] ^ left, hash[1] ^ right];
     isPlaced[index] = !isPlaced[index];
-    if (end !== undefined) unplaced += isPlaced[index] ? -1 : 1;
-    for (const [place, key] of keys.entries()) values.set(key, kept[place]);
+    if (end !== undefined) unplacedWithEnd += isPlaced[index] ? -1 : 1;
+    for (const [place, key] of keys.entries()) values.set(key, newValues[place]);
   };
 
   /**
@@ -72,7 +75,7 @@ const hasOrder = (history: readonly Operation[]): boolean => {
   const tried = new Set<string>();
   const order: { index: number; old: unknown[]; alternatives: number[] }[] = [];
   let next = listNext();
-  while (unplaced > 0) {
+  while (unplacedWithEnd > 0) {
     const index = next.pop();
     if (index === undefined) {
       const last = order.pop();

@@ -16,7 +16,7 @@ import { readRule } from "../infra/catalogue/registry.ts";
 import { getFunctionsFolder } from "../infra/catalogue/sources.ts";
 import { benchPolicyCases, normalizeObjectForComparison, type PolicyCase } from "./bench/inputs/example-policies.ts";
 
-const [override, validate, admission] = await Promise.all(
+const [overrideRule, validateRule, admissionRule] = await Promise.all(
   ["policy-override", "policy-validate", "policy-admission"].map((name) =>
     readRule(join(getFunctionsFolder(), name), name),
   ),
@@ -42,7 +42,7 @@ const createCapabilities = ({ cluster = [], http = [] }: PolicyCase): Capabiliti
 
 /** Evaluates a rule, with these policies in its settings, or with its default settings. */
 const evaluate = async (
-  listed: typeof override,
+  listed: typeof overrideRule,
   phase: Phase,
   request: Partial<AdmissionRequest>,
   capabilities: Capabilities,
@@ -80,9 +80,9 @@ const admitPolicy = async (
   capabilities: Capabilities,
 ): Promise<{ policy: KinitirasPolicy; refusal: string | undefined }> => {
   const request = { operation: "CREATE", kind: getKind(policy), userInfo: {}, object: policy } as const;
-  const { outcome } = await evaluate(admission, "mutate", request, capabilities);
+  const { outcome } = await evaluate(admissionRule, "mutate", request, capabilities);
   const completed = applyOutcomePatch(policy, outcome) as KinitirasPolicy;
-  const validated = await evaluate(admission, "validate", { ...request, object: completed }, capabilities);
+  const validated = await evaluate(admissionRule, "validate", { ...request, object: completed }, capabilities);
   return { policy: completed, refusal: validated.outcome.status?.message };
 };
 
@@ -100,10 +100,10 @@ describe("a policy gives the measured or the documented result", () => {
       const request = buildRequest(policyCase);
       const evaluateCase = async () => {
         const policies = admitted.map(({ policy }) => policy);
-        const changed = await evaluate(override, "mutate", request, capabilities, policies);
+        const changed = await evaluate(overrideRule, "mutate", request, capabilities, policies);
         if (operation === "DELETE") assert.equal(changed.operations, 0);
         const object = operation === "DELETE" ? null : applyOutcomePatch(request.object, changed.outcome);
-        const validated = await evaluate(validate, "validate", { ...request, object }, capabilities, policies);
+        const validated = await evaluate(validateRule, "validate", { ...request, object }, capabilities, policies);
         return { object, verdict: validated.outcome };
       };
       if (expect.error) {

@@ -195,7 +195,7 @@ export interface PolicyRequest {
 export interface PolicyCapabilities {
   /**
    * Rejects if the cluster doesn't serve a kind. Called if the placeholders of a reference have no value: no object is
-   * read then, but a kind that isn't served must still be an error. If this function is missing, it is no error.
+   * read then, but a kind that isn't served must still be an error. Without this function, the kind isn't checked.
    */
   requireKind?(apiVersion: string, kind: string): Promise<unknown>;
   /** Reads one object. Resolves to undefined if it doesn't exist. Rejects if the cluster doesn't serve its kind. */

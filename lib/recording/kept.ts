@@ -112,8 +112,8 @@ const parentOfNamesWithColon = /^(?:user|metadata|request|roleRef|subjects|owner
 
 /**
  * Reports whether a text is a name that contains no user of a URL, no password after a colon, and no random token. A
- * UUID may be a secret, so it is a token, under the keys of `parentsWithNameIn`, such as `value`: these contain a name
- * only in some maps. Under other keys, it is no token: `looksLikeToken` accepts a UUID if the given key is "id".
+ * UUID counts as a token only under the keys of `parentsWithNameIn`, such as `value`, which is a name in some maps and
+ * may be a secret in others. For all other keys, `looksLikeToken` gets "id", with which a UUID isn't a token.
  */
 const isName = (text: string, key: string, parentKey: string) =>
   name.test(text) &&

@@ -36,7 +36,7 @@ interface RedactedCapabilities {
  * which texts the rule reads, and stores the answers by question. `openRedacted` gives it the stored answers redacted.
  */
 export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRepeater => {
-  /** The first evaluation's answers, by the order of its questions: the second asks in this order, in redacted text. */
+  /** The first evaluation's answers, by question number. The second asks the same in this order, in redacted text. */
   const answers = new Map<number, unknown>();
   /** The parsed JSON of a service's response, by the response. */
   const contents = new WeakMap<object, unknown>();
@@ -55,7 +55,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           return { ...watch(answer), json: watch(content) };
         },
         getValue: (ledgerKey, value) => {
-          // The rule changes a key. Only the value before its first change is an answer; later ones are the rule's own.
+          // Called before each change of a ledger key. At the first, `value` is an answer; later, it is the rule's own.
           if (!changed.has(ledgerKey)) answers.set(numberOf(ledgerKey), value);
           changed.add(ledgerKey);
           return value;
@@ -80,7 +80,7 @@ export const createAnswerRepeater = (needs: RecordedCapabilityAnswers): AnswerRe
           return { ...redact(rest), body: redact.body(body, contents.get(answer)) };
         },
         getValue: (ledgerKey, value) => {
-          // Before its first change, a key has the stored value. Later, it has the value from the rule's own change.
+          // Called before each change of a ledger key. At the first, returns the stored answer; later, the rule's own.
           if (changed.has(ledgerKey)) return value;
           changed.add(ledgerKey);
           return redact(answers.get(numberOf(ledgerKey)));

@@ -300,7 +300,8 @@ const buildPolicy = ([name, [group, resource, expression]]: [string, Trace["poli
 
 /**
  * Returns averages for a write. Each mutating call is a round, because the API server makes one after the other; the
- * validating calls, which it makes in parallel, are one round. A call of a group of rules counts once, not per rule.
+ * validating calls, which it makes in parallel, are one round. A call of a group of rules is in `reviews` once for the
+ * group, and again for some of its members (with `groupOfMember`). The repetitions for members don't count.
  */
 const countCalls = (
   writes: AnsweredReviewFacts[][],
@@ -312,9 +313,9 @@ const countCalls = (
   for (const reviews of writes) {
     /** For each rule that was called for this write: whether one of its calls changed the object. */
     const hasChangedByRule = new Map<string, boolean>();
-    for (const { rule, phase, code, operations, group, error } of reviews) {
+    for (const { rule, phase, code, operations, group: groupOfMember, error } of reviews) {
       if (code !== 200) throw error ?? new Error(`${rule} answers ${code}`);
-      if (group !== undefined) continue;
+      if (groupOfMember !== undefined) continue;
       const called = `${rule} ${phase}`;
       calls[called] = (calls[called] ?? 0) + 1;
       if (phase !== "mutate") continue;

@@ -454,7 +454,10 @@ const replaceLetters = (type: StaticType, boundTypes: Map<string, StaticType>, r
 
 const names = ["x", "y", "z", "k", "v", "e", "i", "it", "c"];
 
-/** Returns a random expression. It mostly has this type, which is written as CEL prints types. */
+/**
+ * Returns a random expression, mostly of the given type: a type as CEL prints it, such as `list(int)`; or a word for a
+ * part of an expression: "key" (a field's name), "index" (of a list), "var" (a variable) or "path" (a field's path).
+ */
 const createExpression = (random: Random, type: string, depth: number, scope: Scope): string => {
   if (type === "key") return random.pick(literals[type] ?? []);
   if (type === "index") return random.pick(random.decide(0.03) ? (literals.string ?? []) : (literals[type] ?? []));

@@ -37,7 +37,7 @@ import { createObserver, registerWitness } from "./witness.ts";
 type Fields = Record<string, unknown>;
 
 const catalogue = await readCatalogue();
-/** `statePaths` are the collections of objects that the rules read. */
+/** The content of checked.test.yaml, beside this file. `statePaths` are the collections of objects that rules read. */
 const {
   rules,
   stateful: statePaths,

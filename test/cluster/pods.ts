@@ -8,21 +8,21 @@ const texts = readRows<Record<"odd" | "capabilities" | "sysctls" | "volumeSource
 );
 const chooseFrom = <T>(...values: T[]): Arbitrary<T> => fc.constantFrom(...values);
 /** Generates objects with any of these members. */
-const createRecord = (model: Record<string, Arbitrary<unknown>>) => fc.record(model, { requiredKeys: [] });
+const createPartialRecord = (model: Record<string, Arbitrary<unknown>>) => fc.record(model, { requiredKeys: [] });
 /** Generates a value in one of `presentOneIn` cases, and undefined in the others. */
 const makeOptional = <T>(value: Arbitrary<T>, { presentOneIn = 4 } = {}): Arbitrary<T | undefined> =>
   fc.oneof({ weight: presentOneIn - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary: value });
 
 const odd = chooseFrom(...texts.odd);
 const profileType = chooseFrom("RuntimeDefault", "Localhost", "Unconfined", "", "runtime/default", "localhost/a", "😀");
-const profile = makeOptional(createRecord({ type: profileType, localhostProfile: chooseFrom("a") }), {
+const profile = makeOptional(createPartialRecord({ type: profileType, localhostProfile: chooseFrom("a") }), {
   presentOneIn: 3,
 });
 const flag = makeOptional(fc.boolean(), { presentOneIn: 3 });
 const user = makeOptional(chooseFrom(0, 1, 1000, -1), { presentOneIn: 3 });
-const windowsOptions = makeOptional(createRecord({ hostProcess: fc.boolean(), runAsUserName: chooseFrom("a") }));
+const windowsOptions = makeOptional(createPartialRecord({ hostProcess: fc.boolean(), runAsUserName: chooseFrom("a") }));
 const seLinuxOptions = makeOptional(
-  createRecord({
+  createPartialRecord({
     type: chooseFrom(...texts.seLinuxTypes),
     user: chooseFrom("", "a"),
     role: chooseFrom("", "a"),
@@ -32,7 +32,7 @@ const seLinuxOptions = makeOptional(
 );
 const capability = fc.oneof(chooseFrom(...texts.capabilities), odd);
 const capabilities = makeOptional(
-  createRecord({ add: fc.array(capability, { maxLength: 3 }), drop: fc.array(capability, { maxLength: 3 }) }),
+  createPartialRecord({ add: fc.array(capability, { maxLength: 3 }), drop: fc.array(capability, { maxLength: 3 }) }),
   { presentOneIn: 2 },
 );
 
@@ -46,7 +46,7 @@ const sharedFields = {
   windowsOptions,
 };
 const sysctl = chooseFrom(...texts.sysctls);
-const podSecurityContext = createRecord({
+const podSecurityContext = createPartialRecord({
   ...sharedFields,
   sysctls: makeOptional(fc.array(fc.record({ name: sysctl, value: chooseFrom("0") }), { maxLength: 4 }), {
     presentOneIn: 2,
@@ -59,7 +59,7 @@ const podSecurityContext = createRecord({
  */
 const containerSecurityContext = fc
   .tuple(
-    createRecord({
+    createPartialRecord({
       ...sharedFields,
       capabilities,
       allowPrivilegeEscalation: flag,
@@ -73,9 +73,9 @@ const containerSecurityContext = fc
   .map((parts) => Object.assign({}, ...parts));
 
 const host = chooseFrom("", "127.0.0.1", "localhost", "example.com", "\ue000", "😀");
-const action = createRecord({
-  httpGet: createRecord({ host, port: chooseFrom(80), path: chooseFrom("/") }),
-  tcpSocket: createRecord({ host, port: chooseFrom(80) }),
+const action = createPartialRecord({
+  httpGet: createPartialRecord({ host, port: chooseFrom(80), path: chooseFrom("/") }),
+  tcpSocket: createPartialRecord({ host, port: chooseFrom(80) }),
   exec: chooseFrom({ command: ["a"] }),
 });
 const probe = makeOptional(action, { presentOneIn: 8 });
@@ -89,7 +89,7 @@ const container = fc.record(
     livenessProbe: probe,
     readinessProbe: probe,
     startupProbe: probe,
-    lifecycle: makeOptional(createRecord({ postStart: action, preStop: action }), { presentOneIn: 8 }),
+    lifecycle: makeOptional(createPartialRecord({ postStart: action, preStop: action }), { presentOneIn: 8 }),
     ports: makeOptional(fc.array(fc.record({ containerPort: chooseFrom(80), hostPort }), { maxLength: 3 }), {
       presentOneIn: 4,
     }),

@@ -91,7 +91,7 @@ describe("a project with catalogues", () => {
     );
     assert.match(readFileSync(join(project.folder, "postern.yaml"), "utf8"), /^rules:\n {2}require-team:\n$/m);
     assert.match((await project.postern({}, "explain", "require-team")).stdout, /^from: functions\/$/m);
-    assert.ok(!existsSync(join(project.folder, "functions/README.md")), "the checkout's list of rules was written");
+    assert.ok(!existsSync(join(project.folder, "functions/README.md")), "Postern's own list of rules was written");
     await rm(join(project.folder, "functions/require-team"), { recursive: true });
   });
 

@@ -370,8 +370,8 @@ const isDifferent = ({ verdict }: StepVerdict) => verdict === "different";
 
 /**
  * Compares the answers of both servers to a sequence's requests. If several webhook entries deny a request, the client
- * gets any one of the denials. All are in `withAllDenials`: answers of another run, whose entries have no
- * matchConditions, so that the API server called each of them.
+ * gets any one of the denials, but the test's webhooks note all of them. They are read from `withAllDenials`, a run of
+ * the same requests without matchConditions, in which the API server skipped no entry.
  */
 const compareTurns = (
   compared: ComparedRule,

@@ -65,9 +65,9 @@ ${identityTestDefinition}`,
 ];
 
 /**
- * Renders the step in which a policy's toleration (in the CUE, `by`) replaces each toleration in `before` that has its
- * key and, unless its operator is Exists, its value: the content of `meant`. But tolerations that are equal to one of
- * the `others`, the policy's other tolerations, stay. If it replaces none, it is prepended.
+ * Renders the CUE in which a policy's toleration `by` replaces each toleration in the list `before` with the same key
+ * and value (`meant`). If the operator of `by` is Exists, the key is enough. Tolerations in `before` that equal one of
+ * the policy's other tolerations (`others`) stay. If `by` replaces none, `by` is prepended.
  */
 const renderStep = (
   toleration: Toleration,

@@ -177,7 +177,7 @@ const compareRightsAndResources = async (admin: TestClusterClient, { needs = {},
     const added = names.filter((name) => !name.includes("/") && !resources.some(({ resource }) => resource === name));
     return missing.length + added.length > 0 ? [`${groupVersion} has other resources here`] : [];
   });
-  // The API server must refuse these objects, too. As every user has every right, it can do so only for the name (422).
+  // These objects must be refused here, too. `admin` may create everything, so the reason can only be the name (422).
   const refusals = refused.map(async ({ resource, name }) => {
     const path = `/api/v1/${resource}?dryRun=All`;
     const { code } = await admin({ method: "POST", path, body: { metadata: { name } } });

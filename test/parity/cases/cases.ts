@@ -235,7 +235,7 @@ const explainUnsendable = async (
 const hasOtherOutcome = (listed: CatalogueRule, entry: Case): Promise<boolean> =>
   evaluateCase(listed, entry, buildReview(listed, entry)).then(
     (decision) => describeCaseDifferences(entry, decision).length > 0,
-    // After any other error, the case is sent all the same, so that the error is reported.
+    // Another error isn't an outcome: the rule fails again when an API server calls it, and the test reports the error.
     (error: unknown) => error instanceof UnansweredFailure,
   );
 

@@ -81,7 +81,7 @@ const checkCaseWith = async (
   // An API server drops fields that its version doesn't know, so they never reach the rule.
   const [droppedField] = findFieldsOnlyInFirst(given, withoutRule.seen[phase]?.object);
   if (droppedField) return { reason: `the API server drops ${formatPath(droppedField)}` };
-  // If the rule answers as the case states without a field that the API server adds, the case isn't comparable.
+  // If the rule's answer differs only because the API server added a field, the case can't be compared.
   const addedField = await findAddedFieldThatExplains(question, withoutRule, withRule);
   return addedField
     ? { reason: `the API server always adds ${addedField}` }

@@ -59,7 +59,7 @@ const buildSubresourceChange = (subresource: string, ...edits: Arbitrary<FieldEd
 const buildCreate = (body: Arbitrary<JsonMap>, subresource?: string) =>
   assignUser(mostlyKubelet, generateCreateStep(body, subresource));
 const deletion = assignUser(mostlyKubelet, deleteNowStep);
-const deletions = assignUser(
+const deletionOfAll = assignUser(
   mostlyKubelet,
   requestOptions.map((options): SequenceRequest => ({ ...options, verb: "deletecollection" })),
 );
@@ -151,7 +151,7 @@ const podChanges = [
   buildSubresourceChange("status", ...statusEdits),
   eviction,
   deletion,
-  deletions,
+  deletionOfAll,
 ];
 
 /** Keys of labels. A kubelet may set only some of them on its Node. */
@@ -332,7 +332,7 @@ export const nodeScenarios = {
       [buildCreate(lease), renewal, renewal, deletion],
       "kube-node-lease",
     ),
-    buildKubeletScenario("leases", lease, [renewal, deletion, deletions], "kube-node-lease"),
+    buildKubeletScenario("leases", lease, [renewal, deletion, deletionOfAll], "kube-node-lease"),
     buildKubeletScenario("leases", lease, [renewal]),
   ),
   kubeletsDevices: fc.oneof(
@@ -347,7 +347,7 @@ export const nodeScenarios = {
       ],
     ),
     buildKubeletScenario("csinodes", csiNode, [deletion]),
-    buildKubeletScenario("resourceslices", resourceSlice, [buildChange(editLabel("app")), deletion, deletions]),
+    buildKubeletScenario("resourceslices", resourceSlice, [buildChange(editLabel("app")), deletion, deletionOfAll]),
     buildDryRunScenario("resourceslices", ["slice-n1", "slice-n2"], [buildChange(editLabel("app")), deletion]),
   ),
   kubeletsCertificates: fc.oneof(
