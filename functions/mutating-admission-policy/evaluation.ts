@@ -35,8 +35,9 @@ export interface MutationContext {
 }
 
 /**
- * Evaluates a policy with one value of `params`: its conditions, then its mutations unless `mutates` is false, as in a
- * request's second round for policies that aren't applied again. Each mutation has its own cost budget.
+ * Evaluates a policy with one value of `params`: its conditions, then its mutations, each with its own cost budget.
+ * After changes by mutations, the API server evaluates all policies again. A policy that must not be applied again has
+ * `mutates: false` then: only its conditions are evaluated, because an error in a condition can refuse the request.
  */
 export const evaluatePolicy = (
   policy: MutatingPolicy,

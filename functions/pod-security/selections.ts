@@ -18,8 +18,9 @@ const stateNames = [...podSecurityLevels.toReversed(), "default", "invalid"] as 
 type LabelState = (typeof stateNames)[number] | "any";
 export type PodSecurityLabelStates = Record<PodSecurityMode, LabelState>;
 
-/** A set of namespaces: the states of their Pod Security labels by mode, and the label expressions that select them. */
+/** A set of namespaces, which the label expressions in `expressions` select by the Pod Security labels. */
 export interface NamespaceSetByLabels {
+  /** For each mode, a possible state of the label: a level, "default" (absent), "invalid" (no level), "any" (all). */
   states: PodSecurityLabelStates;
   expressions: LabelExpression[];
 }

@@ -53,8 +53,9 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
   const { quotas, controllers } = settings;
   const namespaces = quotas.flatMap((quota) => quota.namespaces ?? []);
   const kinds = listCountedKinds(settings);
-  // With `includesOwnedOnlyIf`, only some states of an owner include the objects it owns: the rule must read the owner.
-  const owners = [
+  // Leaves out kinds with `includesOwnedOnlyIf`, such as CronJob: the spec of a CronJob decides whether its Jobs are
+  // counted with it, and a condition can't read this spec; the rule can.
+  const ownerConditions = [
     ...Map.groupBy(
       kinds.filter(({ includesOwnedOnlyIf }) => includesOwnedOnlyIf === undefined),
       ({ group }) => group,
@@ -64,7 +65,7 @@ export const buildConditions = (settings: WorkloadQuotaSettings): NamedCondition
     return `owner.apiVersion${isOfGroup} && owner.kind in ${JSON.stringify(kindsOfGroup.map(({ kind }) => kind))}`;
   });
   const isControlled = (object: string) =>
-    `${object}.?metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) && (${owners.join(" || ")}))`;
+    `${object}.?metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) && (${ownerConditions.join(" || ")}))`;
   const isController = `(request.userInfo.?username.orValue("") in ${JSON.stringify(controllers.users)} ||
     request.userInfo.?groups.orValue([]).exists(group, group in ${JSON.stringify(controllers.groups)}))`;
   return {

@@ -124,8 +124,8 @@ export const undoCount = (
 };
 
 /**
- * Returns what the ledger of `postern check` stores of a value after a review. `unseen` amounts, reserved for objects
- * not found in a cluster yet, and their sums (`clusters`) are left out: the objects that check counts were found.
+ * Returns a ledger value as `postern check` stores it after a review: without `unseen` amounts, reserved for objects
+ * not found in a cluster yet, and without their sums (`clusters`). For a check, every counted object has been found.
  */
 export const toStored = (ledgered: Kept | undefined): Kept | undefined => {
   if (!ledgered) return undefined;

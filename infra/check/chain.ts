@@ -32,13 +32,13 @@ interface ObjectSource {
   isUseKnown: boolean;
   /** The webhook configurations of other programs. */
   foreign: readonly Manifest[];
-  /** Opens what answers questions of rules or of one plugin for a limited time. `tell` gets those without answers. */
+  /** Returns the functions with which rules, or one plugin, get data such as objects. `tell` gets what isn't known. */
   openCapabilities(tell: Tell, timeLimitMilliseconds: number, plugin?: string): Capabilities;
   /** Returns the admission policies, quotas and definitions of kinds; and the kinds of policies that can't be read. */
   readPolicies(): Promise<{ objects: KubernetesObject[]; unreadable: string[] }>;
   /** The requests that create the objects that exist before the check; absent if only a cluster knows these. */
   creationsBefore?: readonly AdmissionRequest[];
-  /** Returns the checked objects of a kind. Rules that build webhook entries from a cluster's objects get both. */
+  /** Returns the checked objects of a kind. Webhook entries made from objects in a cluster are made from these, too. */
   listCheckedObjects?(kind: ResourceType): KubernetesObject[];
   /** Returns the requests that create what a namespace contains by now; the use of its quotas is counted from these. */
   listCreations?(namespace: string): readonly AdmissionRequest[];

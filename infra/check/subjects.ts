@@ -108,7 +108,7 @@ export const saveState = async (request: CheckRequest, file: string, signal: Abo
   return saveClusterState(await readClusterOptions(request), file, signal);
 };
 
-/** Returns the options of a check with --live. */
+/** Returns the options of a check with --live. `cluster` is a pair: the name of the checked cluster, and its config. */
 const readClusterOptions = async ({ options, file, cluster }: CheckRequest) => {
   const { readClusterCredentials } = await import("../clusters/access.ts");
   const [clusterName] = cluster;

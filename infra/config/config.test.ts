@@ -29,7 +29,7 @@ const catalogue = [
       settings: shape,
       checkSettings: ({ seconds, name }, clusters) => {
         if (seconds < 0) return "seconds must not be negative";
-        // A test's postern.yaml has this name, but no such cluster. `clusters` is undefined if it names no clusters.
+        // A test sets `name` to "missing-cluster", which isn't in `clusters` (undefined if postern.yaml has none).
         return name === "missing-cluster" && clusters?.includes(name) === false ? "name must be a cluster" : undefined;
       },
       mutate() {},

@@ -41,24 +41,24 @@ const hideMembers = (members: unknown, oldMembers: unknown): unknown =>
 const hideAndMarkChange = (value: unknown, old: unknown): string => (isSame(value, old) ? mask : `${mask} (other)`);
 
 /**
- * Replaces texts in sentences about objects with `***`: values of the Secrets among the objects (also parts of values),
- * values of other Secrets, and the texts of the copies that kubectl saves in the objects. But a text of a copy stays if
- * an object also has it outside the copy, and not as the value of a Secret.
+ * Replaces in sentences about objects with `***`: values of the Secrets among the objects and of other Secrets (of long
+ * values, any 8 characters in a row), and the texts of the copies that kubectl saves in the objects. But a text of a
+ * copy stays if an object also has it outside the copy, and not as the value of a Secret.
  */
 export const hideInSentences = (
   sentences: readonly string[],
   objects: readonly unknown[],
-  others: Iterable<unknown> = [],
+  otherSecrets: Iterable<unknown> = [],
 ): string[] => {
   const copies = objects.map(getCopy).filter((copy) => copy !== undefined);
   const copiedObjects = copies.map((copy) => (typeof copy === "string" ? parseJson(copy) : copy));
   const values = [...objects, ...copiedObjects].filter(isSecret).flatMap(listValues);
-  const otherValues = [...others].flatMap(listValues);
+  const otherValues = [...otherSecrets].flatMap(listValues);
   if (values.length + copies.length + otherValues.length === 0) return [...sentences];
   // All sentences are searched together. They are separated by \0.
   const joined = sentences.join("\0");
   const lower = toLowerAscii(joined);
-  // Values of Secrets among the objects are covered from 1 character on, and other values from 4.
+  // This call also covers values of 1 to 3 characters, where they are whole words. The other calls need at least 4.
   const covered = coverTexts(lower, listForms(values), 1);
   const isOther = coverTexts(lower, listForms(otherValues));
   const isCopied = coverTexts(joined, listKeysAndTexts(copies));

@@ -155,19 +155,19 @@ const readDocument = (text: string, from: number, firstLine: number, readWord: W
   const isMarked = match(marker, cursor, from) !== undefined;
   if (isMarked) {
     const restOfLine = match(rest, cursor, from + "---".length) ?? giveUp();
-    cursor.line++;
-    advance(cursor, from + "---".length + restOfLine.length);
-  } else advance(cursor, from);
+    cursor.line++; // for the line of the marker; moveToContent counts only the lines after it
+    moveToContent(cursor, from + "---".length + restOfLine.length);
+  } else moveToContent(cursor, from);
   const { at: contentAt, line: contentLine } = cursor;
-  if (cursor.indent > 0) giveUp();
-  // The indent is -1 at the end of the document.
+  // The indent is that of the line to which the cursor was moved, or -1 at the end of the document.
+  if (cursor.indent > 0) giveUp(); // the first line is indented
   const value = cursor.indent < 0 ? null : readBlock(cursor);
-  if (cursor.indent >= 0) giveUp();
+  if (cursor.indent >= 0) giveUp(); // a line follows that is no part of the value
   return { isMarked, value, contentAt, contentLine, cursor };
 };
 
 /** Moves the cursor to the next line with content, from the line that begins at `begin`. Skips comments. */
-const advance = (cursor: Cursor, begin: number): void => {
+const moveToContent = (cursor: Cursor, begin: number): void => {
   const { text } = cursor;
   for (let start = begin; ; cursor.line++) {
     let place = start;
@@ -193,7 +193,7 @@ const advance = (cursor: Cursor, begin: number): void => {
 const finish = (cursor: Cursor, place: number, outerIndent: number): void => {
   const restOfLine = match(rest, cursor, place) ?? giveUp();
   cursor.line++;
-  advance(cursor, place + restOfLine.length);
+  moveToContent(cursor, place + restOfLine.length);
   if (cursor.indent > outerIndent) giveUp();
 };
 
@@ -250,7 +250,7 @@ const readLiteral = (cursor: Cursor, place: number, outerIndent: number): string
     cursor.line++;
     if (start === text.length) break;
   }
-  advance(cursor, start);
+  moveToContent(cursor, start);
   // Gives up on an empty block, or if the next line is indented less than the block but more than the key or dash.
   if (cursor.indent > outerIndent || blockIndent === 0) giveUp();
   if (chomping !== "+") while (lines.at(-1) === "") lines.pop();
@@ -265,7 +265,7 @@ const readValue = (cursor: Cursor, place: number, outerIndent: number, isInMap: 
   const code = text.charCodeAt(begin);
   if (code !== newline && !(code === hash && begin > place)) return readInline(cursor, begin, outerIndent);
   cursor.line++;
-  advance(cursor, text.indexOf("\n", begin) + 1);
+  moveToContent(cursor, text.indexOf("\n", begin) + 1);
   if (cursor.indent > outerIndent) return readBlock(cursor);
   return isInMap && cursor.indent === outerIndent && isItemAt(text, cursor.at) ? readList(cursor) : null;
 };

@@ -125,8 +125,8 @@ const parseTokens = function* (text: string, parser: Parser) {
 /** Parses all documents of a text, which is YAML or a sequence of JSON values. */
 export const parseYamlDocuments = function* (text: string): Generator<ParsedYamlDocument> {
   const { pieces = [], invalidJsonLine } = readJsonStream(text) ?? {};
-  // A single JSON value, valid or not, is parsed as YAML. Only of several values, `invalidJsonLine` is the line of the
-  // first invalid one: it and all after it are left out. Callers get this line from `parseJsonOrPlainYaml`.
+  // A single JSON value, valid or not, is parsed as YAML. If any of several values is invalid, `invalidJsonLine` is the
+  // line of the first invalid value, and `pieces` ends before that. Callers get this line from `parseJsonOrPlainYaml`.
   const hasSeveralValues = pieces.length > 1 || invalidJsonLine !== undefined;
   if (hasSeveralValues) for (const piece of pieces) yield* parseYamlPiece(text, piece);
   else yield* parseYamlPiece(text, { from: 0, to: text.length, firstLine: 1 });

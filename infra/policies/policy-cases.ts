@@ -210,11 +210,12 @@ export const runPolicyCase = async (
     // The code and the reason of a refusal, and audit annotations, are compared only if the case states them.
     const differences = describeCaseDifferences(addUnstatedExpectations(filled, decision), decision);
     const { mistakes: matchMistakes = [], notes = [] } = describeMatches(ruleCase, matches, decision.outcome.allowed);
-    // Mistakes about which policies match are only notes if other rules evaluate the case, too: it may be about theirs.
-    const isAdmissionOnly = rules.length === tested.length;
+    // If some of the rules have no admission policies, the case may be meant for those rules. Then mistakes about which
+    // admission policies match are only notes, which don't fail the case.
+    const haveAllAdmissionPolicies = rules.length === tested.length;
     return toResult(
-      [...differences, ...(isAdmissionOnly ? matchMistakes : [])],
-      [...(isAdmissionOnly ? [] : matchMistakes), ...notes, ...describeIgnoredResults(decision, observations)],
+      [...differences, ...(haveAllAdmissionPolicies ? matchMistakes : [])],
+      [...(haveAllAdmissionPolicies ? [] : matchMistakes), ...notes, ...describeIgnoredResults(decision, observations)],
       matches,
     );
   } catch (error) {

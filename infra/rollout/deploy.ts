@@ -282,22 +282,22 @@ const takeOverLogGroups = async ({ stack, logGroups }: AwsStage, { stack: { adde
   if (existing.length > 0) await stack.importLogGroups(existing, template);
 };
 
-/** Returns the release that a deployment writes. It has the newest release's id if that one is not complete yet. */
+/** Returns the release that a deployment writes. If the newest release isn't complete yet, both have the same id. */
 const buildRelease = (
   { job, plan, releases, keyring, publicKeys, refusedClusters, kubernetes }: PreparedDeployment,
-  live: Map<string, string>,
+  versionsNowLive: Map<string, string>,
 ): Release => {
   const [newest] = releases.all;
-  const rules = plan.parts.map(({ part: { name, logic, config, listed }, known }) => {
-    const version = live.get(name) ?? "";
-    // Without releases, the history begins with the live version.
-    const last = newest ? newest.rules[name] : known && { version: known.ruleVersion.version, earlier: [] };
+  const rules = plan.parts.map(({ part: { name, logic, config, listed }, known: stateBefore }) => {
+    const version = versionsNowLive.get(name) ?? "";
+    // Without releases, the history begins with the version that was live before this deployment.
+    const last = newest ? newest.rules[name] : stateBefore && { version: stateBefore.ruleVersion.version, earlier: [] };
     // A version that was released before keeps its recorded logic and rule config.
-    const before = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
+    const recorded = releases.all.find(({ rules }) => rules[name]?.version === version)?.rules[name];
     const earlier = [...new Set([last?.version ?? version, ...(last?.earlier ?? [])])].filter((id) => id !== version);
     // Stored releases call the rule config `share`.
     const current = { version, logic, share: config, phases: listed.phases };
-    return [name, { ...(before ?? current), earlier: earlier.slice(0, keptVersions) }] as const;
+    return [name, { ...(recorded ?? current), earlier: earlier.slice(0, keptVersions) }] as const;
   });
   const clusters = Object.entries(newest?.clusters ?? {}).filter(([name]) => !job.forgotten?.includes(name));
   const isUnfinished = newest !== undefined && !newest.complete;

@@ -165,8 +165,9 @@ const notApplied: PatchResult = { isApplied: false, isChanged: false };
 const patchFaultSince: Since<{ failsHook: boolean }> = { "1.0": { failsHook: false }, "1.34": { failsHook: true } };
 
 /**
- * Applies the patch of a webhook's response. A patch that can't be applied always ends the request. The patched JSON
- * has times in whole seconds, so with `managedFieldsHaveNanoseconds` each patch of a webhook changes the object.
+ * Applies the JSON patch in the response of a webhook, plugin or policy. If a parsed patch fails to apply, the request
+ * is refused, whatever the failure policy says. The patched JSON has times in whole seconds, so with
+ * `managedFieldsHaveNanoseconds` each patch of a webhook changes the object.
  */
 const applyResponsePatch = async (
   run: AdmissionRun,

@@ -12,10 +12,11 @@ export interface Assumption {
 /** Gets a sentence about what isn't known of the cluster. Without `scope`, each outcome of the rule is uncertain. */
 export type Tell = (sentence: string, scope?: UncertaintyScope) => void;
 
-/** Which outcome of a rule is uncertain because something isn't known, and what is assumed in its place. */
+/** Which outcome of a rule is uncertain because something isn't known of the cluster, and what is assumed instead. */
 export interface UncertaintyScope {
-  /** A rule's outcome is uncertain only if it is this one. Absent if `assumed` makes each outcome certain. */
+  /** The only uncertain outcome. If absent, `assumed` is relied on, and both outcomes are taken as certain. */
   uncertainOutcome?: "admitted" | "refused";
+  /** For instance, that an object exists; its content may still make a refusal uncertain. Absent: nothing assumed. */
   assumed?: Assumption;
 }
 

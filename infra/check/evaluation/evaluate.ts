@@ -358,7 +358,7 @@ export const evaluateRequest = async (
   const assumed: Assumption[] = [];
   const subject = { ...given, assumed, isRecorded: isReview(given.manifest) };
   const { attributes, manifest, podOfWorkload } = subject;
-  assumeOld(attributes, environment);
+  storeOldObjectIfMissing(attributes, environment);
   const unknownLabels = assumeNamespace(attributes, environment, assumed);
   const context = createServerContext(environment, subject);
   const trace = await runAdmissionChain(attributes, environment.chain, context);
@@ -498,7 +498,7 @@ const largeText = 1 << 20;
 const namespaces = { group: "", resource: "namespaces" };
 
 /** Adds the old object of an update or deletion to the imitated API server if it is missing there: it must exist. */
-const assumeOld = (
+const storeOldObjectIfMissing = (
   { resource, subResource, oldObject }: AdmissionAttributes,
   { existing }: ObjectEvaluationEnvironment,
 ): void => {

@@ -182,7 +182,10 @@ export interface RefusedPolicy {
   path: FieldPath;
 }
 
-/** Reads the policies of a plugin as settings of its rule, without those that an API server of a minor would refuse. */
+/**
+ * Reads the policies and bindings of a plugin as `settings` of the plugin's rule. Objects that check can't evaluate,
+ * or that an API server of the version `kubernetes` (such as "1.34") would refuse, are returned in `refused` instead.
+ */
 const readPolicies = (
   plugin: string,
   rule: Rule,
@@ -207,12 +210,12 @@ const readPolicies = (
       const { sentence, path } = typeof fault === "string" ? { sentence: fault, path: [] } : fault;
       return { reason: `an API server would refuse it: ${cutPrefix(sentence, object)}`, path };
     }
-    // Settings with no other policy, so that each fault in them is a fault of this policy.
+    // These settings have no other policy, so each fault in them is a fault of this policy.
     const settingsOfOne = { ...settings, ...toSettings([object]) };
     // The only possible fault is "must have the CustomResourceDefinition … among its policies".
     const missing = checkSettings?.(settingsOfOne)?.replace(" among its policies", "");
     if (missing !== undefined) return { reason: `check ${missing}`, path: [] };
-    // The rule has one variant for each policy. Its `native` is the policy with a function that checks its expressions.
+    // The rule has a variant for each policy. There, `native` is the policy, which an API server evaluates by itself.
     const listExpressionFaults = ({ native }: RuleVariant<object>) =>
       (kubernetes !== undefined && native?.findExpressionFault(kubernetes)) || [];
     const [error] = getVariants(rule, settingsOfOne)?.flatMap(listExpressionFaults) ?? [];
