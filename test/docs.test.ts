@@ -85,6 +85,13 @@ describe("the pages", () => {
     assert.ok(sumWords(catalogue) <= 18_000, `the catalogue's pages have ${sumWords(catalogue)} words`);
   });
 
+  it("the README has at most 130 lines, and the changelog 150", () => {
+    for (const [page, most] of [["README.md", 130] as const, ["CHANGELOG.md", 150] as const]) {
+      const lines = pages.get(page)?.trimEnd().split("\n").length ?? 0;
+      assert.ok(lines > 0 && lines <= most, `${page} has ${lines} lines`);
+    }
+  });
+
   it("the pages include all pages that messages of infra and lib name", () => {
     const files = globSync("{infra,lib}/**/*.ts", { cwd: root, exclude: ["**/*.test.ts"] });
     const namedPages = files.flatMap((file) => {
