@@ -414,7 +414,7 @@ rules that an API server may not need, because it has their plugin on (npx poste
       ["config", printKubeconfig({ tokenFile: "token" }), `${notReloaded}.*ENOENT`, 1, true],
       ["token", "wrong", reloaded, 2, false],
       ["token", "right", reloaded, 3, true],
-      ["ca.crt", "none", `${notReloaded}names a ca that is neither PEM`, 1, true],
+      ["ca.crt", "none", `${notReloaded}finds no certificate in PEM in the certificate-authority of `, 1, true],
       ["ca.crt", ca, reloaded, 4, true],
     ];
     assert.equal(await isAllowed(), false);
