@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { copyFile, cp, link, mkdir, readFile, rename, rm, symlink, writeFile } from "node:fs/promises";
@@ -56,6 +56,10 @@ const runPostern = (...words: string[]): Promise<ProgramOutput> => {
 const codeThatReportsThreads =
   'process.on("worker", ({ threadName }) => threadName === "rule-loops" || console.log("a thread started"))';
 
+const startedGateways: ChildProcess[] = [];
+// A test that fails doesn't stop its gateway.
+after(() => startedGateways.forEach((gateway) => void gateway.kill("SIGINT")));
+
 /** Runs `npx postern serve …` until it is stopped. */
 const serve = async (...words: string[]) => {
   // Before its program, the process runs this code, which prints a line for each thread that starts.
@@ -70,6 +74,7 @@ const serve = async (...words: string[]) => {
       for (const checkPrinted of listeners) checkPrinted();
     });
   const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  startedGateways.push(child);
   /** Waits until the output matches a pattern, and returns the match. Rejects if the gateway ends or after a minute. */
   const waitFor = (pattern: RegExp): Promise<string> =>
     new Promise((resolve, reject) => {
