@@ -37,8 +37,7 @@ export const rotateStageKey = (job: DeploymentJob, retirement: OldUrlKeyWaits): 
   lockStage(job.stage, "postern rotate", async (lock) => {
     const { parameters } = job.stage;
     let keyring = await readOrCreateKeyring(parameters);
-    // If there are two keys, an earlier rotation was interrupted, and this one continues it. A new rotation needs
-    // that all is deployed, and no rule disarmed (allowing everything for some time): the rotation would arm it again.
+    // If there are two keys, an earlier rotation was interrupted, and this one continues it.
     if (keyring.signers.length === 1) await requireDeployedAndNotDisarmed(job, keyring);
     // `signers` begins with the old key. As long as new URLs get it, functions perhaps don't accept the new key yet.
     if (keyring.current === keyring.signers[0]) {
@@ -78,8 +77,7 @@ export const rotateClusterKey = (job: DeploymentJob, name: string, retirement: O
     const keyring = await readOrCreateKeyring(job.stage.parameters);
     const versions = job.config.clusters.get(name)?.keyVersions ?? [1];
     const [old = 1, fresh = old + 1] = versions;
-    // If there are two versions, an earlier rotation was interrupted, and this one continues it. A new rotation needs
-    // that all is deployed, and no rule disarmed (allowing everything for some time): the rotation would arm it again.
+    // If there are two versions, an earlier rotation was interrupted, and this one continues it.
     if (versions.length === 1) await requireDeployedAndNotDisarmed(job, keyring);
     const writeConfig = async (keyVersion: number | number[]): Promise<DeploymentJob> => {
       await writeKeyVersion(job.file, name, keyVersion);
@@ -115,7 +113,7 @@ const describeChangeBesidesKeys = ({ stack, parts }: DeploymentPlan): string | u
   return isUnchanged(stack) ? undefined : "the working tree's version of the stack";
 };
 
-/** Throws if a deployment would change anything, or if a rule is disarmed. */
+/** Throws if a deployment would change anything, or if a rule is disarmed (allows all): a rotation would arm it. */
 const requireDeployedAndNotDisarmed = async (job: DeploymentJob, keyring: Keyring) => {
   const { plan } = await prepareDeployment(job, keyring);
   const disarmed = plan.parts.find(({ known }) => known?.disarmed && known.disarmed.until > new Date());

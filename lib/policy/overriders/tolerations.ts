@@ -16,7 +16,6 @@ export const changeTolerations = (podSpec: JsonMap, { operation, tolerations }: 
   }
   if (present.length === 0) return setMemberToCopy(podSpec, "tolerations", newTolerations);
   if (operation === "add") return prependMissingElements(podSpec, "tolerations", newTolerations);
-  // Each new one replaces those that it matches, but no copy of another new one. If it replaces none, it is added.
   return applyToEach(newTolerations, (toleration) => replaceMatchesOrAdd(podSpec, toleration, newTolerations));
 };
 
