@@ -31,7 +31,8 @@ export const parseJson = (text: string, parse: (text: string) => unknown = JSON.
 export const escapeJsonPointerStep = (key: string): string =>
   /[~/]/.test(key) ? key.replaceAll("~", "~0").replaceAll("/", "~1") : key;
 
-export const unescapeJsonPointerStep = (step: string): string => step.replaceAll("~1", "/").replaceAll("~0", "~");
+export const unescapeJsonPointerStep = (step: string): string =>
+  step.includes("~") ? step.replaceAll("~1", "/").replaceAll("~0", "~") : step;
 
 export const parsePointer = (pointer: string): string[] => pointer.split("/").slice(1).map(unescapeJsonPointerStep);
 
@@ -101,6 +102,14 @@ const copyValue = (value: unknown, depth: number): unknown => {
   const copy: JsonMap = { ...value };
   for (const key of Object.keys(copy)) copy[key] = copyValue(copy[key], depth + 1);
   return copy;
+};
+
+/** Sets a member; `__proto__` is a key like any other. Returns true, as the traps of a Proxy must after a write. */
+export const setMember = (parent: object, key: string | number, value: unknown): boolean => {
+  if (key === "__proto__")
+    Object.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true });
+  else (parent as JsonMap)[key] = value;
+  return true;
 };
 
 /** Sets a member to a copy of the value, also if the key is `__proto__`. Reports whether the member's value changed. */

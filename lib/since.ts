@@ -28,9 +28,20 @@ export const selectSince = <T>(since: Since<T>, minor?: string): Since<T> => {
   return Object.fromEntries(Object.entries(since).filter(([version]) => parseMinor(version) <= newest));
 };
 
-/** Returns a rule's data for a minor version: entries of `since` up to it are merged, and later ones win. */
-export const mergeSince = <T extends object>(since: Since<T>, minor?: string): T =>
-  Object.assign({}, ...Object.values(selectSince(since, minor)));
+/** The last result of `mergeSince` for each `since`, after the minor version that it is for. */
+const lastMerged = new WeakMap<object, readonly [minor: string | undefined, merged: object]>();
+
+/**
+ * Returns a rule's data for a minor version: entries of `since` up to it are merged, and later ones win. The result is
+ * frozen, because later calls return it, too.
+ */
+export const mergeSince = <T extends object>(since: Since<T>, minor?: string): Readonly<T> => {
+  const [knownMinor, known] = lastMerged.get(since) ?? [];
+  if (known && knownMinor === minor) return known as T;
+  const merged: T = Object.freeze(Object.assign({}, ...Object.values(selectSince(since, minor))));
+  lastMerged.set(since, [minor, merged]);
+  return merged;
+};
 
 /** Returns the number of a minor version: 35 for `1.35`. */
 export const parseMinor = (version: string): number => {

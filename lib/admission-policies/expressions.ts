@@ -117,7 +117,7 @@ export const evaluatePass = (
   budget: { left: number },
   typedVariables: readonly string[],
 ): PassResults => {
-  const isTyped = createTypedTest(typedVariables.map((name) => input[name]));
+  const isTyped = createTypedTest(() => typedVariables.map((name) => input[name]));
   const composed = new ComposedVariables(variables, input, isTyped);
   const find = (name: string) =>
     name === "variables" ? composed : Object.hasOwn(input, name) ? input[name] : undefined;

@@ -30,13 +30,13 @@ const isBuiltIn = (value: object): boolean =>
 
 /**
  * Returns a function that reports whether upstream evaluates a map or a list as a typed Go value, because it is a part
- * of one of these objects. Custom resources are left out, because upstream has no Go types for them. The parts are
- * collected at the first call, because most evaluations don't call it.
+ * of one of the objects that `listRoots` returns. Custom resources are left out, because upstream has no Go types for
+ * them. The parts are collected at the first call, because most evaluations don't call it.
  */
-export const createTypedTest = (roots: readonly unknown[]): TypedTest => {
+export const createTypedTest = (listRoots: () => readonly unknown[]): TypedTest => {
   let parts: Set<object> | undefined;
   return (value) => {
-    parts ??= collectParts(roots.filter(isObject).filter(isBuiltIn));
+    parts ??= collectParts(listRoots().filter(isObject).filter(isBuiltIn));
     return parts.has(value);
   };
 };

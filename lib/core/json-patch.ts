@@ -1,6 +1,6 @@
 import { exactJson, readInteger } from "../exact-json.ts";
 import { getErrorMessage } from "../failure.ts";
-import { isMap, isObject, type JsonMap, parsePointer } from "../json.ts";
+import { isMap, isObject, type JsonMap, parsePointer, setMember } from "../json.ts";
 
 /**
  * Applies RFC 6902 with the API server's deviations and error texts: an absent member can be replaced, negative indexes
@@ -264,11 +264,6 @@ const copyOnce = (value: unknown, owned: WeakSet<object>): unknown => {
   owned.add(copy);
   return copy;
 };
-
-const setMember = (parent: object, key: string | number, value: unknown) =>
-  key === "__proto__"
-    ? Reflect.defineProperty(parent, key, { value, writable: true, enumerable: true, configurable: true })
-    : Reflect.set(parent, key, value);
 
 /** Parses an index as Go's strconv.Atoi does; returns the error text for an invalid one. */
 const parseIndex = (key: string): number | string => {

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { Failure } from "../failure.ts";
-import { escapeJsonPointerStep, getOwn, isMap, isObject, parsePointer } from "../json.ts";
+import { escapeJsonPointerStep, getOwn, isMap, isObject, parsePointer, setMember } from "../json.ts";
 import type { Patch } from "../review.ts";
 
 type Container = Record<string, unknown> | unknown[];
@@ -100,21 +100,10 @@ const traps: ProxyHandler<Target> = {
     const isLength = Array.isArray(content) && key === "length";
     return { value: readMember(node, key), writable: true, enumerable: !isLength, configurable: !isLength };
   },
-  set: (target, key, value) => setKey(prepareWrite(target[NODE], key), String(key), value),
-  defineProperty: (target, key, { value }) => setKey(prepareWrite(target[NODE], key), String(key), value),
+  set: (target, key, value) => setMember(prepareWrite(target[NODE], key), String(key), value),
+  defineProperty: (target, key, { value }) => setMember(prepareWrite(target[NODE], key), String(key), value),
   deleteProperty: (target, key) => Reflect.deleteProperty(prepareWrite(target[NODE], key), key),
   preventExtensions: () => false,
-};
-
-/**
- * Sets a member of a copied map or list; `__proto__` is a key like any other. Returns true, as the traps of a Proxy
- * must after a write.
- */
-const setKey = (copy: Container, key: string, value: unknown): boolean => {
-  if (key === "__proto__")
-    Object.defineProperty(copy, key, { value, writable: true, enumerable: true, configurable: true });
-  else (copy as Record<string, unknown>)[key] = value;
-  return true;
 };
 
 /** Applies a patch made by this module to a copy; branches that the patch doesn't touch are shared. */
@@ -145,7 +134,7 @@ export const applyPatch = (object: unknown, patch: Patch): unknown => {
     const value = applyChange(getOwn(before, key), rest, change);
     const map = copyOnce(before, (map) => ({ ...map }));
     if (value === undefined) delete map[key];
-    else setKey(map, key, value);
+    else setMember(map, key, value);
     return map;
   };
   return patch.reduce<unknown>((before, change) => applyChange(before, parsePointer(change.path), change), object);
@@ -230,7 +219,7 @@ const removeDrafts = (value: unknown): unknown => {
   const result: Record<string, unknown> = {};
   for (const key of Object.keys(content)) {
     const member = removeMemberDrafts(node, key, content[key]);
-    if (member !== undefined) setKey(result, key, member);
+    if (member !== undefined) setMember(result, key, member);
   }
   return result;
 };
