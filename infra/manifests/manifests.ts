@@ -1,6 +1,6 @@
 import { type Document, isAlias, isMap as isMapNode, isNode, isScalar, isSeq, visit, type YAMLParseError } from "yaml";
 import { exactJson } from "#lib/exact-json.ts";
-import { isMap, toMap } from "#lib/json.ts";
+import { isDeeper, isMap, toMap } from "#lib/json.ts";
 import { explainYamlError } from "../cli/yaml-document.ts";
 import { lastAppliedAnnotation } from "../diff/secret-values.ts";
 import { createPositionFinder, parseJsonOrPlainYaml, parseYamlDocuments } from "./yaml.ts";
@@ -85,7 +85,7 @@ export const parseManifests = (source: ManifestSourceText, { readsLikeKubectl = 
     }
   };
   try {
-    const { pieces, invalidJsonLine } = parseJsonOrPlainYaml(source.text) ?? {};
+    const { pieces, invalidJsonLine } = parseJsonOrPlainYaml(source) ?? {};
     const itemFinders = pieces?.map((piece) =>
       isList(piece.value)
         ? createPositionFinder(source.text, piece)
@@ -198,7 +198,7 @@ const findFault = (value: unknown, readsLikeKubectl: boolean): { sentence: strin
   if (!isMap(value)) return { sentence: "is no manifest: it must be a map" };
   // The caller has replaced each List whose `items` are a list by these items. So `items` of this List is no list.
   if (value.kind === "List" && value.apiVersion === "v1") return { sentence: "items must be a list" };
-  if (isDeeper(value, deepest)) return { sentence: `is nested deeper than ${deepest} levels` };
+  if (isDeeper(value, deepest - 1)) return { sentence: `is nested deeper than ${deepest} levels` };
   // `parseManifests` reports such a value as no manifest.
   if (!hasApiVersionAndKind(value)) return undefined;
   const { metadata } = value;
@@ -228,9 +228,3 @@ const findFault = (value: unknown, readsLikeKubectl: boolean): { sentence: strin
 
 const describeValue = (value: unknown) =>
   typeof value === "object" ? "a map or a list" : `${value}; put it in quotes`;
-
-/** Reports whether a value is nested deeper than so many levels. */
-const isDeeper = (value: unknown, levels: number): boolean =>
-  typeof value === "object" &&
-  value !== null &&
-  (levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1)));

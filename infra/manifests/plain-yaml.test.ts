@@ -14,7 +14,7 @@ const parseFully = (text: string) =>
     return { value, line: value === null ? undefined : getPosition(document.contents?.range[0] ?? 0).line };
   });
 
-const readPlain = (text: string) => parseJsonOrPlainYaml(text)?.pieces;
+const readPlain = (text: string) => parseJsonOrPlainYaml({ text })?.pieces;
 
 /**
  * Fails if the plain reader reads other values or lines than the full parser. Returns false if the text isn't plain: then

@@ -20,7 +20,10 @@ type OffsetRecorder = (container: object, key: string | number, offset: number) 
  * key or in literal blocks (`|`), no anchors and no tags. It is several times faster than a full parser, and has the
  * same result. Returns undefined for any other text, also for invalid YAML.
  */
-export const readPlainYaml = (text: string, readWord: WordReader): YamlDocumentWithOffsets[] | undefined => {
+export const readPlainYaml = (
+  text: string,
+  readWord: WordReader,
+): { pieces: YamlDocumentWithOffsets[] } | undefined => {
   if (/[\r\uFEFF]|^[%.]/m.test(text) || !text.endsWith("\n")) return undefined;
   return parseIfPlain(() => {
     const pieces: YamlDocumentWithOffsets[] = [];
@@ -30,7 +33,7 @@ export const readPlainYaml = (text: string, readWord: WordReader): YamlDocumentW
       const piece = { value, from, to: cursor.at, firstLine: line, line: contentLine };
       // The text before the first `---` is no YAML document if it has only comments.
       if (!isFirst || piece.value !== null) pieces.push(piece);
-      if (piece.to === text.length) return pieces;
+      if (piece.to === text.length) return { pieces };
       from = piece.to;
       line = cursor.line;
     }
@@ -115,7 +118,7 @@ const dash = 45;
 /** Matches the marker of a new document. */
 const marker = /---(?=[ \n])/y;
 /** Matches a key with its colon, such as `app.kubernetes.io/name:` or `"a b":`. */
-const keys = /([A-Za-z_][\w./-]{0,250}|"[\w ./:@-]{1,250}"):(?=[ \n])/y;
+const keys = /(?:[A-Za-z_][\w./-]{0,250}|"[\w ./:@-]{1,250}"):(?=[ \n])/y;
 /**
  * Matches a scalar without quotes, up to the end of the line or a comment. The first character begins no other syntax
  * (the Unicode ranges leave out line breaks and control characters). After the first character, `:` is part of the
@@ -142,8 +145,8 @@ const isBooleanKey = (key: string) => key.length <= 6 && /^(?:y|n|yes|no|on|off|
 /** Returns what a pattern matches at an offset. */
 const match = (pattern: RegExp, { text }: Cursor, place: number): string | undefined => {
   pattern.lastIndex = place;
-  const [found] = pattern.exec(text) ?? [];
-  return found;
+  // `test` of a sticky pattern sets `lastIndex` to the end of what it matches. Unlike `exec`, it creates no array.
+  return pattern.test(text) ? text.slice(place, pattern.lastIndex) : undefined;
 };
 
 /**

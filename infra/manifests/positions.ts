@@ -29,7 +29,7 @@ const parseSource = (source: ManifestSourceText): ParsedSource => {
   if (last?.source !== source)
     last = {
       source,
-      pieces: parseJsonOrPlainYaml(source.text)?.pieces ?? [],
+      pieces: parseJsonOrPlainYaml(source)?.pieces ?? [],
       finders: new Map(),
       documents: new Map(),
     };

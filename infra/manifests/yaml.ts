@@ -205,12 +205,16 @@ const renameKey = (key: { type?: unknown; value: unknown }): void => {
   if (typeof value === "boolean" || typeof value === "bigint" || Number.isFinite(value)) key.value = String(value);
 };
 
-/** Reads JSON or plain YAML; undefined for a text that needs a full parser. */
-export const parseJsonOrPlainYaml = (text: string): JsonStreamResult | undefined => {
-  const stream = readJsonStream(text);
-  if (stream !== undefined) return stream;
-  const pieces = readPlainYaml(text, readWord);
-  return pieces && { pieces };
+/** The results of `parseJsonOrPlainYaml`. */
+const parsedSources = new WeakMap<object, JsonStreamResult>();
+
+/** Reads JSON or plain YAML; undefined for a text that needs a full parser. Each source is read only once. */
+export const parseJsonOrPlainYaml = (source: { readonly text: string }): JsonStreamResult | undefined => {
+  const known = parsedSources.get(source);
+  if (known !== undefined) return known;
+  const parsed = readJsonStream(source.text) ?? readPlainYaml(source.text, readWord);
+  if (parsed !== undefined) parsedSources.set(source, parsed);
+  return parsed;
 };
 
 /** Returns the position of a path. If the path doesn't exist, returns the position of its nearest ancestor. */
