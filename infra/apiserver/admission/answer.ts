@@ -38,13 +38,8 @@ export const parseHookResponse = (
   if (invalid !== undefined) return { fault: `received invalid webhook response: ${invalid}` };
 
   const { allowed, status, patch, patchType, warnings, auditAnnotations } = response as JsonMap;
-  const text = typeof patch === "string" ? Buffer.from(patch, "base64").toString("utf8") : "";
-  return {
+  const answer: HookResponse = {
     allowed: allowed === true,
-    ...(isMap(status) && { status }),
-    ...(phase === "mutate" && text !== "" && { patch: text }),
-    // JSONPatch is the only patch type in v1beta1, and the API server ignores the field.
-    ...(phase === "mutate" && text !== "" && { patchType: version === "v1" ? String(patchType) : "JSONPatch" }),
     warnings: ((warnings as string[] | null) ?? []).map((warning) => warning ?? ""),
     audit: Object.fromEntries(
       Object.entries((auditAnnotations as Record<string, string> | null) ?? {}).map(([key, annotation]) => [
@@ -53,6 +48,14 @@ export const parseHookResponse = (
       ]),
     ),
   };
+  if (isMap(status)) answer.status = status;
+  const text = phase === "mutate" && typeof patch === "string" ? Buffer.from(patch, "base64").toString("utf8") : "";
+  if (text !== "") {
+    answer.patch = text;
+    // JSONPatch is the only patch type in v1beta1, and the API server ignores the field.
+    answer.patchType = version === "v1" ? String(patchType) : "JSONPatch";
+  }
+  return answer;
 };
 
 /** Returns the API server's error for a body that it can't decode as an AdmissionReview of this version. */

@@ -47,7 +47,9 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
     const unsupported = `the API server refuses it: ${condition.error}`;
     return () => ({ unsupported });
   }
-  return ({ object, oldObject, request, decide = failToDecide }, budget) => {
+  const asksAuthorizer = expression.includes("authorizer");
+  return (variables, budget) => {
+    const { object, oldObject, decide = failToDecide } = variables;
     let missing: MissingAuthorization | undefined;
     const noteMissing: Decide = (attributes) => {
       try {
@@ -58,14 +60,22 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
       }
     };
     // The cast is safe: the request of a condition has the members of an AdmissionRequest that are not empty.
-    const fullRequest = { userInfo: {}, resource: {}, ...request } as unknown as AdmissionRequest;
-    const authorizer = expression.includes("authorizer") ? createAuthorizerVariables(fullRequest, noteMissing) : {};
-    const values: Record<string, unknown> = { object, oldObject, request, namespaceObject: null, ...authorizer };
+    const completeRequest = () => ({ userInfo: {}, resource: {}, ...variables.request }) as unknown as AdmissionRequest;
+    const values: Record<string, unknown> = {
+      object,
+      oldObject,
+      // Few conditions read the request, which is built when it is read first.
+      get request() {
+        return variables.request;
+      },
+      namespaceObject: null,
+      ...(asksAuthorizer && createAuthorizerVariables(completeRequest(), noteMissing)),
+    };
     // The cast is safe: the values of a request are JSON.
     const find = (variable: string) =>
       Object.hasOwn(values, variable) ? ((values[variable] ?? null) as Value) : undefined;
     // Built-in objects have Kubernetes' types: to compare a member with a value of another type is an error in CEL.
-    const isTyped = createTypedTest([object, oldObject, request]);
+    const isTyped = createTypedTest(() => [object, oldObject, variables.request]);
     const result = evaluateExpression(expression, condition, { find, isTyped }, budget);
     if ("value" in result) return { holds: result.value === true };
     return missing === undefined ? result : { unsupported: missing.message };

@@ -157,39 +157,11 @@ const findInvocation = (
   // The cast is safe: `matchesRequest` doesn't read the fields of AdmissionRequest that AdmissionAttributes lacks.
   if (hook.rules.some((rule) => matchesRequest(rule, attributes as AdmissionRequest))) return { resource, kind };
   if (hook.matchPolicy === "Exact") return undefined;
-  const equivalentRequests = getCached(attributes, "equivalentRequests", () =>
-    equivalents(resource)
-      .filter((equivalent) => !isSame({ ...equivalent }, { ...resource }))
-      .map((equivalent) => ({ ...attributes, resource: equivalent }) as AdmissionRequest),
-  );
   for (const rule of hook.rules)
-    for (const equivalentRequest of equivalentRequests)
-      if (matchesRequest(rule, equivalentRequest))
-        return { resource: equivalentRequest.resource, kind: chooseKind(equivalentRequest.resource, attributes) };
+    for (const equivalent of equivalents(resource))
+      if (matchesRequest(rule, { ...attributes, resource: equivalent } as AdmissionRequest))
+        return { resource: equivalent, kind: chooseKind(equivalent, attributes) };
   return undefined;
-};
-
-/** What is computed once for a request. */
-interface RequestCache {
-  /** The request as it would be for each of the other resources under which the same objects are served. */
-  equivalentRequests?: AdmissionRequest[];
-  /** The value of the variable `request` in matchConditions. */
-  conditionRequest?: Record<string, unknown>;
-}
-
-const requestCaches = new WeakMap<AdmissionAttributes, RequestCache>();
-
-/** Returns a value that is computed once for each request. */
-const getCached = <Name extends keyof RequestCache>(
-  attributes: AdmissionAttributes,
-  name: Name,
-  make: () => NonNullable<RequestCache[Name]>,
-): NonNullable<RequestCache[Name]> => {
-  const cache = requestCaches.get(attributes) ?? {};
-  requestCaches.set(attributes, cache);
-  const value = cache[name] ?? make();
-  cache[name] = value;
-  return value;
 };
 
 /**
@@ -213,19 +185,22 @@ const evaluateConditions = (
   const objects = view.convertTo(invocation.kind);
   if (objects === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };
   const { kind, object = null, oldObject = null } = objects;
-  const request =
-    kind === attributes.kind
-      ? getCached(attributes, "conditionRequest", () => buildConditionRequest(attributes, kind))
-      : buildConditionRequest(attributes, kind);
+  let request: Record<string, unknown> | undefined;
+  const variables = {
+    object,
+    oldObject,
+    get request() {
+      request ??= buildConditionRequest(attributes, kind);
+      return request;
+    },
+    decide: authorizations?.decide,
+  };
   let errors: string[] = [];
   let unsupported: string | undefined;
   let falseCondition: string | undefined;
   const budget = cel.createBudget();
   for (const { name, expression } of hook.matchConditions) {
-    const result = cel.compile(expression, kubernetes)(
-      { object, oldObject, request, decide: authorizations?.decide },
-      budget,
-    );
+    const result = cel.compile(expression, kubernetes)(variables, budget);
     if ("unsupported" in result)
       unsupported ??= `whether its condition ${JSON.stringify(name)} holds: ${result.unsupported}`;
     else if ("exhausted" in result) {

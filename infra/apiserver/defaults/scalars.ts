@@ -4,29 +4,40 @@ const quantityPattern = /^[+-]?0*(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+
 const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 
+/** Returns a function that remembers results for short texts: manifests repeat a few quantities, such as `100m`. */
+const rememberResults = (normalize: (text: string) => string | undefined) => {
+  const results = new Map<string, string | undefined>();
+  return (quantity: string | number): string | undefined => {
+    const text = String(quantity).trim();
+    const known = results.get(text);
+    if (known !== undefined) return known;
+    const result = normalize(text);
+    if (text.length <= 20 && results.size < 10_000) results.set(text, result);
+    return result;
+  };
+};
+
 /**
  * Returns a quantity as apimachinery writes it: unchanged if apimachinery takes the text for canonical (also `1.500`),
  * otherwise in canonical form; undefined if it is invalid.
  */
-export const normalizeQuantity = (quantity: string | number): string | undefined => {
-  const text = String(quantity).trim();
+export const normalizeQuantity = rememberResults((text) => {
   const amount = parseQuantity(text);
   const isCanonical = findExponentOfCanonical(text) !== undefined;
   return amount && (isCanonical ? text : canonicalizeQuantity(amount));
-};
+});
 
 /**
  * Returns an amount of a container's resource as the API server writes it (see `normalizeQuantity`), but rounded up
  * to thousandths.
  */
-export const normalizeResourceAmount = (value: string | number): string | undefined => {
-  const text = String(value).trim();
+export const normalizeResourceAmount = rememberResults((text) => {
   const amount = parseQuantity(text);
   if (amount === undefined) return undefined;
   const exponent = findExponentOfCanonical(text);
   const isCanonicalInThousandths = exponent !== undefined && exponent >= -3;
   return isCanonicalInThousandths ? text : roundToThousandths(amount);
-};
+});
 
 export const formatRoundedResourceAmount = (amount: Quantity): string =>
   (amount.text === undefined ? undefined : normalizeResourceAmount(amount.text)) ?? roundToThousandths(amount);

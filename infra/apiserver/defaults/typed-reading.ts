@@ -53,21 +53,23 @@ interface KubernetesTypes {
 /** A copy of the fixed defaults in defaults.go and zz_generated.defaults.go of Kubernetes' pkg/apis. */
 const presets: Record<string, Record<string, unknown>> = fixedDefaults;
 
-const typesByMinorAndStep = new Map<string, KubernetesTypes>();
+const typesByMinor = {
+  request: new Map<string | undefined, KubernetesTypes>(),
+  patch: new Map<string | undefined, KubernetesTypes>(),
+};
 
 /**
  * Returns the types of a minor, with the functions that set defaults. For a request's object, but not for an object
  * that a webhook patched, these include the conversion to the API server's internal version and back.
  */
 const selectTypes = (kubernetes: string | undefined, step: ReadingStep): KubernetesTypes => {
-  const key = `${kubernetes} ${step}`;
-  let found = typesByMinorAndStep.get(key);
+  let found = typesByMinor[step].get(kubernetes);
   if (found === undefined) {
     const { kinds, types }: Pick<KubernetesTypes, "kinds" | "types"> = selectMinor(table, olderTables, kubernetes);
     const defaulters = [selectDefaulters(kubernetes)];
     if (step === "request") defaulters.push(selectConversions(kubernetes));
     found = { kinds, types, defaulters, decoders: new Map() };
-    typesByMinorAndStep.set(key, found);
+    typesByMinor[step].set(kubernetes, found);
   }
   return found;
 };

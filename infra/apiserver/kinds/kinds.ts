@@ -54,21 +54,26 @@ export const buildKindIndex = (objects: Iterable<unknown>, kubernetes?: string):
 export const createKindIndex = (byName: KindsByName): KindIndex => {
   const byResource = Map.groupBy(byName.values(), ({ resource }) => `${resource.group}/${resource.resource}`);
   const byVersion = Map.groupBy(byName.values(), ({ kind }) => joinApiVersion(kind));
-  const listByResource = ({ group, resource }: GroupVersionResource) => {
-    const name = `${group}/${resource}`;
+  const listEquivalents = (resource: GroupVersionResource) => {
+    const name = `${resource.group}/${resource.resource}`;
     const names = eventResources.includes(name) ? eventResources : [name];
-    return names.flatMap((one) => byResource.get(one) ?? []);
+    return names
+      .flatMap((one) => byResource.get(one) ?? [])
+      .filter((other) => other.isServedByDefault && joinApiVersion(other.resource) !== joinApiVersion(resource))
+      .map((kind) => kind.resource);
   };
+  const equivalents = new WeakMap<GroupVersionResource, GroupVersionResource[]>();
   return {
     of: (apiVersion, kind) => byName.get(toKindKey(apiVersion, kind)),
     listApiVersions: (group, kind) =>
       [...byName.values()]
         .filter((one) => one.isServedByDefault && one.kind.group === group && one.kind.kind === kind)
         .map((one) => joinApiVersion(one.kind)),
-    equivalents: (resource) =>
-      listByResource(resource)
-        .filter((other) => other.isServedByDefault && joinApiVersion(other.resource) !== joinApiVersion(resource))
-        .map((kind) => kind.resource),
+    equivalents: (resource) => {
+      const found = equivalents.get(resource) ?? listEquivalents(resource);
+      equivalents.set(resource, found);
+      return found;
+    },
     discover: (groupVersion) => byVersion.get(groupVersion)?.map(toServedResource),
     convert: (object, to) => {
       const kind = isMap(object) && byName.get(toKindKey(String(object.apiVersion), String(object.kind)));

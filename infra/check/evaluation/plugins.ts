@@ -125,8 +125,10 @@ export const loadCallablePlugins = async ({
       });
       const open: EndpointTarget["open"] = (tell, _, subject) => {
         const capabilities = rule.needs && openCapabilities(plugin, tell);
-        const knowledge = { ...quotaKnowledge, isUseKnown, quotas: ownQuotas, subject, tell };
-        if (capabilities && plugin === quotaPlugin) evaluations.set(capabilities, createQuotaEvaluation(knowledge));
+        if (capabilities && plugin === quotaPlugin) {
+          const knowledge = { ...quotaKnowledge, isUseKnown, quotas: ownQuotas, subject, tell };
+          evaluations.set(capabilities, createQuotaEvaluation(knowledge));
+        }
         if (capabilities && plugin === "LimitRanger") evaluations.set(capabilities, createLimitsEvaluation(tell));
         return { endpoint, capabilities };
       };
