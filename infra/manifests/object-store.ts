@@ -46,8 +46,11 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
   const reviews: RecordedAccess[] = [];
   const getObjects = ({ group, resource }: ResourceType): ObjectsByNamespace => {
     const name = `${group}/${resource}`;
-    const objects = objectsByKind.get(name) ?? new Map();
-    objectsByKind.set(name, objects);
+    let objects = objectsByKind.get(name);
+    if (objects === undefined) {
+      objects = new Map();
+      objectsByKind.set(name, objects);
+    }
     return objects;
   };
   /** Objects that controllers create, and whose content is not known here. */

@@ -14,7 +14,7 @@ const request = { operation: "CREATE", resource, dryRun: false, userInfo: { user
 
 /** Evaluates a condition in an API server of a minor version, by default of the newest. */
 const evaluate = (expression: string, object: object, kubernetes?: string, budget = celEvaluator.createBudget()) =>
-  celEvaluator.compile(expression, kubernetes)({ object, oldObject: null, request }, budget);
+  celEvaluator.compile(expression, kubernetes)({ object, oldObject: null, readRequest: () => request }, budget);
 
 describe("a condition", () => {
   for (const [expression, expected] of conditions)

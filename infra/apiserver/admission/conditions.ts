@@ -10,6 +10,7 @@ import {
 import { type Decide, MissingAuthorization } from "#lib/cel/libraries/kubernetes/authorizer.ts";
 import { bool } from "#lib/cel/types.ts";
 import type { Value } from "#lib/cel/values.ts";
+import { getOwn } from "#lib/json.ts";
 import type { AdmissionRequest } from "#lib/review.ts";
 import type { CelEvaluator, CompiledCondition } from "./types.ts";
 
@@ -47,9 +48,7 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
     const unsupported = `the API server refuses it: ${condition.error}`;
     return () => ({ unsupported });
   }
-  const asksAuthorizer = expression.includes("authorizer");
-  return (variables, budget) => {
-    const { object, oldObject, decide = failToDecide } = variables;
+  return ({ object, oldObject, readRequest, decide = failToDecide }, budget) => {
     let missing: MissingAuthorization | undefined;
     const noteMissing: Decide = (attributes) => {
       try {
@@ -59,23 +58,20 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
         throw error;
       }
     };
-    // The cast is safe: the request of a condition has the members of an AdmissionRequest that are not empty.
-    const completeRequest = () => ({ userInfo: {}, resource: {}, ...variables.request }) as unknown as AdmissionRequest;
-    const values: Record<string, unknown> = {
-      object,
-      oldObject,
-      // Few conditions read the request, which is built when it is read first.
-      get request() {
-        return variables.request;
-      },
-      namespaceObject: null,
-      ...(asksAuthorizer && createAuthorizerVariables(completeRequest(), noteMissing)),
+    let authorizer: ReturnType<typeof createAuthorizerVariables> | undefined;
+    // The casts are safe: the values of a request are JSON, and it has the members of an AdmissionRequest that are not
+    // empty.
+    const find = (variable: string): Value | undefined => {
+      if (variable === "object") return (object ?? null) as Value;
+      if (variable === "oldObject") return (oldObject ?? null) as Value;
+      if (variable === "request") return readRequest() as Value;
+      if (variable === "namespaceObject") return null;
+      const completeRequest = { userInfo: {}, resource: {}, ...readRequest() } as unknown as AdmissionRequest;
+      authorizer ??= createAuthorizerVariables(completeRequest, noteMissing);
+      return getOwn(authorizer, variable) as Value | undefined;
     };
-    // The cast is safe: the values of a request are JSON.
-    const find = (variable: string) =>
-      Object.hasOwn(values, variable) ? ((values[variable] ?? null) as Value) : undefined;
     // Built-in objects have Kubernetes' types: to compare a member with a value of another type is an error in CEL.
-    const isTyped = createTypedTest(() => [object, oldObject, variables.request]);
+    const isTyped = createTypedTest(() => [object, oldObject, readRequest()]);
     const result = evaluateExpression(expression, condition, { find, isTyped }, budget);
     if ("value" in result) return { holds: result.value === true };
     return missing === undefined ? result : { unsupported: missing.message };

@@ -186,15 +186,11 @@ const evaluateConditions = (
   if (objects === undefined) return { unsupported: describeUnknownConversion(attributes, invocation.kind) };
   const { kind, object = null, oldObject = null } = objects;
   let request: Record<string, unknown> | undefined;
-  const variables = {
-    object,
-    oldObject,
-    get request() {
-      request ??= buildConditionRequest(attributes, kind);
-      return request;
-    },
-    decide: authorizations?.decide,
+  const readRequest = () => {
+    request ??= buildConditionRequest(attributes, kind);
+    return request;
   };
+  const variables = { object, oldObject, readRequest, decide: authorizations?.decide };
   let errors: string[] = [];
   let unsupported: string | undefined;
   let falseCondition: string | undefined;

@@ -79,7 +79,8 @@ export type CompiledCondition = (variables: MatchConditionVariables, budget: Bud
 interface MatchConditionVariables {
   object: unknown;
   oldObject: unknown;
-  request: Record<string, unknown>;
+  /** Returns the variable `request`. Few conditions read it. */
+  readRequest(): Record<string, unknown>;
   /** Answers what the condition asks the authorizer; without it, the result of such a condition is `unsupported`. */
   decide?: Decide | undefined;
 }

@@ -35,6 +35,7 @@ import {
   isNamespaceResource,
   isReview,
   readReviewManifest,
+  selectServerFields,
   sortForApply,
   toObjectKey,
 } from "./requests.ts";
@@ -48,14 +49,9 @@ export const evaluateManifestsInOrder = async function* (
     environment.requestOptions.operation === "DELETE"
       ? manifests
       : sortForApply(manifests, ({ object }) => String(object.kind));
-  const builds = new Map<string, string | undefined>();
+  const isAlternative = createAlternativePredicate(manifests);
   for (const manifest of order) {
-    const { kind, metadata } = manifest.object;
-    const key = exactJson.stringify([kind, getOwn(metadata, "namespace"), getOwn(metadata, "name")]);
-    // Builds, such as overlays, are alternatives: none updates what another one has created.
-    const isAlternative = builds.has(key) && builds.get(key) !== manifest.build;
-    builds.set(key, manifest.build);
-    const own = isAlternative ? createEnvironmentForCreation(environment) : environment;
+    const own = isAlternative(manifest) ? createEnvironmentForCreation(environment) : environment;
     const evaluation = addDuplicateKeyWarnings(
       isReview(manifest) ? await evaluateReview(manifest, own) : await evaluateManifest(manifest, own),
     );
@@ -70,6 +66,21 @@ export const evaluateManifestsInOrder = async function* (
     yield evaluation;
     if (environment.alsoPods && checked.verdict !== "denied") yield* evaluatePodOfWorkload(evaluation, environment);
   }
+};
+
+/**
+ * Returns a function that reports whether another build has made the object of the manifest for which it was called
+ * last. Builds, such as overlays, are alternatives: none updates what another one has created.
+ */
+const createAlternativePredicate = (manifests: readonly Manifest[]): ((manifest: Manifest) => boolean) => {
+  if (manifests.every(({ build }) => build === undefined)) return () => false;
+  const builds = new Map<string, string | undefined>();
+  return ({ object: { kind, metadata }, build }) => {
+    const key = exactJson.stringify([kind, getOwn(metadata, "namespace"), getOwn(metadata, "name")]);
+    const isAlternative = builds.has(key) && builds.get(key) !== build;
+    builds.set(key, build);
+    return isAlternative;
+  };
 };
 
 /** Returns an environment in which an object is created even if it exists, unless the user chose the operation. */
@@ -125,9 +136,6 @@ const evaluateManifest = async (
       describeUnknownKind(String(apiVersion), String(word), kubernetes),
     );
   const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...requestOptions, operation: "CREATE" });
-  // An API server also decodes the fields that only it sets, which `object` lacks. A deletion sends only the name.
-  const misfits = requestOptions.operation === "DELETE" ? [] : listMetadataErrors(manifest.object.metadata, kubernetes);
-  if (misfits.length > 0) return createDecodeDenial(manifest, object, misfits.map(toDecodeFault));
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
     environment.old.get(toObjectKey(kind, object)) ??
@@ -135,6 +143,13 @@ const evaluateManifest = async (
   // The stored object is converted to the request's API version, as an API server does.
   const converted = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
   const operation = requestOptions.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
+  // An API server also decodes the fields that only it sets, which `object` lacks. The other fields of a new object of a
+  // known kind are decoded below. A deletion sends only the name.
+  const isDecodedBelow = operation === "CREATE" && stored === undefined && hasKnownDefaults(object, kubernetes);
+  const { metadata } = manifest.object;
+  const undecoded = isDecodedBelow ? selectServerFields(metadata) : metadata;
+  const misfits = operation === "DELETE" ? [] : listMetadataErrors(undecoded, kubernetes);
+  if (misfits.length > 0) return createDecodeDenial(manifest, object, misfits.map(toDecodeFault));
   if (stored !== undefined && converted === undefined && operation !== "CREATE")
     return createUndecidedEvaluation(
       manifest,

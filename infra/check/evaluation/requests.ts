@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AdmissionAttributes } from "#infra/apiserver/admission/types.ts";
-import { getOwn, isMap, type JsonMap } from "#lib/json.ts";
+import { getOwn, isMap, type JsonMap, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import {
   type AdmissionRequest,
@@ -55,11 +55,14 @@ export const dropServerFieldsAndSetNamespace = (
   kind: ResourceKind,
   requestOptions: CheckRequestOptions,
 ): KubernetesObject => {
-  const ownMetadata = isMap(object.metadata) ? object.metadata : {};
-  const own = Object.entries(ownMetadata).filter(([key, value]) => !systemFields.has(key) && value !== null);
+  const own = Object.entries(toMap(object.metadata)).filter(([key, value]) => !systemFields.has(key) && value !== null);
   // The metadata was checked when the manifest was read.
   return setNamespace({ ...object, metadata: Object.fromEntries(own) }, kind, requestOptions.namespace);
 };
+
+/** Returns the members of metadata that only the API server sets. */
+export const selectServerFields = (metadata: unknown): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(toMap(metadata)).filter(([key]) => systemFields.has(key)));
 
 export const toObjectKey = (
   { resource: { group, resource } }: ResourceKind,

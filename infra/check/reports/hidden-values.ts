@@ -22,8 +22,9 @@ export const hideSecretsInEvaluation = (
   const { subject, checked, steps, before, after } = evaluation;
   const { manifest, attributes } = subject;
   const request = isReview(manifest) ? getOwn(manifest.object, "request") : { object: manifest.object };
-  const requests = new Set([request, attributes, ...steps.map((step) => step.request)]);
-  const shownObjects = new Set<unknown>([before, after, ...steps.flatMap((step) => [step.before, step.after])]);
+  const called = steps.filter((step) => step.request !== undefined);
+  const requests = new Set([request, attributes, ...called.map((step) => step.request)]);
+  const shownObjects = new Set<unknown>([before, after, ...called.flatMap((step) => [step.before, step.after])]);
   for (const each of requests) shownObjects.add(getOwn(each, "object")).add(getOwn(each, "oldObject"));
   const objects = [...shownObjects].filter(isMap);
   // An object of a review may lack its kind, which its request has. `hideSecretValues` needs the kind in the object.
