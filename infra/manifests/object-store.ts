@@ -32,8 +32,9 @@ export const setNamespace = <T extends object>(
   { namespaced }: Pick<ResourceKind, "namespaced">,
   otherwise: string,
 ): T => {
+  if (namespaced && toMap(object.metadata).namespace) return object;
   const { namespace, ...metadata } = toMap(object.metadata);
-  return { ...object, metadata: { ...metadata, ...(namespaced && { namespace: namespace || otherwise }) } };
+  return { ...object, metadata: { ...metadata, ...(namespaced && { namespace: otherwise }) } };
 };
 
 /** Returns an object as an API server stores it, with the defaults of its kind. */

@@ -55,9 +55,10 @@ export const dropServerFieldsAndSetNamespace = (
   kind: ResourceKind,
   requestOptions: CheckRequestOptions,
 ): KubernetesObject => {
-  const own = Object.entries(toMap(object.metadata)).filter(([key, value]) => !systemFields.has(key) && value !== null);
   // The metadata was checked when the manifest was read.
-  return setNamespace({ ...object, metadata: Object.fromEntries(own) }, kind, requestOptions.namespace);
+  const metadata = { ...toMap(object.metadata) };
+  for (const [key, value] of Object.entries(metadata)) if (systemFields.has(key) || value === null) delete metadata[key];
+  return setNamespace({ ...object, metadata }, kind, requestOptions.namespace);
 };
 
 /** Returns the members of metadata that only the API server sets. */
