@@ -2,6 +2,7 @@ import { exactJson } from "#lib/exact-json.ts";
 import { toMap } from "#lib/json.ts";
 import { compareQuantities } from "#lib/objects/quantity.ts";
 import type { KubernetesObject } from "#lib/review.ts";
+import { formatCurrentTime } from "../apiserver/current-time.ts";
 import { computeUid } from "../apiserver/object-uid.ts";
 import type { KubernetesAnswer, KubernetesRequest } from "./requests.ts";
 
@@ -308,8 +309,10 @@ export const createAnswerPatterns = () => {
       // If a text equals one of the constant texts, the API server may compare the two, and answer in another way.
       if (known === undefined || texts.some((text) => known.constantTexts.has(text))) return undefined;
       const object = fillTexts(known.object, texts) as KubernetesObject;
-      const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
-      Object.assign(toMap(object.metadata), { uid: computeUid(identity), creationTimestamp });
+      Object.assign(toMap(object.metadata), {
+        uid: computeUid(identity),
+        creationTimestamp: formatCurrentTime(),
+      });
       return { object, warnings: known.warnings };
     },
     /** Remembers an answer, unless one of `texts`, which may differ, is also at a fixed place or in a warning. */

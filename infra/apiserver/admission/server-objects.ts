@@ -1,5 +1,6 @@
 import { getOwn, isMap, isObject, isSame, type JsonMap } from "#lib/json.ts";
 import { joinApiVersion, splitApiVersion } from "#lib/objects/api-version.ts";
+import { formatCurrentTime } from "../current-time.ts";
 import { computeUid } from "../object-uid.ts";
 import type { AdmissionAttributes } from "./types.ts";
 
@@ -211,7 +212,7 @@ export const assignGeneratedMetadata = (attributes: AdmissionAttributes): Admiss
   const hasGeneratedName = !name && !metadata.name && typeof generateName === "string" && generateName !== "";
   const generated = hasGeneratedName ? { name: `${generateName.slice(0, longestPrefix)}${generatedSuffix}` } : {};
   const uid = computeUid({ apiVersion: joinApiVersion(kind), kind: kind.kind, namespace, name });
-  const creationTimestamp = new Date().toISOString().replace(/\.\d+/, "");
+  const creationTimestamp = formatCurrentTime();
   return {
     ...attributes,
     ...generated,

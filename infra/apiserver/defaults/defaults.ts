@@ -7,6 +7,8 @@ import { type DecodingReport, findKubernetesTypeDecoder, type ReadingStep } from
 /** An object after decoding and defaulting, with the unknown fields and the errors that decoding found. */
 export interface DefaultedObject extends Omit<DecodingReport, "trail"> {
   object: KubernetesObject;
+  /** True if the defaults of the object's kind are known. */
+  isKnownKind: boolean;
 }
 
 /**
@@ -21,12 +23,14 @@ export const fillDefaults = (
 ): DefaultedObject => {
   const reading: DecodingReport = { trail: [], unknownFields: [], decodingErrors: [] };
   const { unknownFields, decodingErrors } = reading;
-  if (minorOfDefaults.get(object) === String(kubernetes)) return { object, unknownFields, decodingErrors };
+  if (minorOfDefaults.get(object) === String(kubernetes))
+    return { object, isKnownKind: true, unknownFields, decodingErrors };
   const filled = findDecoder(object, kubernetes, step)?.read(object, reading) as KubernetesObject | undefined;
-  if (decodingErrors.length > 0 || filled === undefined) return { object, unknownFields, decodingErrors };
+  const isKnownKind = filled !== undefined;
+  if (decodingErrors.length > 0 || !isKnownKind) return { object, isKnownKind, unknownFields, decodingErrors };
   // A patched object still lacks some defaults.
   if (step === "request") minorOfDefaults.set(filled, String(kubernetes));
-  return { object: filled, unknownFields, decodingErrors };
+  return { object: filled, isKnownKind, unknownFields, decodingErrors };
 };
 
 /** Reports whether `fillDefaults` knows the kind of an object. */
@@ -53,8 +57,8 @@ export const prepareForStorage = (object: KubernetesObject, kubernetes?: string)
   const { Pod, PodTemplateSpec } = mergeSince(podPreparations, kubernetes);
   const prepare = object.kind === "Pod" ? Pod : PodTemplateSpec;
   if (prepare === undefined || !hasKnownDefaults(object, kubernetes)) return object;
-  const paths = object.kind === "Pod" ? [[]] : templatePaths;
-  return paths.reduce<unknown>((all, path) => preparePart(all, path, prepare), object) as KubernetesObject;
+  const path = object.kind === "Pod" ? [] : (templatePaths.get(object.kind) ?? ["spec", "template"]);
+  return preparePart(object, path, prepare) as KubernetesObject;
 };
 
 /**
@@ -96,5 +100,8 @@ const fieldsToCopy = {
 const copyElements = (value: object): unknown =>
   Array.isArray(value) ? value.map((element) => (isMap(element) ? { ...element } : element)) : { ...value };
 
-/** The places of pod templates in built-in kinds. */
-const templatePaths = [["template"], ["spec", "template"], ["spec", "jobTemplate", "spec", "template"]];
+/** The places of pod templates in the built-in kinds that don't have them in `spec.template`. */
+const templatePaths = new Map<string | undefined, string[]>([
+  ["PodTemplate", ["template"]],
+  ["CronJob", ["spec", "jobTemplate", "spec", "template"]],
+]);

@@ -5,6 +5,7 @@ import { exactJson } from "#lib/exact-json.ts";
 import { getOwn, isMap, toMap } from "#lib/json.ts";
 import { splitApiVersion } from "#lib/objects/api-version.ts";
 import type { KubernetesObject } from "#lib/review.ts";
+import { formatCurrentTime } from "../../apiserver/current-time.ts";
 import { fillDefaults, hasKnownDefaults, prepareForStorage } from "../../apiserver/defaults/defaults.ts";
 import { listKnownFields, listMetadataErrors, type ReadingStep } from "../../apiserver/defaults/typed-reading.ts";
 import {
@@ -488,9 +489,9 @@ const readObject = async (
   { step, mayBeTooLarge = false }: { step?: ReadingStep; mayBeTooLarge?: boolean },
 ): Promise<ReadObject> => {
   const filled = fillDefaults(attributes.object as KubernetesObject, kubernetes, step);
-  const { object, unknownFields, decodingErrors: misfits } = filled;
+  const { object, isKnownKind, unknownFields, decodingErrors: misfits } = filled;
   const own = { object, misfits, warnings: unknownFields.map((field) => `unknown field ${JSON.stringify(field)}`) };
-  const needsHandlers = misfits.length > 0 || mayBeTooLarge || !hasKnownDefaults(object, kubernetes);
+  const needsHandlers = misfits.length > 0 || mayBeTooLarge || !isKnownKind;
   const answer = needsHandlers && !readByHandlers.has(object) ? await handlers?.read(attributes) : undefined;
   if (answer === undefined) return own;
   const { object: read = object, status, undecided, warnings } = answer;
@@ -585,6 +586,9 @@ const storeOutcome = (
 };
 
 const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject) => {
-  const deletionTimestamp = new Date().toISOString().replace(/\.\d+/, "");
-  return { ...namespace, metadata: { ...metadata, deletionTimestamp }, status: { phase: "Terminating" } };
+  return {
+    ...namespace,
+    metadata: { ...metadata, deletionTimestamp: formatCurrentTime() },
+    status: { phase: "Terminating" },
+  };
 };

@@ -57,7 +57,8 @@ export const dropServerFieldsAndSetNamespace = (
 ): KubernetesObject => {
   // The metadata was checked when the manifest was read.
   const metadata = { ...toMap(object.metadata) };
-  for (const [key, value] of Object.entries(metadata)) if (systemFields.has(key) || value === null) delete metadata[key];
+  for (const [key, value] of Object.entries(metadata))
+    if (systemFields.has(key) || value === null) delete metadata[key];
   return setNamespace({ ...object, metadata }, kind, requestOptions.namespace);
 };
 
