@@ -70,8 +70,8 @@ export const evaluateManifestsInOrder = async function* (
 };
 
 /**
- * Returns a function that reports whether another build has made the object of the manifest for which it was called
- * last. Builds, such as overlays, are alternatives: none updates what another one has created.
+ * Returns a function that is called for one manifest after the other. It reports whether the last manifest of the same
+ * object is from another build. Builds, such as overlays, are alternatives: none updates what another one has created.
  */
 const createAlternativePredicate = (manifests: readonly Manifest[]): ((manifest: Manifest) => boolean) => {
   if (manifests.every(({ build }) => build === undefined)) return () => false;
