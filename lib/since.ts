@@ -28,7 +28,7 @@ export const selectSince = <T>(since: Since<T>, minor?: string): Since<T> => {
   return Object.fromEntries(Object.entries(since).filter(([version]) => parseMinor(version) <= newest));
 };
 
-/** The last result of `mergeSince` for each `since`, after the minor version that it is for. */
+/** For each `since`, the minor version of the last call of `mergeSince`, and its result. */
 const lastMerged = new WeakMap<object, readonly [minor: string | undefined, merged: object]>();
 
 /**

@@ -1,4 +1,4 @@
-let last = { second: 0, text: "" };
+let last = { second: -1, text: "" };
 
 /** Returns the current time in whole seconds, as an API server writes it: 2026-01-02T15:04:05Z. */
 export const formatCurrentTime = (): string => {

@@ -26,7 +26,10 @@ type RecordedAccess = ResourceAttributes & { user?: string; groups?: string[] } 
 
 type ObjectsByNamespace = Map<string, Map<string, KubernetesObject>>;
 
-/** Sets the namespace of an object to `otherwise` if it has none. Removes the namespace if the kind has none. */
+/**
+ * Returns an object with the namespace `otherwise` if it has none, and without a namespace if its kind has none. An
+ * object that has its namespace is returned as it is.
+ */
 export const setNamespace = <T extends object>(
   object: T & { metadata?: unknown },
   { namespaced }: Pick<ResourceKind, "namespaced">,

@@ -208,7 +208,7 @@ const renameKey = (key: { type?: unknown; value: unknown }): void => {
 /** The results of `parseJsonOrPlainYaml`. */
 const parsedSources = new WeakMap<object, JsonStreamResult>();
 
-/** Reads JSON or plain YAML; undefined for a text that needs a full parser. Each source is read only once. */
+/** Reads JSON or plain YAML, and remembers the result for the source; undefined for a text that needs a full parser. */
 export const parseJsonOrPlainYaml = (source: { readonly text: string }): JsonStreamResult | undefined => {
   const known = parsedSources.get(source);
   if (known !== undefined) return known;

@@ -8,8 +8,8 @@ export const evaluateMatchCondition = (
 ): boolean => {
   // In the API server's CEL, a field with an empty value is missing.
   const filledFields = Object.entries(request).filter(([, value]) => value !== "" && value !== undefined);
-  const readRequest = () => Object.fromEntries(filledFields);
-  const variables = { object: object ?? null, oldObject: oldObject ?? null, readRequest };
+  const filledRequest = Object.fromEntries(filledFields);
+  const variables = { object: object ?? null, oldObject: oldObject ?? null, readRequest: () => filledRequest };
   const evaluated = celEvaluator.compile(expression)(variables, celEvaluator.createBudget());
   if ("holds" in evaluated) return evaluated.holds;
   throw new Error(`${expression}: ${JSON.stringify(evaluated)}`);

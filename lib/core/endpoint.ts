@@ -323,7 +323,4 @@ export const isPhase = (text: unknown): text is Phase => text === "mutate" || te
 const createNotFound = () => new Failure(404, "there is nothing here");
 
 /** Returns a clock's milliseconds, to measure durations. Unlike hrtime, `performance` would slow a cold start. */
-const readClock = () => {
-  const [seconds, nanoseconds] = process.hrtime();
-  return seconds * 1000 + nanoseconds / 1e6;
-};
+const readClock = () => Number(process.hrtime.bigint()) / 1e6;

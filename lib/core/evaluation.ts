@@ -60,11 +60,11 @@ export interface GroupMemberDecision extends Omit<RuleDecision, "outcome" | "mem
  * need the code (features.ts).
  */
 export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => {
-  const { name, mode, settings, variant, now, capabilities } = context;
+  const { name, mode, capabilities } = context;
   const ruleFunction = rule[phase];
-  if (ruleFunction === undefined || mode === "off") return noDecision;
+  if (!ruleFunction || mode === "off") return noDecision;
   if (POSTERN_EXCEPTIONS && context.exceptions) {
-    const exception = findException(context.exceptions, request, now);
+    const exception = findException(context.exceptions, request, context.now);
     if (exception) return { ...noDecision, outcome: { allowed: true, audit: { exception } }, exception };
   }
   // The cast is safe: `requireValidReview` checked that the object is present, and `match` gives it the rule's kind.
@@ -74,9 +74,9 @@ export const evaluateRule: EvaluateRequest = (rule, phase, request, context) => 
   const secrets: unknown[] = [];
   const verdict = ruleFunction.call(rule, value, {
     ...(POSTERN_NEEDS && rule.needs && capabilities && bindNeeds(rule.needs, capabilities, name, secrets)),
-    settings,
-    variant,
-    now,
+    settings: context.settings,
+    variant: context.variant,
+    now: context.now,
     // The values of `since` for the cluster's version of Kubernetes.
     ...(POSTERN_SINCE && rule.since && { upstream: mergeSince(rule.since, context.kubernetes) }),
     request,

@@ -17,6 +17,7 @@ import type {
 /** The state of one request's way through all hooks: its deadline, and the steps and warnings so far. */
 export interface AdmissionRun {
   attributes: AdmissionAttributes;
+  /** Made from `attributes`. */
   requestMembers: ReturnType<typeof buildRequestMembers>;
   context: ImitatedServerFunctions;
   audit: AuditAnnotations;
@@ -27,7 +28,10 @@ export interface AdmissionRun {
   undecided: string[]; // sentences: which hook's answer, or other part of the result, isn't known, and why
 }
 
-/** Returns the members of a request that all its webhooks get. */
+/**
+ * Returns the members of a request that are the same for all its webhooks. `object` and `oldObject` are only here for
+ * their place in the order of an API server's JSON.
+ */
 export const buildRequestMembers = ({
   kind,
   resource,
@@ -46,6 +50,8 @@ export const buildRequestMembers = ({
   ...(namespace && { namespace }),
   operation,
   userInfo,
+  object: null,
+  oldObject: null,
   dryRun,
   options,
 });

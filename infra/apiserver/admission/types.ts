@@ -79,7 +79,7 @@ export type CompiledCondition = (variables: MatchConditionVariables, budget: Bud
 interface MatchConditionVariables {
   object: unknown;
   oldObject: unknown;
-  /** Returns the variable `request`. Few conditions read it. */
+  /** Returns the variable `request`, each time the same object. It is built when a condition first reads it. */
   readRequest(): Record<string, unknown>;
   /** Answers what the condition asks the authorizer; without it, the result of such a condition is `unsupported`. */
   decide?: Decide | undefined;

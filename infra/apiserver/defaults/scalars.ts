@@ -4,15 +4,18 @@ const quantityPattern = /^[+-]?0*(\d*)(?:\.(\d*))?([numkMGTPE]?|[KMGTPE]i|[eE][+
 const decimal: Record<string, number> = { n: -9, u: -6, m: -3, "": 0, k: 3, M: 6, G: 9, T: 12, P: 15, E: 18 };
 const binary: Record<string, number> = { Ki: 10, Mi: 20, Gi: 30, Ti: 40, Pi: 50, Ei: 60 };
 
-/** Returns a function that remembers results for short texts: manifests repeat a few quantities, such as `100m`. */
+/**
+ * Returns a function that remembers results for short texts: manifests repeat a few quantities, such as `100m`. For a
+ * text of 13 characters or more, V8 could keep the whole file in memory of which the text is a part.
+ */
 const rememberResults = (normalize: (text: string) => string | undefined) => {
-  const results = new Map<string, string | undefined>();
+  const results = new Map<string, string>();
   return (quantity: string | number): string | undefined => {
     const text = String(quantity).trim();
     const known = results.get(text);
     if (known !== undefined) return known;
     const result = normalize(text);
-    if (text.length <= 20 && results.size < 10_000) results.set(text, result);
+    if (result !== undefined && text.length <= 12 && results.size < 10_000) results.set(text, result);
     return result;
   };
 };

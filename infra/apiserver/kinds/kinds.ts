@@ -25,7 +25,7 @@ export interface KindIndex {
   of(apiVersion: string, kind: string): ResourceKind | undefined;
   /** Returns the API versions of a group in which API servers serve a kind by default. */
   listApiVersions(group: string, kind: string): string[];
-  equivalents(resource: GroupVersionResource): GroupVersionResource[];
+  equivalents(resource: GroupVersionResource): readonly GroupVersionResource[];
   discover(groupVersion: string): ServedResource[] | undefined;
   /** Converts an object if only its apiVersion changes; otherwise returns undefined. */
   convert(object: unknown, to: GroupVersionKind): unknown;
@@ -62,7 +62,7 @@ export const createKindIndex = (byName: KindsByName): KindIndex => {
       .filter((other) => other.isServedByDefault && joinApiVersion(other.resource) !== joinApiVersion(resource))
       .map((kind) => kind.resource);
   };
-  const equivalents = new WeakMap<GroupVersionResource, GroupVersionResource[]>();
+  const equivalents = new WeakMap<GroupVersionResource, readonly GroupVersionResource[]>();
   return {
     of: (apiVersion, kind) => byName.get(toKindKey(apiVersion, kind)),
     listApiVersions: (group, kind) =>

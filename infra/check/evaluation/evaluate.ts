@@ -33,10 +33,10 @@ import {
   addOmitted,
   buildAdmissionAttributes,
   dropServerFieldsAndSetNamespace,
+  hasServerFields,
   isNamespaceResource,
   isReview,
   readReviewManifest,
-  selectServerFields,
   sortForApply,
   toObjectKey,
 } from "./requests.ts";
@@ -144,12 +144,12 @@ const evaluateManifest = async (
   // The stored object is converted to the request's API version, as an API server does.
   const converted = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
   const operation = requestOptions.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
-  // An API server also decodes the fields that only it sets, which `object` lacks. The other fields of a new object of a
-  // known kind are decoded below. A deletion sends only the name.
-  const isDecodedBelow = operation === "CREATE" && stored === undefined && hasKnownDefaults(object, kubernetes);
+  // An API server also decodes the fields that only it sets, which `object` lacks. If there are none, the metadata of a new
+  // object of a known kind is decoded below. A deletion sends only the name.
   const { metadata } = manifest.object;
-  const undecoded = isDecodedBelow ? selectServerFields(metadata) : metadata;
-  const misfits = operation === "DELETE" ? [] : listMetadataErrors(undecoded, kubernetes);
+  const isNew = operation === "CREATE" && stored === undefined;
+  const isDecodedBelow = isNew && !hasServerFields(metadata) && hasKnownDefaults(object, kubernetes);
+  const misfits = operation === "DELETE" || isDecodedBelow ? [] : listMetadataErrors(metadata, kubernetes);
   if (misfits.length > 0) return createDecodeDenial(manifest, object, misfits.map(toDecodeFault));
   if (stored !== undefined && converted === undefined && operation !== "CREATE")
     return createUndecidedEvaluation(

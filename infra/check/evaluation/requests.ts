@@ -62,9 +62,9 @@ export const dropServerFieldsAndSetNamespace = (
   return setNamespace({ ...object, metadata }, kind, requestOptions.namespace);
 };
 
-/** Returns the members of metadata that only the API server sets. */
-export const selectServerFields = (metadata: unknown): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(toMap(metadata)).filter(([key]) => systemFields.has(key)));
+/** Reports whether metadata has fields that only the API server sets. */
+export const hasServerFields = (metadata: unknown): boolean =>
+  Object.keys(toMap(metadata)).some((key) => systemFields.has(key));
 
 export const toObjectKey = (
   { resource: { group, resource } }: ResourceKind,

@@ -22,9 +22,11 @@ export const hideSecretsInEvaluation = (
   const { subject, checked, steps, before, after } = evaluation;
   const { manifest, attributes } = subject;
   const request = isReview(manifest) ? getOwn(manifest.object, "request") : { object: manifest.object };
-  const called = steps.filter((step) => step.request !== undefined);
-  const requests = new Set([request, attributes, ...called.map((step) => step.request)]);
-  const shownObjects = new Set<unknown>([before, after, ...called.flatMap((step) => [step.before, step.after])]);
+  // Only a step with a request may have an object before and after a change.
+  const stepsWithRequest = steps.filter((step) => step.request !== undefined);
+  const requests = new Set([request, attributes, ...stepsWithRequest.map((step) => step.request)]);
+  const shownObjects = new Set<unknown>([before, after]);
+  for (const step of stepsWithRequest) shownObjects.add(step.before).add(step.after);
   for (const each of requests) shownObjects.add(getOwn(each, "object")).add(getOwn(each, "oldObject"));
   const objects = [...shownObjects].filter(isMap);
   // An object of a review may lack its kind, which its request has. `hideSecretValues` needs the kind in the object.
