@@ -309,10 +309,8 @@ export const createAnswerPatterns = () => {
       // If a text equals one of the constant texts, the API server may compare the two, and answer in another way.
       if (known === undefined || texts.some((text) => known.constantTexts.has(text))) return undefined;
       const object = fillTexts(known.object, texts) as KubernetesObject;
-      Object.assign(toMap(object.metadata), {
-        uid: computeUid(identity),
-        creationTimestamp: formatCurrentTime(),
-      });
+      const creationTimestamp = formatCurrentTime();
+      Object.assign(toMap(object.metadata), { uid: computeUid(identity), creationTimestamp });
       return { object, warnings: known.warnings };
     },
     /** Remembers an answer, unless one of `texts`, which may differ, is also at a fixed place or in a warning. */

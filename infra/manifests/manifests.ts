@@ -198,6 +198,7 @@ const findFault = (value: unknown, readsLikeKubectl: boolean): { sentence: strin
   if (!isMap(value)) return { sentence: "is no manifest: it must be a map" };
   // The caller has replaced each List whose `items` are a list by these items. So `items` of this List is no list.
   if (value.kind === "List" && value.apiVersion === "v1") return { sentence: "items must be a list" };
+  // A value that is nested in 200 levels is itself on level 201.
   if (isDeeper(value, deepest - 1)) return { sentence: `is nested deeper than ${deepest} levels` };
   // `parseManifests` reports such a value as no manifest.
   if (!hasApiVersionAndKind(value)) return undefined;

@@ -26,18 +26,14 @@ type RecordedAccess = ResourceAttributes & { user?: string; groups?: string[] } 
 
 type ObjectsByNamespace = Map<string, Map<string, KubernetesObject>>;
 
-/**
- * Returns an object with the namespace `otherwise` if it has none, and without a namespace if its kind has none. An
- * object that has its namespace is returned as it is.
- */
+/** Sets the namespace of an object to `otherwise` if it has none. Removes the namespace if the kind has none. */
 export const setNamespace = <T extends object>(
   object: T & { metadata?: unknown },
   { namespaced }: Pick<ResourceKind, "namespaced">,
   otherwise: string,
 ): T => {
-  if (namespaced && toMap(object.metadata).namespace) return object;
   const { namespace, ...metadata } = toMap(object.metadata);
-  return { ...object, metadata: { ...metadata, ...(namespaced && { namespace: otherwise }) } };
+  return { ...object, metadata: { ...metadata, ...(namespaced && { namespace: namespace || otherwise }) } };
 };
 
 /** Returns an object as an API server stores it, with the defaults of its kind. */
@@ -50,11 +46,8 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
   const reviews: RecordedAccess[] = [];
   const getObjects = ({ group, resource }: ResourceType): ObjectsByNamespace => {
     const name = `${group}/${resource}`;
-    let objects = objectsByKind.get(name);
-    if (objects === undefined) {
-      objects = new Map();
-      objectsByKind.set(name, objects);
-    }
+    const objects = objectsByKind.get(name) ?? new Map();
+    objectsByKind.set(name, objects);
     return objects;
   };
   /** Objects that controllers create, and whose content is not known here. */

@@ -2,7 +2,6 @@ import type { Status } from "#lib/review.ts";
 import { createAuditAnnotations } from "./audit-annotations.ts";
 import {
   type AdmissionRun,
-  buildRequestMembers,
   callHook,
   createSkippedTraceStep,
   markUndecided,
@@ -45,7 +44,6 @@ export const runAdmissionChain = async (
   const filled = { ...attributes, object: isGone ? null : withDefaults, oldObject: attributes.oldObject ?? null };
   const run: AdmissionRun = {
     attributes: filled,
-    requestMembers: buildRequestMembers(filled),
     context,
     audit: createAuditAnnotations(),
     end: performance.now() + mostTime,
@@ -99,7 +97,7 @@ export const runAdmissionChain = async (
     result?.object === undefined
       ? assignGeneratedMetadata({ ...filled, object })
       : { ...toStore, object: result.object };
-  const validation = { ...run, attributes: last, requestMembers: buildRequestMembers(last) };
+  const validation = { ...run, attributes: last };
   for (const group of groupValidating(select(hooks.validating))) {
     const refusals = await validate(validation, group);
     if (refusals.length > 0) return buildTrace(object, refusals);

@@ -61,7 +61,6 @@ export const parseHookResponse = (
 /** Returns the API server's error for a body that it can't decode as an AdmissionReview of this version. */
 const findDecodingFault = (version: string, body: unknown): string | undefined => {
   if (!isMap(body)) return `couldn't get version/kind; json parse error: ${describeMismatch(body, "", typeMetaGoType)}`;
-  if (body.apiVersion === `${group}/${version}` && body.kind === "AdmissionReview") return findTypeFault(body);
   const { apiVersion = "", kind = "" } = body;
   for (const [key, value] of Object.entries({ apiVersion, kind }))
     if (value !== null && typeof value !== "string")

@@ -17,8 +17,6 @@ import type {
 /** The state of one request's way through all hooks: its deadline, and the steps and warnings so far. */
 export interface AdmissionRun {
   attributes: AdmissionAttributes;
-  /** Made from `attributes`. */
-  requestMembers: ReturnType<typeof buildRequestMembers>;
   context: ImitatedServerFunctions;
   audit: AuditAnnotations;
   /** The deadline, on the clock of performance.now(). */
@@ -27,34 +25,6 @@ export interface AdmissionRun {
   warnings: string[];
   undecided: string[]; // sentences: which hook's answer, or other part of the result, isn't known, and why
 }
-
-/**
- * Returns the members of a request that are the same for all its webhooks. `object` and `oldObject` are only here for
- * their place in the order of an API server's JSON.
- */
-export const buildRequestMembers = ({
-  kind,
-  resource,
-  subResource,
-  name,
-  namespace,
-  operation,
-  userInfo,
-  dryRun = false,
-  options = null,
-}: AdmissionAttributes) => ({
-  requestKind: kind,
-  requestResource: resource,
-  ...(subResource && { subResource, requestSubResource: subResource }),
-  ...(name && { name }),
-  ...(namespace && { namespace }),
-  operation,
-  userInfo,
-  object: null,
-  oldObject: null,
-  dryRun,
-  options,
-});
 
 /** Creates the trace entry of a hook; until the hook is called, its outcome is `skipped`. */
 export const createSkippedTraceStep = (
@@ -97,10 +67,25 @@ export const callHook = async (
       "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)",
     );
 
+  const { subResource, name, namespace, operation, userInfo, dryRun = false, options = null } = attributes;
   const uid = randomUUID();
-  const request: AdmissionRequest = { uid, kind, resource, ...run.requestMembers, object, oldObject };
-  step.outcome = "called";
-  step.request = request;
+  const request: AdmissionRequest = {
+    uid,
+    kind,
+    resource,
+    requestKind: attributes.kind,
+    requestResource: attributes.resource,
+    ...(subResource && { subResource, requestSubResource: subResource }),
+    ...(name && { name }),
+    ...(namespace && { namespace }),
+    operation,
+    userInfo,
+    object,
+    oldObject,
+    dryRun,
+    options,
+  };
+  Object.assign(step, { outcome: "called", request });
   const result = await callWithTimeout(run, hook, {
     kind: "AdmissionReview",
     apiVersion: `admission.k8s.io/${version}`,

@@ -59,15 +59,17 @@ const compile = (expression: string, kubernetes: string | undefined): CompiledCo
       }
     };
     let authorizer: ReturnType<typeof createAuthorizerVariables> | undefined;
-    // The request of a condition lacks the members of an AdmissionRequest that are empty.
-    const completeRequest = () => ({ userInfo: {}, resource: {}, ...readRequest() }) as unknown as AdmissionRequest;
     // The casts to Value are safe: the values of a request are JSON.
     const find = (variable: string): Value | undefined => {
       if (variable === "object") return (object ?? null) as Value;
       if (variable === "oldObject") return (oldObject ?? null) as Value;
       if (variable === "request") return readRequest() as Value;
       if (variable === "namespaceObject") return null;
-      authorizer ??= createAuthorizerVariables(completeRequest(), noteMissing);
+      // The request of a condition lacks the members of an AdmissionRequest that are empty.
+      authorizer ??= createAuthorizerVariables(
+        { userInfo: {}, resource: {}, ...readRequest() } as unknown as AdmissionRequest,
+        noteMissing,
+      );
       return getOwn(authorizer, variable) as Value | undefined;
     };
     // Built-in objects have Kubernetes' types: to compare a member with a value of another type is an error in CEL.

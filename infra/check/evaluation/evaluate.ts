@@ -144,8 +144,8 @@ const evaluateManifest = async (
   // The stored object is converted to the request's API version, as an API server does.
   const converted = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
   const operation = requestOptions.operation ?? (stored === undefined ? "CREATE" : "UPDATE");
-  // An API server also decodes the fields that only it sets, which `object` lacks. If there are none, the metadata of a new
-  // object of a known kind is decoded below. A deletion sends only the name.
+  // An API server also decodes the fields that only it sets, which `object` lacks. If the manifest has none of them, the
+  // metadata of a new object of a known kind is decoded below. A deletion sends only the name.
   const { metadata } = manifest.object;
   const isNew = operation === "CREATE" && stored === undefined;
   const isDecodedBelow = isNew && !hasServerFields(metadata) && hasKnownDefaults(object, kubernetes);
@@ -586,9 +586,6 @@ const storeOutcome = (
 };
 
 const terminateNamespace = ({ metadata, ...namespace }: KubernetesObject) => {
-  return {
-    ...namespace,
-    metadata: { ...metadata, deletionTimestamp: formatCurrentTime() },
-    status: { phase: "Terminating" },
-  };
+  const deletionTimestamp = formatCurrentTime();
+  return { ...namespace, metadata: { ...metadata, deletionTimestamp }, status: { phase: "Terminating" } };
 };
