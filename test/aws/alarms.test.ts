@@ -61,13 +61,11 @@ const rules = Array.from({ length: 11 }, (_, index) => `note-${String(index + 1)
 const [firstRule = ""] = rules;
 
 const source = `import { rule } from "#lib/rule.ts";
-const { hrtime: measure, uptime } = process;
-let ahead = 0;
-process.uptime = () => uptime() + ahead;
-process.hrtime = Object.assign(() => {
-  const [seconds, nanoseconds] = measure();
-  return [seconds + ahead, nanoseconds];
-}, { bigint: measure.bigint });
+const { hrtime, uptime } = process;
+const measure = hrtime.bigint;
+let ahead = 0n;
+process.uptime = () => uptime() + Number(ahead);
+hrtime.bigint = () => measure() + ahead * 1_000_000_000n;
 export default rule({
   summary: "Does what the label says.",
   match: [{ apiGroups: [""], apiVersions: ["v1"], resources: ["pods"], operations: ["CREATE"] }],
@@ -78,7 +76,7 @@ export default rule({
     if (act === "crash") process.exit(1);
     if (act === "hang") Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
     // Instead of waiting, the function moves its clocks.
-    if (act === "wait") ahead += 60;
+    if (act === "wait") ahead += 60n;
   },
 });`;
 
