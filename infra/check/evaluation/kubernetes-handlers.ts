@@ -142,7 +142,8 @@ export const createRequestHandlers = async (
     read: async (attributes) =>
       isServed(attributes) && findRefusal(attributes) === undefined ? ask(attributes, "admission") : undefined,
     store: async (attributes) => {
-      if (!options.isValidated || !isServed(attributes)) return undefined;
+      if (!options.isValidated) return undefined;
+      if (!isServed(attributes)) return refuseScale(attributes);
       const reason = findRefusal(attributes);
       if (reason !== undefined)
         return { undecided: `what its CustomResourceDefinition says, which is refused here: ${reason}`, warnings: [] };
@@ -153,6 +154,21 @@ export const createRequestHandlers = async (
       return answer && leaveOutClusterFields(answer, attributes);
     },
   };
+};
+
+/**
+ * Refuses a Scale of a built-in kind if its replicas are negative. The handlers can't validate a Scale: they read it
+ * from the object that it scales, which no review has.
+ */
+const refuseScale = ({ subResource, kind, resource, name, object }: AdmissionAttributes): RequestAnswer | undefined => {
+  const { replicas } = toMap(getOwn(object, "spec"));
+  const isBuiltInScale = subResource === "scale" && kind.kind === "Scale" && ["", "apps"].includes(resource.group);
+  if (!isBuiltInScale || !(Number(replicas) < 0)) return undefined;
+  const message = `Invalid value: ${replicas}: must be greater than or equal to 0`;
+  const causes = [{ reason: "FieldValueInvalid", message, field: "spec.replicas" }];
+  const details = { name: name ?? "", group: kind.group, kind: kind.kind, causes };
+  const text = `Scale.autoscaling "${name}" is invalid: spec.replicas: ${message}`;
+  return { status: { code: 422, reason: "Invalid", message: text, details }, warnings: [] };
 };
 
 const toStatus = ({ message = "", ...status }: NonNullable<KubernetesAnswer["status"]>): Status =>
