@@ -24,20 +24,23 @@ export const hideSecretsInEvaluation = (
   const request = isReview(manifest) ? getOwn(manifest.object, "request") : { object: manifest.object };
   // Only a step with a request may have an object before and after a change.
   const stepsWithRequest = steps.filter((step) => step.request !== undefined);
-  const requests = new Set([request, attributes, ...stepsWithRequest.map((step) => step.request)]);
+  const requests = [request, attributes, ...stepsWithRequest.map((step) => step.request)];
   const shownObjects = new Set<unknown>([before, after]);
   for (const step of stepsWithRequest) shownObjects.add(step.before).add(step.after);
   for (const each of requests) shownObjects.add(getOwn(each, "object")).add(getOwn(each, "oldObject"));
   const objects = [...shownObjects].filter(isMap);
   // An object of a review may lack its kind, which its request has. `hideSecretValues` needs the kind in the object.
-  const isAboutSecret = objects.some(isSecret) || [...requests].some((each) => isSecret(getOwn(each, "kind")));
-  const addSecretKind = (value: unknown) =>
-    isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
+  const isAboutSecret = objects.some(isSecret) || requests.some((each) => isSecret(getOwn(each, "kind")));
   const readSecrets = [...read];
   // kubectl's annotation has a copy of an object, and so may have values of a Secret.
   const hasLastAppliedCopy = objects.some(
     (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
   );
+  // Most evaluations have nothing to hide.
+  const isWithoutSecrets = !isAboutSecret && !hasLastAppliedCopy && readSecrets.length === 0;
+  if (isWithoutSecrets && steps.every(({ patch }) => patch === undefined)) return evaluation;
+  const addSecretKind = (value: unknown) =>
+    isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const hide = (value: unknown) => hideSecretValues(addSecretKind(value));
   // Reports show only the changed lines of an object. Without a change, there are no lines into which a rule or policy
   // may have written the value of a Secret that was read.
@@ -60,9 +63,7 @@ export const hideSecretsInEvaluation = (
   };
 
   const changes = checked.changes.map(({ rule, patch }) => ({ rule, patch: hidePatch(patch) }));
-  // Most evaluations have nothing else to hide.
-  if (!isAboutSecret && !hasLastAppliedCopy && readSecrets.length === 0)
-    return { ...evaluation, checked: { ...checked, changes }, steps: steps.map(hideStep) };
+  if (isWithoutSecrets) return { ...evaluation, checked: { ...checked, changes }, steps: steps.map(hideStep) };
   const sentences: string[] = [];
   mapSentences(evaluation, (sentence) => {
     sentences.push(sentence);

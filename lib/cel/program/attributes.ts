@@ -110,14 +110,25 @@ const findElement = (list: List, key: Key): Result | undefined => {
 const createMissingError = (object: Value, key: Key): EvaluationError =>
   new EvaluationError(`${isList(object) ? "index out of bounds" : "no such key"}: ${formatValue(key)}`);
 
-/** Applies the qualifiers from `start` on to a value. The result is an optional if the value or one of them is. */
-const select = (frame: Frame, root: Value, qualifiers: readonly Qualifier[], start = 0): Result => {
-  // With `start` > 0, the caller has applied the first qualifiers to JSON: `root` is what they found, no optional.
-  let isOptional = start === 0 && root instanceof Optional;
-  if (isOptional && (root as Optional).value === undefined) return root;
+/**
+ * Applies the qualifiers from `start` on to a value. The result is an optional if the value or one of them is, or with
+ * `isOptional`: if the caller has applied an optional one of the first qualifiers.
+ */
+const select = (
+  frame: Frame,
+  root: Value,
+  qualifiers: readonly Qualifier[],
+  start: number,
+  isOptional: boolean,
+): Result => {
   let object: Result = root;
-  // Older versions of cel-go convert the value of the optional to Go and back. If they can't, `object` is an error.
-  if (isOptional) object = frame.hasNewerOptionals ? ((root as Optional).value as Value) : toNative(root);
+  // With `start` > 0, the caller has applied the first qualifiers to JSON: `root` is what they found, no optional.
+  if (start === 0 && root instanceof Optional) {
+    if (root.value === undefined) return root;
+    isOptional = true;
+    // Older versions of cel-go convert the value of the optional to Go and back. If they can't, `object` is an error.
+    object = frame.hasNewerOptionals ? root.value : toNative(root);
+  }
   for (let index = start; index < qualifiers.length; index++) {
     const qualifier = qualifiers[index] as Qualifier;
     isOptional ||= qualifier.isOptional;
@@ -163,8 +174,12 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
   }
   const { root, qualifiers } = attribute;
   const names = getPlainNames(qualifiers);
+  const firstOptional = qualifiers.findIndex(({ isOptional }) => isOptional);
   // In has(a.b.c), the last qualifier, c, is tested for presence; the plain names before it are selected.
-  const tested = names.length === qualifiers.length - 1 ? findTestedName(qualifiers.at(-1)) : undefined;
+  const isLastLeft = names.length === qualifiers.length - 1 && firstOptional < 0;
+  const tested = isLastLeft ? findTestedName(qualifiers.at(-1)) : undefined;
+  // The number of qualifiers before a result is optional.
+  const required = firstOptional < 0 ? qualifiers.length : firstOptional;
   return (frame) => {
     let object = root(frame);
     if (object instanceof EvaluationError) return object;
@@ -173,6 +188,10 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
     for (; index < names.length; index++) {
       if (!isObject(object)) break;
       const part: Value | undefined = object[names[index] as string];
+      if (part === undefined && index >= required) {
+        frame.chargeSteps(index);
+        return emptyOptional;
+      }
       if (part === undefined) break;
       object = part;
     }
@@ -182,9 +201,9 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
       return object[tested] !== undefined;
     }
     // An optional needs `select` even if no qualifiers are left: older versions of cel-go convert the value in it.
-    return index === qualifiers.length && !(object instanceof Optional)
-      ? object
-      : select(frame, object, qualifiers, index);
+    if (index < qualifiers.length || object instanceof Optional)
+      return select(frame, object, qualifiers, index, index > required);
+    return index > required ? new Optional(object) : object;
   };
 };
 
@@ -194,8 +213,7 @@ const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
   return qualifiers.slice(0, end < 0 ? undefined : end).map(({ key }) => key as string);
 };
 
-const isPlainName = ({ key, isOptional }: Qualifier): boolean =>
-  typeof key === "string" && !isOptional && !(key in Object.prototype);
+const isPlainName = ({ key }: Qualifier): boolean => typeof key === "string" && !(key in Object.prototype);
 
 /** Returns the name whose presence a qualifier tests, if it is a plain name. */
 const findTestedName = (qualifier: Qualifier | undefined): string | undefined =>
