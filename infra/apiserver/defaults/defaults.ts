@@ -28,8 +28,9 @@ export const fillDefaults = (
   const filled = findDecoder(object, kubernetes, step)?.read(object, reading) as KubernetesObject | undefined;
   const isKnownKind = filled !== undefined;
   if (decodingErrors.length > 0 || !isKnownKind) return { object, isKnownKind, unknownFields, decodingErrors };
-  // A patched object still lacks some defaults.
-  if (step === "request") minorOfDefaults.set(filled, String(kubernetes));
+  // A patched object may still lack some defaults. A Pod lacks none if the conversion to the internal version sets none.
+  const isComplete = step === "request" || (filled.kind === "Pod" && !mergeSince(podConversions, kubernetes).Pod);
+  if (isComplete) minorOfDefaults.set(filled, String(kubernetes));
   return { object: filled, isKnownKind, unknownFields, decodingErrors };
 };
 

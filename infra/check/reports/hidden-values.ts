@@ -36,9 +36,8 @@ export const hideSecretsInEvaluation = (
   const hasLastAppliedCopy = objects.some(
     (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
   );
-  // Most evaluations have nothing to hide.
-  const isWithoutSecrets = !isAboutSecret && !hasLastAppliedCopy && readSecrets.length === 0;
-  if (isWithoutSecrets && steps.every(({ patch }) => patch === undefined)) return evaluation;
+  // Most evaluations have nothing to hide. What a patch adds is in the object after it.
+  if (!isAboutSecret && !hasLastAppliedCopy && readSecrets.length === 0) return evaluation;
   const addSecretKind = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const hide = (value: unknown) => hideSecretValues(addSecretKind(value));
@@ -63,7 +62,6 @@ export const hideSecretsInEvaluation = (
   };
 
   const changes = checked.changes.map(({ rule, patch }) => ({ rule, patch: hidePatch(patch) }));
-  if (isWithoutSecrets) return { ...evaluation, checked: { ...checked, changes }, steps: steps.map(hideStep) };
   const sentences: string[] = [];
   mapSentences(evaluation, (sentence) => {
     sentences.push(sentence);
