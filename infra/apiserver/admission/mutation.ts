@@ -210,7 +210,7 @@ const applyResponsePatch = async (
       markUndecided(run, step, "its patch makes the object another kind");
       return notApplied;
     }
-    const read = normalizePatchedObject(raw);
+    const read = normalizePatchedObject(raw, before);
     // A plugin changes the object in memory. What a webhook or a policy makes of it is JSON, to be decoded.
     const after = isBuiltInPlugin(hook)
       ? { object: convertFromInternal(read, run.context.kubernetes) }

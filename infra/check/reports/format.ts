@@ -194,13 +194,14 @@ export const createTextReport = (paint: Paint): CheckReportWriter => {
     add: (evaluation) => {
       if (!hasFindings(evaluation)) return "";
       const key = buildGroupKey(evaluation);
-      const head = formatHead(evaluation, paint);
-      const group = groups.get(key);
+      let group = groups.get(key);
       if (group === undefined) {
         const { verdict } = evaluation.checked;
         const findings = formatFindings(evaluation, paint, { isWhole: false });
-        groups.set(key, { verdict, heads: [head], unnamed: 0, findings });
-      } else if (group.heads.length < mostNamed) group.heads.push(head);
+        group = { verdict, heads: [], unnamed: 0, findings };
+        groups.set(key, group);
+      }
+      if (group.heads.length < mostNamed) group.heads.push(formatHead(evaluation, paint));
       else group.unnamed++;
       return groups.size > mostGroups ? writeGroups().join("") : "";
     },
