@@ -29,10 +29,11 @@ const sentLast = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguratio
 export const sortForApply = <T>(all: readonly T[], getKind: (object: T) => string): T[] =>
   all.toSorted((left, right) => toRank(getKind(left)) - toRank(getKind(right)));
 
-const toRank = (kind: string): number => {
-  if (sentLast.includes(kind)) return sentFirst.length + 1;
-  return sentFirst.includes(kind) ? sentFirst.indexOf(kind) : sentFirst.length;
-};
+const ranks = new Map<string, number>([
+  ...sentFirst.map((kind, index) => [kind, index] as const),
+  ...sentLast.map((kind) => [kind, sentFirst.length + 1] as const),
+]);
+const toRank = (kind: string): number => ranks.get(kind) ?? sentFirst.length;
 
 /** Returns the request of an AdmissionReview that was given as a manifest. Throws if it is malformed. */
 export const readReviewManifest = ({ object }: Manifest): AdmissionAttributes => {
