@@ -48,8 +48,7 @@ export const runMutatingWebhooks = async (
   const state: MutationState = {
     reinvocations: createReinvocationTracker(),
     needsSecondRound: false,
-    // The first patch cuts these nanoseconds off, which counts as a change of the object.
-    managedFieldsHaveNanoseconds: hasNanosecondsInManagedFields(run.attributes),
+    isPatchedByWebhook: false,
   };
   // The object has all its defaults as long as it is this one: a hook that changes it replaces it.
   let objectWithDefaults = view.latest.object;
@@ -99,11 +98,8 @@ interface MutationState {
   reinvocations: ReinvocationTracker<string>;
   /** True if a webhook or a policy changed the object. */
   needsSecondRound: boolean;
-  /**
-   * True before a webhook's first patch, if the request adds a time to managedFields. To apply a patch, the API server
-   * writes the object as JSON, in which this time loses its nanoseconds. So the object changes, whatever the patch is.
-   */
-  managedFieldsHaveNanoseconds: boolean;
+  /** True if a patch of a webhook was applied, even one that changes nothing. */
+  isPatchedByWebhook: boolean;
 }
 
 /** Calls a hook that matches, and applies its patch. Returns the refusal of the request, if there is one. */
@@ -122,13 +118,10 @@ const runHook = async (
   }
 
   const { answer, refusal } = await callHook(run, hook, invocation, objects, step);
-  const result = answer?.allowed
-    ? await applyResponsePatch(run, hook, view, step, answer, state.managedFieldsHaveNanoseconds)
-    : notApplied;
+  const result = answer?.allowed ? await applyResponsePatch(run, hook, view, step, answer, state) : notApplied;
   if (isWebhook(hook) && (step.outcome === "called" || refusal))
     run.audit.add(...buildMutationAnnotation(step, result.isChanged));
-  // The API server applies a patch to JSON, in which times such as those in managedFields have whole seconds.
-  if (isWebhook(hook) && result.isApplied) state.managedFieldsHaveNanoseconds = false;
+  state.isPatchedByWebhook ||= isWebhook(hook) && result.isApplied;
   // Only changes by webhooks and policies cause a second round, in which all built-in plugins are called again, too.
   state.needsSecondRound ||= result.isChanged && !isBuiltInPlugin(hook);
   state.reinvocations.note(hook.identity, result.isChanged, hook.reinvocationPolicy === "IfNeeded");
@@ -166,8 +159,7 @@ const patchFaultSince: Since<{ failsHook: boolean }> = { "1.0": { failsHook: fal
 
 /**
  * Applies the JSON patch in the response of a webhook, plugin or policy. If a parsed patch fails to apply, the request
- * is refused, whatever the failure policy says. The patched JSON has times in whole seconds, so with
- * `managedFieldsHaveNanoseconds` each patch of a webhook changes the object.
+ * is refused, whatever the failure policy says.
  */
 const applyResponsePatch = async (
   run: AdmissionRun,
@@ -175,7 +167,7 @@ const applyResponsePatch = async (
   view: ConvertibleRequestObjects,
   step: HookTraceStep,
   { patch, patchType }: HookResponse,
-  managedFieldsHaveNanoseconds: boolean,
+  { isPatchedByWebhook }: MutationState,
 ): Promise<PatchResult> => {
   if (patch === undefined) return notApplied;
   const endRequest = (text: string): PatchResult => {
@@ -223,8 +215,10 @@ const applyResponsePatch = async (
     step.after = after.object;
     if (isWebhook(hook)) run.audit.add(...buildPatchAuditAnnotation(step, step.patch));
     view.replaceObject(step.after);
-    const isChanged = (managedFieldsHaveNanoseconds && isWebhook(hook)) || !isSameBesidesEmptyMembers(before, read);
-    return { isApplied: true, isChanged };
+    // The API server applies the patch to JSON, in which times have whole seconds. So the first patch of a webhook
+    // changes an object to whose managedFields the request adds a time, whatever the patch is.
+    const losesNanoseconds = isWebhook(hook) && !isPatchedByWebhook && hasNanosecondsInManagedFields(run.attributes);
+    return { isApplied: true, isChanged: losesNanoseconds || !isSameBesidesEmptyMembers(before, read) };
   } catch (error) {
     return endRequest(getErrorMessage(error));
   }

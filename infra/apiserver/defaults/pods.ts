@@ -112,8 +112,10 @@ const getAppArmorProfile = (fields: JsonMap) => getMember(fields, "securityConte
 
 /** Copies AppArmor profiles from annotations to containers without a profile, unless the pod has the same profile. */
 const copyAppArmorAnnotationsToFields = (pod: JsonMap): void => {
+  const metadata = getMember(pod, "metadata");
+  if (metadata.annotations === undefined) return;
+  const annotations = getMember(metadata, "annotations");
   const spec = getMember(pod, "spec");
-  const annotations = getMember(getMember(pod, "metadata"), "annotations");
   for (const container of listAppArmorContainers(spec)) {
     const annotation = annotations[`${appArmorAnnotation}${container.name}`];
     const profile = annotation === undefined ? undefined : parseAppArmorAnnotation(String(annotation));
@@ -198,6 +200,7 @@ const oldAnnotations = ["alpha", "beta"].flatMap((stage) =>
 
 const removeOldAnnotations = (object: JsonMap): void => {
   const metadata = getMember(object, "metadata");
+  if (metadata.annotations === undefined) return;
   const annotations = getMember(metadata, "annotations");
   for (const key of oldAnnotations) delete annotations[key];
   if (Object.keys(annotations).length === 0) delete metadata.annotations;
