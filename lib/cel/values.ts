@@ -261,6 +261,8 @@ export const toMapKey = (key: Value): string | undefined => {
 /** Returns the value under a key of a map; undefined if there is none. */
 export const findInMap = (map: ValueObject | CelMap, key: Value): Value | undefined => {
   if (!(map instanceof CelMap)) return typeof key === "string" && Object.hasOwn(map, key) ? map[key] : undefined;
+  // Expressions often look for a key in `{}`.
+  if (map.entries.size === 0) return undefined;
   const text = toMapKey(key);
   const entry = text === undefined ? undefined : map.entries.get(text);
   if (entry || typeof key === "string") return entry?.[1];
