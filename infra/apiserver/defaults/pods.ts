@@ -187,10 +187,20 @@ const setContainerDefaults = (container: JsonMap): void => {
   container.terminationMessagePolicy ??= "File";
 };
 
+/** The default imagePullPolicy of images that were read before. Most images occur many times. */
+const pullPolicies = new Map<unknown, string>();
+const mostPullPolicies = 1000;
+
 /** Returns the default imagePullPolicy for an image; IfNotPresent if the image reference can't be parsed. */
 const choosePullPolicy = (reference: unknown): string => {
+  const known = pullPolicies.get(reference);
+  if (known !== undefined) return known;
   const image = parseImage(String(reference ?? ""));
-  return image && (image.tag ?? (image.digest ? "" : "latest")) === "latest" ? "Always" : "IfNotPresent";
+  const isLatest = image && (image.tag ?? (image.digest ? "" : "latest")) === "latest";
+  const policy = isLatest ? "Always" : "IfNotPresent";
+  if (pullPolicies.size >= mostPullPolicies) pullPolicies.clear();
+  pullPolicies.set(reference, policy);
+  return policy;
 };
 
 /** Annotations that fields have replaced; the API server drops them. */

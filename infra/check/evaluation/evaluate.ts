@@ -139,7 +139,7 @@ const evaluateManifest = async (
   const object = dropServerFieldsAndSetNamespace(manifest.object, kind, { ...requestOptions, operation: "CREATE" });
   const { name = "", namespace } = object.metadata ?? {};
   const stored =
-    environment.old.get(toObjectKey(kind, object)) ??
+    (environment.old.size > 0 ? environment.old.get(toObjectKey(kind, object)) : undefined) ??
     (name === "" ? undefined : existing.find(kind.resource, name, namespace));
   // The stored object is converted to the request's API version, as an API server does.
   const converted = stored && (kinds.convert(stored, kind.kind) as KubernetesObject | undefined);
