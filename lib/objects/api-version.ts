@@ -1,7 +1,7 @@
 /** Splits an apiVersion such as `apps/v1` into group and version; the group of `v1` is empty. */
 export const splitApiVersion = (apiVersion: string): { group: string; version: string } => {
-  const slash = apiVersion.lastIndexOf("/");
-  return { group: apiVersion.slice(0, Math.max(slash, 0)), version: apiVersion.slice(slash + 1) };
+  const [version = "", group = ""] = apiVersion.split("/").reverse();
+  return { group, version };
 };
 
 export const joinApiVersion = ({ group, version }: { group: string; version: string }): string =>

@@ -58,8 +58,7 @@ export const dropServerFieldsAndSetNamespace = (
 ): KubernetesObject => {
   // The metadata was checked when the manifest was read.
   const metadata = { ...toMap(object.metadata) };
-  for (const [key, value] of Object.entries(metadata))
-    if (systemFields.has(key) || value === null) delete metadata[key];
+  for (const key of Object.keys(metadata)) if (systemFields.has(key) || metadata[key] === null) delete metadata[key];
   return setNamespace({ ...object, metadata }, kind, requestOptions.namespace);
 };
 
