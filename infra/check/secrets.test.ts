@@ -11,6 +11,7 @@ import { chooseCluster } from "../config/config.ts";
 import { formatManifestFault } from "../manifests/manifests.ts";
 import { parseConfig } from "../project/project.ts";
 import { prepareManifestCheck } from "./check.ts";
+import { noFindings, type ObjectEvaluation } from "./evaluation/object-evaluation.ts";
 import { createSummary } from "./reports/format.ts";
 import { checkReportFormats, createCheckReport } from "./reports/forms.ts";
 import { hideSecretsInEvaluation } from "./reports/hidden-values.ts";
@@ -359,5 +360,26 @@ describe("check", () => {
     // The policy named writing puts the Secret's data into its audit annotation shown-5.
     assert.match(printed, /"writing\/shown-5": "\*\*\*"/);
     assert.ok(!listSecretMarks(printed).has("QXZJ01234"), "the Secret's value is printed: its first 9 characters");
+  });
+
+  it("check hides the copy of a Secret that a patch adds and removes again", () => {
+    const object = { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "c" } };
+    const copy = JSON.stringify({ kind: "Secret", data: { password: "QXZJ0123456789" } });
+    const path = "/metadata/annotations";
+    const patch = [
+      { op: "add", path, value: { [lastAppliedAnnotation]: copy } },
+      { op: "remove", path },
+    ];
+    const checked = { ...noFindings, changes: [{ rule: "copying", patch }] };
+    const evaluation = {
+      subject: { manifest: { object } },
+      checked,
+      audit: {},
+      steps: [],
+      before: object,
+      after: object,
+    };
+    const hidden = hideSecretsInEvaluation(evaluation as unknown as ObjectEvaluation);
+    assert.doesNotMatch(JSON.stringify(hidden), /QXZJ/);
   });
 });

@@ -45,7 +45,7 @@ export const openObjectStore = (kinds: KindIndex, note: (sentence: string) => vo
   const objectsByKind = new Map<string, ObjectsByNamespace>();
   const reviews: RecordedAccess[] = [];
   const getObjects = ({ group, resource }: ResourceType): ObjectsByNamespace => {
-    // Most objects are of the core group. A text that isn't new is found faster.
+    // Most objects are of the core group. A text that isn't built anew is found faster.
     const name = group === "" ? resource : `${group}/${resource}`;
     const objects = objectsByKind.get(name) ?? new Map();
     objectsByKind.set(name, objects);

@@ -202,7 +202,7 @@ const applyResponsePatch = async (
       markUndecided(run, step, "its patch makes the object another kind");
       return notApplied;
     }
-    const read = normalizePatchedObject(raw, before);
+    const read = normalizePatchedObject(raw);
     // A plugin changes the object in memory. What a webhook or a policy makes of it is JSON, to be decoded.
     const after = isBuiltInPlugin(hook)
       ? { object: convertFromInternal(read, run.context.kubernetes) }

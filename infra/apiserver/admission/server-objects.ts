@@ -8,11 +8,11 @@ import type { AdmissionAttributes } from "./types.ts";
 
 /**
  * Returns a patched object as an API server reads it: built-in kinds lose null members and empty labels, annotations,
- * finalizers and ownerReferences; a custom resource stays as it is. `before` is the object before the patch.
+ * finalizers and ownerReferences; a custom resource stays as it is.
  */
-export const normalizePatchedObject = (object: unknown, before: unknown): unknown => {
+export const normalizePatchedObject = (object: unknown): unknown => {
   if (!isMap(object) || !isBuiltInObject(object)) return object;
-  const read = dropNulls(object, before) as JsonMap;
+  const read = dropNulls(object) as JsonMap;
   if (!isMap(read.metadata)) return read;
   const kept = Object.entries(read.metadata).filter(([key, value]) => !(omittedIfEmpty.has(key) && isEmpty(value)));
   return { ...read, metadata: Object.fromEntries(kept) };
@@ -28,14 +28,10 @@ const isBuiltInObject = ({ apiVersion }: JsonMap): boolean => {
   return !group.includes(".") || group.endsWith(".k8s.io");
 };
 
-/**
- * Returns a value without null members; if the value's own name is one of `mapMembers`, they stay. What the patch has
- * left as it was `before` was read already.
- */
-const dropNulls = (value: unknown, before: unknown, ownName = ""): unknown => {
-  if (value === before) return value;
+/** Returns a value without null members; if the value's own name is one of `mapMembers`, they stay. */
+const dropNulls = (value: unknown, ownName = ""): unknown => {
   if (Array.isArray(value)) {
-    const read = value.map((element, index) => dropNulls(element, getOwn(before, index)));
+    const read = value.map((element) => dropNulls(element));
     return read.every((element, index) => element === value[index]) ? value : read;
   }
   if (!isMap(value)) return value;
@@ -43,7 +39,7 @@ const dropNulls = (value: unknown, before: unknown, ownName = ""): unknown => {
   for (const name of Object.keys(value)) {
     const member = value[name];
     const isDropped = member === null && !mapMembers.has(ownName);
-    const kept = isObject(member) ? dropNulls(member, getOwn(before, name), name) : member;
+    const kept = isObject(member) ? dropNulls(member, name) : member;
     if (kept === member && !isDropped) continue;
     if (read === value) read = { ...value };
     if (isDropped) delete read[name];

@@ -187,20 +187,13 @@ const setContainerDefaults = (container: JsonMap): void => {
   container.terminationMessagePolicy ??= "File";
 };
 
-/** The default imagePullPolicy of images that were read before. Most images occur many times. */
-const pullPolicies = new Map<unknown, string>();
-const mostPullPolicies = 1000;
-
 /** Returns the default imagePullPolicy for an image; IfNotPresent if the image reference can't be parsed. */
 const choosePullPolicy = (reference: unknown): string => {
-  const known = pullPolicies.get(reference);
-  if (known !== undefined) return known;
-  const image = parseImage(String(reference ?? ""));
-  const isLatest = image && (image.tag ?? (image.digest ? "" : "latest")) === "latest";
-  const policy = isLatest ? "Always" : "IfNotPresent";
-  if (pullPolicies.size >= mostPullPolicies) pullPolicies.clear();
-  pullPolicies.set(reference, policy);
-  return policy;
+  const text = String(reference ?? "");
+  // Most images have another tag, or a digest, so that they needn't be parsed.
+  if (/[:@][^/]*$/.test(text) && !text.includes(":latest")) return "IfNotPresent";
+  const image = parseImage(text);
+  return image && (image.tag ?? (image.digest ? "" : "latest")) === "latest" ? "Always" : "IfNotPresent";
 };
 
 /** Annotations that fields have replaced; the API server drops them. */

@@ -550,7 +550,7 @@ const assumeNamespace = (
   if (noteAssumption === undefined) return namespaceHint;
   const assumption = { resource: namespaces.resource, name: namespace };
   assumed.push(assumption);
-  noteAssumption(assumption);
+  if (found === undefined) noteAssumption(assumption);
   return undefined;
 };
 

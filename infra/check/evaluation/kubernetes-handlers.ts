@@ -160,13 +160,14 @@ export const createRequestHandlers = async (
  * Refuses a Scale of a built-in kind if its replicas are negative. The handlers can't validate a Scale: they read it
  * from the object that it scales, which no review has.
  */
-const refuseScale = ({ subResource, kind, resource, name, object }: AdmissionAttributes): RequestAnswer | undefined => {
+const refuseScale = (attributes: AdmissionAttributes): RequestAnswer | undefined => {
+  const { subResource, kind, resource, name = "", object } = attributes;
   const { replicas } = toMap(getOwn(object, "spec"));
   const isBuiltInScale = subResource === "scale" && kind.kind === "Scale" && ["", "apps"].includes(resource.group);
-  if (!isBuiltInScale || !(Number(replicas) < 0)) return undefined;
+  if (!isBuiltInScale || typeof replicas !== "number" || replicas >= 0) return undefined;
   const message = `Invalid value: ${replicas}: must be greater than or equal to 0`;
   const causes = [{ reason: "FieldValueInvalid", message, field: "spec.replicas" }];
-  const details = { name: name ?? "", group: kind.group, kind: kind.kind, causes };
+  const details = { name, group: kind.group, kind: kind.kind, causes };
   const text = `Scale.autoscaling "${name}" is invalid: spec.replicas: ${message}`;
   return { status: { code: 422, reason: "Invalid", message: text, details }, warnings: [] };
 };

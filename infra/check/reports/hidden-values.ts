@@ -36,8 +36,9 @@ export const hideSecretsInEvaluation = (
   const hasLastAppliedCopy = objects.some(
     (object) => getOwn(toMap(object.metadata).annotations, lastAppliedAnnotation) !== undefined,
   );
-  // Most evaluations have nothing to hide. What a patch adds is in the object after it.
-  if (!isAboutSecret && !hasLastAppliedCopy && readSecrets.length === 0) return evaluation;
+  // Most evaluations have nothing to hide.
+  const isWithoutSecrets = !isAboutSecret && !hasLastAppliedCopy && readSecrets.length === 0;
+  if (isWithoutSecrets && checked.changes.length === 0) return evaluation;
   const addSecretKind = (value: unknown) =>
     isAboutSecret && isMap(value) && !isSecret(value) ? { ...value, kind: "Secret" } : value;
   const hide = (value: unknown) => hideSecretValues(addSecretKind(value));
@@ -62,6 +63,8 @@ export const hideSecretsInEvaluation = (
   };
 
   const changes = checked.changes.map(({ rule, patch }) => ({ rule, patch: hidePatch(patch) }));
+  // A patch may add a copy and remove it again. Reports show the patches of `changes`, but not those of the steps.
+  if (isWithoutSecrets) return { ...evaluation, checked: { ...checked, changes } };
   const sentences: string[] = [];
   mapSentences(evaluation, (sentence) => {
     sentences.push(sentence);

@@ -122,7 +122,7 @@ const select = (
   isOptional: boolean,
 ): Result => {
   let object: Result = root;
-  // With `start` > 0, the caller has applied the first qualifiers to JSON: `root` is what they found, no optional.
+  // With `start` > 0, `root` is what the caller found in JSON, so it is no optional.
   if (start === 0 && root instanceof Optional) {
     if (root.value === undefined) return root;
     isOptional = true;
@@ -173,13 +173,14 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
     };
   }
   const { root, qualifiers } = attribute;
-  const names = getPlainNames(qualifiers);
-  const firstOptional = qualifiers.findIndex(({ isOptional }) => isOptional);
+  // The names of the first qualifiers, up to one that is no plain name or that `has()` tests.
+  const selected = countFirst(qualifiers, (qualifier) => isPlainName(qualifier) && !qualifier.isTest);
+  const names = qualifiers.slice(0, selected).map(({ key }) => key as string);
+  const required = countFirst(qualifiers, ({ isOptional }) => !isOptional);
   // In has(a.b.c), the last qualifier, c, is tested for presence; the plain names before it are selected.
-  const isLastLeft = names.length === qualifiers.length - 1 && firstOptional < 0;
-  const tested = isLastLeft ? findTestedName(qualifiers.at(-1)) : undefined;
-  // The number of qualifiers before a result is optional.
-  const required = firstOptional < 0 ? qualifiers.length : firstOptional;
+  const last = qualifiers.at(-1);
+  const isLastLeft = selected === qualifiers.length - 1 && required > selected;
+  const tested = isLastLeft && last && isPlainName(last) ? (last.key as string) : undefined;
   return (frame) => {
     let object = root(frame);
     if (object instanceof EvaluationError) return object;
@@ -187,13 +188,13 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
     // This loop is a faster way for members of objects from JSON, which most selections are.
     for (; index < names.length; index++) {
       if (!isObject(object)) break;
-      const part: Value | undefined = object[names[index] as string];
-      if (part === undefined && index >= required) {
+      const part: Result | undefined = object[names[index] as string];
+      if (index >= required && (part === undefined || part instanceof EvaluationError)) {
         frame.chargeSteps(index);
-        return emptyOptional;
+        return part ?? emptyOptional;
       }
       if (part === undefined) break;
-      object = part;
+      object = part as Value;
     }
     if (index > 0) frame.chargeSteps(index);
     if (tested !== undefined && index === names.length && isObject(object)) {
@@ -207,17 +208,13 @@ export const buildResolver = (attribute: Attribute): Evaluator => {
   };
 };
 
-/** Returns the names of the first qualifiers, up to one that is no plain name or that `has()` tests (`isTest`). */
-const getPlainNames = (qualifiers: readonly Qualifier[]): readonly string[] => {
-  const end = qualifiers.findIndex((qualifier) => !isPlainName(qualifier) || qualifier.isTest);
-  return qualifiers.slice(0, end < 0 ? undefined : end).map(({ key }) => key as string);
+/** Returns how many qualifiers pass a test before the first one that doesn't. */
+const countFirst = (qualifiers: readonly Qualifier[], test: (qualifier: Qualifier) => boolean): number => {
+  const end = qualifiers.findIndex((qualifier) => !test(qualifier));
+  return end < 0 ? qualifiers.length : end;
 };
 
 const isPlainName = ({ key }: Qualifier): boolean => typeof key === "string" && !(key in Object.prototype);
-
-/** Returns the name whose presence a qualifier tests, if it is a plain name. */
-const findTestedName = (qualifier: Qualifier | undefined): string | undefined =>
-  qualifier?.isTest && isPlainName(qualifier) ? (qualifier.key as string) : undefined;
 
 export const addQualifier = (attribute: Attribute, qualifier: Qualifier): void => {
   if (attribute.kind === "path") attribute.qualifiers.push(qualifier);
