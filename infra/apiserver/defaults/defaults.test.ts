@@ -43,6 +43,23 @@ describe("an object with defaults", () => {
     );
     assert.deepEqual(filled, rows.pod);
   });
+  const digest = `sha256:${"a".repeat(64)}`;
+  for (const [image, policy] of [
+    ["app", "Always"],
+    ["host:5000/app", "Always"],
+    ["host:5000/app:latest", "Always"],
+    [`app:latest@${digest}`, "Always"],
+    ["app:latest-1", "IfNotPresent"],
+    ["host/app:1", "IfNotPresent"],
+    [`host:5000/app@${digest}`, "IfNotPresent"],
+    // These are invalid.
+    ["app:latest:latest", "IfNotPresent"],
+    ["App", "IfNotPresent"],
+  ])
+    it(`the default imagePullPolicy of the image ${image} is ${policy}`, () => {
+      const { object: filled } = fillDefaults(buildPod({ containers: [{ name: "a", image }] }));
+      assert.equal(Object(filled).spec.containers[0].imagePullPolicy, policy);
+    });
   it("an object with defaults keeps the order of its members and adds defaults at the end", () => {
     const { object: filled } = fillDefaults(
       buildObject({ spec: { ports: [{ port: 80 }] }, kind: "Service", apiVersion: "v1" }),
