@@ -81,7 +81,9 @@ export const start = async (
       sendNextEvent();
       return;
     }
-    const body = await text(request);
+    const body = await text(request).catch(() => undefined);
+    // The process was killed while it sent this. Its end makes its events fail.
+    if (body === undefined) return;
     response.writeHead(202).end();
     const [, id = "", outcome] = path;
     if (path.join("/") === "init/error") fail(`the function did not start: ${body}`, parseReport(body));
