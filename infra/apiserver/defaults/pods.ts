@@ -112,9 +112,8 @@ const getAppArmorProfile = (fields: JsonMap) => getMember(fields, "securityConte
 
 /** Copies AppArmor profiles from annotations to containers without a profile, unless the pod has the same profile. */
 const copyAppArmorAnnotationsToFields = (pod: JsonMap): void => {
-  const metadata = getMember(pod, "metadata");
-  if (metadata.annotations === undefined) return;
-  const annotations = getMember(metadata, "annotations");
+  const annotations = getMember(getMember(pod, "metadata"), "annotations");
+  if (Object.keys(annotations).length === 0) return;
   const spec = getMember(pod, "spec");
   for (const container of listAppArmorContainers(spec)) {
     const annotation = annotations[`${appArmorAnnotation}${container.name}`];

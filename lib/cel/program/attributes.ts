@@ -111,8 +111,8 @@ const createMissingError = (object: Value, key: Key): EvaluationError =>
   new EvaluationError(`${isList(object) ? "index out of bounds" : "no such key"}: ${formatValue(key)}`);
 
 /**
- * Applies the qualifiers from `start` on to a value. The result is an optional if the value or one of them is, or with
- * `isOptional`: if the caller has applied an optional one of the first qualifiers.
+ * Applies the qualifiers from `start` on to a value. The caller has applied the qualifiers before them, and `isOptional`
+ * says if one of those is optional. The result is an optional if the value or one of all qualifiers is.
  */
 const select = (
   frame: Frame,
